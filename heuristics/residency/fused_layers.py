@@ -8,8 +8,8 @@ from __future__ import annotations
 
 from tilewright.residency import Plan, Problem
 from tilewright.residency.exact.search import Search
-from tilewright.residency.exact.steps import Step
-from tilewright.residency.greedy import chosen
+from tilewright.residency.exact.step_arrays import StepArrays
+from tilewright.residency.greedy import construct
 from tilewright.residency.greedy import suits as suits
 from tilewright.residency.transitions import State
 
@@ -28,8 +28,8 @@ def plan(problem: Problem) -> Plan:
                 break
             first = first or [mask]
             group = steps.group(mask)
-            if mask & (mask - 1) and Step(group, steps.capacity).once(steps.capacity):
+            if mask & (mask - 1) and StepArrays(group, steps.capacity).once(steps.capacity):
                 found.append(mask)
         return [*reversed(found), *first]
 
-    return chosen(problem, groups, empty=True)
+    return construct(problem, groups, empty=True)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from tilewright.residency import Plan, Problem
-from tilewright.residency.greedy import chosen, one, safe
+from tilewright.residency.greedy import construct, leaves_room, next_alone
 from tilewright.residency.greedy import suits as suits
 
 SLOW = True
@@ -11,4 +11,4 @@ SLOW = True
 
 def plan(problem: Problem) -> Plan:
     """Execute each operation alone, and keep what may be kept."""
-    return chosen(problem, one, safe(problem))
+    return construct(problem, next_alone, leaves_room(problem))

@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 from tilewright.residency import Plan, Problem
-from tilewright.residency.greedy import chosen, one
+from tilewright.residency.greedy import construct, next_alone
 from tilewright.residency.greedy import suits as suits
 
 
 def plan(problem: Problem) -> Plan:
     """Execute each operation alone, and move least with nothing on chip between two steps."""
-    return chosen(problem, one, empty=True)
+    return construct(problem, next_alone, empty=True)

@@ -12,8 +12,8 @@ import time
 from tilewright.core import catalogue
 from tilewright.core.context import Outcome, RunContext
 from tilewright.residency import Plan, Problem, best_bound, objective, violation
-from tilewright.residency.exact.objectives import best, stages
 from tilewright.residency.exact.ties import break_ties
+from tilewright.residency.exact.time_and_energy import best, stages
 from tilewright.spec.errors import OutOfTimeError
 
 IN_PROCESS = True

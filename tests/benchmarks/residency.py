@@ -19,7 +19,7 @@ from tilewright.core import catalogue
 from tilewright.core.context import RunContext
 from tilewright.importing import network as imported
 from tilewright.residency import Problem, objective
-from tilewright.residency.reading import told
+from tilewright.residency.decode_plan import decode_plan
 from tilewright.run.worker import SELDOM
 from tilewright.spec.errors import InputError
 from tilewright.spec.network import Network
@@ -67,7 +67,7 @@ def measure(name: str, kilobytes: int, seconds: float) -> list[str]:
     spent = clock() - began
     moved = objective(problem, outcome.plan)
     gap = "proven" if moved == outcome.bound else f"{100 * (moved - outcome.bound) / moved:.1f} %"
-    peak = max(step.memory for step in told(problem, outcome.plan)) * problem.machine.element_bytes
+    peak = max(step.memory for step in decode_plan(problem, outcome.plan)) * problem.machine.element_bytes
     shown = f"{problem.graph.compulsory * problem.machine.element_bytes:,}"
     return [*head, shown, f"{moved:,}", gap, f"{spent:.1f}", f"{peak:,}", *rules]
 

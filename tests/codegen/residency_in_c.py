@@ -20,15 +20,18 @@ from tilewright.codegen import Values
 from tilewright.codegen.addressed import numbers_of
 from tilewright.core import catalogue
 from tilewright.core.context import RunContext
-from tilewright.residency import Plan, Problem, Step, doubling, reading, simulate, tiles, violation
-from tilewright.residency.again import with_copies_of
-from tilewright.residency.evaluation import taken
-from tilewright.residency.frames import rest, with_staying
+from tilewright.residency import Plan, Problem, Step, simulate, violation
+from tilewright.residency import decode_plan as reading
+from tilewright.residency.decode_plan import InvalidPlanError
+from tilewright.residency.evaluation import memory_taken
+from tilewright.residency.frames import add_staying, residual_problem
 from tilewright.residency.graph import members
-from tilewright.residency.passes import Group, group_mask, pass_sizes
-from tilewright.residency.placement import items, placed
-from tilewright.residency.reading import WrongError
-from tilewright.residency.strips import widths
+from tilewright.residency.placement import find_addresses, placed_items
+from tilewright.residency.recompute_graph import with_copies_of
+from tilewright.residency.shapes import double_buffering as doubling
+from tilewright.residency.shapes import tiles
+from tilewright.residency.shapes.groups import Group, group_mask, pass_sizes
+from tilewright.residency.shapes.strips import strip_widths
 from tilewright.residency.transitions import State
 from tilewright.spec.errors import InputError
 
@@ -81,7 +84,7 @@ def assert_right(
     facts = report.facts
     rows = [*facts["steps"], facts, facts]  # in all, and as planned
     assert built.moved == [(row["loaded_bytes"], row["saved_bytes"]) for row in rows]
-    memory = taken(problem, plan, reading.told(problem, plan)) * problem.machine.element_bytes
+    memory = memory_taken(problem, plan, reading.decode_plan(problem, plan)) * problem.machine.element_bytes
     assert f"#define MEMORY_BYTES {memory}\n".encode() in files["src/machine.h"]
     # Of two buffers a single pass uses one.
     assert memory == facts["memory"] or any(step.double_buffering for step in plan.steps)
@@ -184,7 +187,7 @@ def any_plan(random: Random, problem: Problem) -> Plan:
     if problem.limits.frames == "many":
         weighty = [operation.number for operation in problem.graph.operations if operation.weights]
         staying = random.sample(weighty, random.randint(0, len(weighty)))
-        return with_staying(problem, staying, any_plan(random, rest(problem, staying)))
+        return add_staying(problem, staying, any_plan(random, residual_problem(problem, staying)))
     graph = problem.graph
     read = sum(1 << number for number, readers in enumerate(graph.readers) if readers)
     state = State(graph.begin, 0, graph.given & read)
@@ -197,8 +200,8 @@ def any_plan(random: Random, problem: Problem) -> Plan:
         state = State(done, told.on_chip & live, (state.in_dram | told.choice.written) & live)
         steps.append(step)
         choices.append(told.choice)
-    found = items(graph, choices)
-    addresses = placed(found, problem.machine.capacity, float("inf"))
+    found = placed_items(graph, choices)
+    addresses = find_addresses(found, problem.machine.capacity, float("inf"))
     assert addresses is not None
     at: list[dict[str, int]] = [{} for _ in steps]
     for item, address in zip(found, addresses, strict=True):
@@ -217,7 +220,7 @@ def _any_step(random: Random, problem: Problem, state: State) -> tuple[Step, Any
         step = _drawn(random, problem, state, group)
         try:
             return step, reading._step(problem, step, state, numbers, tensors)
-        except WrongError:
+        except InvalidPlanError:
             continue
 
 
@@ -240,7 +243,7 @@ def _drawn(random: Random, problem: Problem, state: State, group: Group) -> Step
     columns = channels = None
     doubled = random.random() < 0.3
     if order in tiles.SUMMED:
-        depth = max(1, tiles.depth(graph, group.last))
+        depth = max(1, tiles.summed_channels(graph, group.last))
         channels = random.choice([depth, random.randint(1, depth)])
         pixels = 1
     if order == "tiles":
@@ -249,8 +252,8 @@ def _drawn(random: Random, problem: Problem, state: State, group: Group) -> Step
     elif doubled and order in ("pixels", "kernels"):
         pixels = width * random.choice(doubling.rows_of_a_pass(group))
         kernels, share = random.choice(pass_sizes(group.last.units)), 1
-    elif order == "pixels" and widths(group) and random.random() < 0.5:
-        columns, share = random.choice(widths(group)), 1
+    elif order == "pixels" and strip_widths(group) and random.random() < 0.5:
+        columns, share = random.choice(strip_widths(group)), 1
         pixels = random.choice([random.randint(1, columns), columns * random.randint(1, height)])
     return Step(
         tuple(operation.name for operation in group.operations),

@@ -29,7 +29,7 @@ from tilewright.codegen import Values
 from tilewright.codegen.addressed import addressed_project, numbers_of, steps
 from tilewright.core import catalogue
 from tilewright.residency import Plan, Problem, Step, simulate
-from tilewright.residency.costs import Buffer
+from tilewright.residency.shapes.shape import Buffer
 from tilewright.run import instance
 from tilewright.spec.errors import InputError
 
@@ -336,7 +336,7 @@ def test_steps_of_other_kinds_are_refused(monkeypatch: pytest.MonkeyPatch) -> No
             InputError, match=r"plan\.steps\[\d\]\.pixels = \d+: there is no C for such steps"
         ):
             addressed_project(problem, plan, 0, "net", "")
-    more = steps.buffers
+    more = steps.step_buffers
 
     def with_sums(*given: Any) -> list[Buffer]:
         return [*more(*given), Buffer("sums", 1, 4)]
@@ -345,12 +345,12 @@ def test_steps_of_other_kinds_are_refused(monkeypatch: pytest.MonkeyPatch) -> No
         return [each._replace(size=2 * each.size) for each in more(*given)]
 
     with monkeypatch.context() as patch:
-        patch.setattr(steps, "buffers", with_sums)
+        patch.setattr(steps, "step_buffers", with_sums)
         with pytest.raises(
             InputError, match=r"sums of a, 4 elements'?: there is no C for steps that place this"
         ):
             addressed_project(problem, plan, 0, "net", "")
     with monkeypatch.context() as patch:
-        patch.setattr(steps, "buffers", twice)
+        patch.setattr(steps, "step_buffers", twice)
         with pytest.raises(InputError, match=r"lines of .*: there is no C for steps that place this"):
             addressed_project(problem, plan, 0, "net", "")

@@ -14,7 +14,7 @@ sys.path.insert(0, str(Path(__file__).parents[1] / "residency"))
 from residency_cases import problem_of, random_network
 
 from tilewright.residency import Problem, objective, simulate, violation
-from tilewright.residency.exact.best import least_traffic
+from tilewright.residency.exact.traffic import least_traffic
 from tilewright.spec.errors import InputError
 
 GIVEN = {"order": "given"}

@@ -7,11 +7,12 @@ from collections.abc import Iterator
 from itertools import chain, combinations, product
 from typing import Any
 
-from tilewright.residency import Problem, reading
+from tilewright.residency import Problem
+from tilewright.residency import decode_plan as reading
 from tilewright.residency.graph import Graph, members
-from tilewright.residency.passes import Group
 from tilewright.residency.plan import Step
-from tilewright.residency.strips import widths
+from tilewright.residency.shapes.groups import Group
+from tilewright.residency.shapes.strips import strip_widths
 from tilewright.residency.transitions import State
 
 
@@ -125,7 +126,7 @@ def shapes_of(group: Group) -> Iterator[dict[str, Any]]:
             for kernels in range(1, most + 1):
                 yield {"order": "kernels", "pixels": pixels, "kernels": kernels}
         for kept in subsets([operation.name for operation in weighty]):
-            for kernels, columns in product(range(1, most + 1), [None, *widths(group)]):
+            for kernels, columns in product(range(1, most + 1), [None, *strip_widths(group)]):
                 yield {"order": "pixels", "pixels": pixels, "kernels": kernels, "kept": kept} | (
                     {"columns": columns} if columns else {}
                 )
@@ -194,7 +195,7 @@ def enumerated(problem: Problem) -> int | None:
         for step in all_steps(graph, state):
             try:
                 told = reading._step(problem, step, state, numbers, tensors)
-            except reading.WrongError:
+            except reading.InvalidPlanError:
                 continue
             done = state.done | told.choice.group
             live = sum(1 << number for number, readers in enumerate(graph.readers) if readers & ~done)

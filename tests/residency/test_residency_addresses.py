@@ -14,16 +14,16 @@ from test_residency_search import NEVER, random_problem, survives
 
 from tilewright.addresses.reordering import placed_with_ends
 from tilewright.residency import Problem, objective, simulate
-from tilewright.residency.costs import Shape, passes, rounds
+from tilewright.residency.decode_plan import decode_plan
 from tilewright.residency.exact.addresses import Addresses
-from tilewright.residency.exact.alike import Alike
-from tilewright.residency.exact.best import Beside, least_traffic
+from tilewright.residency.exact.interchangeable import Interchangeable
+from tilewright.residency.exact.traffic import RoomierPlans, least_traffic
 from tilewright.residency.graph import members
-from tilewright.residency.lowering import planned, widened, with_addresses
-from tilewright.residency.passes import Group
-from tilewright.residency.placement import Item, items, most_live, placed
-from tilewright.residency.reading import told
-from tilewright.residency.transitions import Choice
+from tilewright.residency.lowering import place_steps, plan_of, widen_buffers
+from tilewright.residency.placement import Item, find_addresses, peak_elements, placed_items
+from tilewright.residency.shapes.groups import Group
+from tilewright.residency.shapes.shape import Shape, count_passes, count_rounds
+from tilewright.residency.transitions import StepChoice
 
 FULL, MOST = 30, 400
 """The memory, and changes of ends that are looked at."""
@@ -56,7 +56,7 @@ def mixed(rng: random.Random, count: int) -> Problem:
     return problem_of({"layers": found}, 100_000)
 
 
-def steps_at_random(problem: Problem, rng: random.Random) -> list[Choice]:
+def steps_at_random(problem: Problem, rng: random.Random) -> list[StepChoice]:
     """Return steps of one operation each, in which tensors leave the chip at any time if they are in DRAM."""
     graph, found = problem.graph, []
     on_chip, in_dram = 0, 1
@@ -70,19 +70,19 @@ def steps_at_random(problem: Problem, rng: random.Random) -> list[Choice]:
         written = output if rng.random() < 0.9 or not resident else 0
         weights = frozenset([number] if group.last.weights else [])
         shape = Shape("pixels", 1, 1, weights)
-        found.append(Choice(group.mask, dropped, fetched, resident, written, -1, shape))
+        found.append(StepChoice(group.mask, dropped, fetched, resident, written, -1, shape))
         left = ~((2 << number) - 1)
         on_chip, in_dram = on_chip & ~dropped | fetched | resident, in_dram | written
         on_chip &= sum(1 << tensor for tensor in range(number + 2) if graph.readers[tensor] & left)
     return found
 
 
-def traffic_and_memory(problem: Problem, choices: list[Choice]) -> list[tuple[int, int]]:
+def traffic_and_memory(problem: Problem, choices: list[StepChoice]) -> list[tuple[int, int]]:
     """Execute steps where there is room for all addresses; return what each moves, and what it takes."""
-    plan = planned(problem.graph, choices, problem.machine.capacity)
+    plan = place_steps(problem.graph, choices, problem.machine.capacity)
     assert plan is not None
     survives(problem, plan)
-    return [(step.moved, step.memory) for step in told(problem, plan)]
+    return [(step.moved, step.memory) for step in decode_plan(problem, plan)]
 
 
 def reachable(begins: list[int], ends: list[int], pairs: list[tuple[int, int, int]]) -> list[list[int]]:
@@ -101,9 +101,9 @@ def reachable(begins: list[int], ends: list[int], pairs: list[tuple[int, int, in
     return [list(each) for each in sorted(known)]
 
 
-def exchanges(problem: Problem, choices: list[Choice]) -> list[list[Choice]]:
+def exchanges(problem: Problem, choices: list[StepChoice]) -> list[list[StepChoice]]:
     """Return what becomes of steps when tensors that are alike change places."""
-    alike = Alike(problem.graph)
+    alike = Interchangeable(problem.graph)
     states = alike.states(choices)
     stays = alike.stays(choices, states)
     begins, ends = [stay.begin for stay in stays], [stay.end for stay in stays]
@@ -157,7 +157,7 @@ def test_items_that_change_their_ends_are_placed_where_there_were_no_addresses()
                 assert any(apart)
         if (offsets >= 0).all():
             assert (offsets + sizes <= FULL).all()
-            helped += placed(there(ends), FULL, NEVER, exact=True) is None
+            helped += find_addresses(there(ends), FULL, NEVER, exact=True) is None
     assert helped
 
 
@@ -167,11 +167,11 @@ def test_addresses_of_steps_that_fill_the_memory() -> None:
         rng = random.Random(3_000 + seed)
         problem = mixed(rng, 5 + seed % 9)
         choices = steps_at_random(problem, rng)
-        tight = problem.with_(machine={"memory_bytes": most_live(items(problem.graph, choices))})
+        tight = problem.with_(machine={"memory_bytes": peak_elements(placed_items(problem.graph, choices))})
         plan = Addresses(problem.graph, tight.machine.capacity).plan(choices, NEVER)
         assert plan is not None
         survives(tight, plan)
-        assert [step.moved for step in told(tight, plan)] == [
+        assert [step.moved for step in decode_plan(tight, plan)] == [
             moved for moved, _ in traffic_and_memory(problem, choices)
         ]
 
@@ -184,7 +184,7 @@ def test_addresses_of_the_best_plans() -> None:
         plan = Addresses(problem.graph, problem.machine.capacity).plan(found.choices, NEVER)
         assert plan is not None
         survives(problem, plan)
-        assert sum(step.moved for step in told(problem, plan)) == found.moved
+        assert sum(step.moved for step in decode_plan(problem, plan)) == found.moved
 
 
 def test_buffers_fill_what_is_free_beside_the_tensors() -> None:
@@ -195,23 +195,23 @@ def test_buffers_fill_what_is_free_beside_the_tensors() -> None:
         problem = random_problem(rng, 6)
         graph, capacity = problem.graph, problem.machine.capacity
         choices = list(list(layers(problem).plans())[-1].choices)
-        found = items(graph, choices)
-        places = placed(found, capacity, NEVER, exact=True)
+        found = placed_items(graph, choices)
+        places = find_addresses(found, capacity, NEVER, exact=True)
         if places is None:
             continue
         before = list(zip(found, places, strict=True))
-        wide, after = widened(graph, choices, before, capacity)
+        wide, after = widen_buffers(graph, choices, before, capacity)
         names = {tensor.name for tensor in graph.tensors}
         assert [each for each in before if each[0].names[0][1] in names] == [
             each for each in after if each[0].names[0][1] in names
         ]
-        plan = with_addresses(graph, wide, after)
+        plan = plan_of(graph, wide, after)
         survives(problem, plan)
-        narrow = told(problem, with_addresses(graph, choices, before))
-        for one, other in zip(narrow, told(problem, plan), strict=True):
+        narrow = decode_plan(problem, plan_of(graph, choices, before))
+        for one, other in zip(narrow, decode_plan(problem, plan), strict=True):
             assert one.moved == other.moved
             passes_of = [
-                passes(step.group, step.choice.shape) * rounds(step.group, step.choice.shape)
+                count_passes(step.group, step.choice.shape) * count_rounds(step.group, step.choice.shape)
                 for step in (one, other)
             ]
             assert passes_of[0] >= passes_of[1]
@@ -240,7 +240,7 @@ def test_plans_with_less_room() -> None:
         bound, step = search.bound, rng.randrange(len(last.choices))
         addresses.failed = [(step, step + 1)]
         most = sum(problem.layer_by_layer.values())
-        another = Beside(search, addresses).plan(last, most, NEVER)
+        another = RoomierPlans(search, addresses).plan(last, most, NEVER)
         assert search.bound == bound == last.moved
         if another is not None:
             moved, plan = another

@@ -15,9 +15,9 @@ from residency_cases import copies, enumerated, problem_of, random_network
 from tilewright.core import catalogue
 from tilewright.core.context import RunContext
 from tilewright.residency import Plan, Problem, best_bound, objective, simulate, traffic_curve, violation
-from tilewright.residency.again import repeated
-from tilewright.residency.exact.best import least_traffic
 from tilewright.residency.exact.recompute import search_recompute
+from tilewright.residency.exact.traffic import least_traffic
+from tilewright.residency.recompute_graph import problem_with_copies
 from tilewright.run import instance
 from tilewright.spec.errors import InputError
 
@@ -72,7 +72,7 @@ def agrees(problem: Problem, *, first: bool = True) -> bool:
     bounds: list[int] = []
     answer = search_recompute(problem, NEVER, bounds.append, ignore)
     moved = {
-        tuple(again.items()): least_traffic(repeated(problem, again), NEVER, ignore, ignore).bound
+        tuple(again.items()): least_traffic(problem_with_copies(problem, again), NEVER, ignore, ignore).bound
         for again in copies(problem, first=first)
     }
     assert answer.bound == min(moved.values()) >= best_bound(problem).value
@@ -104,7 +104,7 @@ def test_branch_and_bound_finds_the_best_of_all_copies_of_more(seed: int) -> Non
 def test_the_bound_agrees_with_enumeration(seed: int) -> None:
     problem = random_problem(random.Random(50_000 + seed), 3)
     answer = search_recompute(problem, NEVER, ignore, ignore)
-    moved = [enumerated(repeated(problem, again)) for again in copies(problem, first=True)]
+    moved = [enumerated(problem_with_copies(problem, again)) for again in copies(problem, first=True)]
     assert answer.bound == min(each for each in moved if each is not None)
 
 

@@ -14,10 +14,11 @@ from residency_cases import all_steps, problem_of, random_network
 
 from tilewright.core import catalogue
 from tilewright.core.context import RunContext
-from tilewright.residency import Plan, Problem, Step, best_bound, objective, reading, simulate, violation
+from tilewright.residency import Plan, Problem, Step, best_bound, objective, simulate, violation
+from tilewright.residency import decode_plan as reading
 from tilewright.residency.exact.labels import Labels
-from tilewright.residency.exact.objectives import best, recheck
-from tilewright.residency.exact.ways import OF, Ways
+from tilewright.residency.exact.time_and_energy import best, recheck
+from tilewright.residency.exact.timed_steps import OF, TimedSteps
 from tilewright.residency.transitions import State
 from tilewright.run.machines import with_own_machine
 from tilewright.spec.errors import InputError
@@ -78,7 +79,7 @@ def front(problem: Problem, names: tuple[str, ...]) -> list[Costs]:
         for step in all_steps(graph, state, doubled=problem.machine.double_buffering):
             try:
                 told = reading._step(problem, step, state, numbers, tensors)
-            except reading.WrongError:
+            except reading.InvalidPlanError:
                 continue
             done = state.done | told.choice.group
             live = sum(1 << number for number, readers in enumerate(graph.readers) if readers & ~done)
@@ -109,7 +110,7 @@ def survives(problem: Problem, plan: Any) -> None:
     assert report.violation is None, report.violation
     assert report.numeric is True
     assert report.facts[problem.minimise] == objective(problem, plan)
-    steps = reading.told(problem, plan)
+    steps = reading.decode_plan(problem, plan)
     for step, told in zip(report.facts["steps"], steps, strict=True):
         spent = problem.spent(told.spent)
         assert {name: step[name] for name in ("cycles", "energy")} | {
@@ -123,7 +124,7 @@ def test_the_search_agrees_with_enumeration(seed: int) -> None:
     name = rng.choice(["cycles", "cycles", "energy"])
     problem = random_problem(rng, rng.choice([1, 2, 2, 3]), objective={"minimise": name})
     (least,) = min(front(problem, (name,)))
-    labels = Labels(problem, Ways(problem, problem.machine.capacity, (name,)), (None,))
+    labels = Labels(problem, TimedSteps(problem, problem.machine.capacity, (name,)), (None,))
     assert next(labels.paths()).costs == (least,)
     answer = best(problem, NEVER, ignore, ignore)
     part = {"cycles": problem.priced.cycle, "energy": problem.priced.femtojoule}[name]
@@ -234,7 +235,7 @@ def test_rates_without_common_factors_are_counted_exactly(order: str) -> None:
     step = Step(("a",), order, pixels=4, kept=kept, written=("a",), double_buffering=True)
     plan = Plan((step.at({"lines of input": 0, "weights of a": 50, "block of a": 100}),))
     survives(problem, plan)
-    (told,) = reading.told(problem, plan)
+    (told,) = reading.decode_plan(problem, plan)
     assert objective(problem, plan) == 3 * 1_000_000 + 1
     assert told.spent.time > 2**64
 

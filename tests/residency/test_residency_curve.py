@@ -13,9 +13,9 @@ from conftest import Run, examples
 from residency_cases import problem_of, random_network
 
 from tilewright.residency import Problem, objective, simulate, violation
-from tilewright.residency.curve import Curve, point_of, traffic_curve
 from tilewright.residency.curve_plot import draw_curve, plot_curve
-from tilewright.residency.exact import best
+from tilewright.residency.exact import traffic as best
+from tilewright.residency.exact.traffic_curve import Curve, point_of, traffic_curve
 from tilewright.run.instance import parse
 from tilewright.spec.errors import InputError
 
@@ -203,11 +203,11 @@ def test_what_was_asked_of_the_problem_plays_no_part() -> None:
 def test_where_addresses_need_more_than_what_lives_the_curve_holds(monkeypatch: pytest.MonkeyPatch) -> None:
     problem = problem_of(random_network(random.Random(1), 2), PLENTY)
     exact = traffic_curve(problem)
-    monkeypatch.setattr("tilewright.residency.curve.planned", lambda *_: None)
+    monkeypatch.setattr("tilewright.residency.exact.traffic_curve.place_steps", lambda *_: None)
     again = traffic_curve(problem)
     assert [corner[:2] for corner in again.corners] == [corner[:2] for corner in exact.corners]
     assert len(exact.corners) > 1 and again.proven
-    monkeypatch.setattr("tilewright.residency.curve.least_height", higher)
+    monkeypatch.setattr("tilewright.residency.exact.traffic_curve.least_height", higher)
     worse = traffic_curve(problem)
     check(problem, worse)
     for memory in range(exact.corners[0].memory_bytes, 2 * exact.corners[-1].memory_bytes):

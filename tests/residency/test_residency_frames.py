@@ -13,9 +13,9 @@ from residency_cases import enumerated, problem_of, random_network, subsets
 from tilewright.core import catalogue
 from tilewright.core.context import RunContext
 from tilewright.residency import Plan, Problem, best_bound, objective, simulate, traffic_curve, violation
-from tilewright.residency.exact.best import least_traffic
 from tilewright.residency.exact.resident_weights import search_resident_weights
-from tilewright.residency.frames import largest_sum, rest, with_staying
+from tilewright.residency.exact.traffic import least_traffic
+from tilewright.residency.frames import add_staying, largest_subset_sum, residual_problem
 from tilewright.run import instance
 from tilewright.spec.errors import InputError
 
@@ -56,7 +56,7 @@ def choices(problem: Problem) -> list[tuple[int, ...]]:
     found = []
     for numbers in subsets([op.number for op in problem.graph.operations if op.weights]):
         try:
-            rest(problem, numbers)
+            residual_problem(problem, numbers)
         except InputError:
             continue
         found.append(numbers)
@@ -88,7 +88,7 @@ def enumerates(rng: random.Random, most: int) -> None:
     """Compare with all plans for all sets of weights that stay."""
     problem = random_problem(rng, most)
     answer = search_resident_weights(problem, NEVER, ignore, ignore)
-    moved = [enumerated(rest(problem, numbers)) for numbers in choices(problem)]
+    moved = [enumerated(residual_problem(problem, numbers)) for numbers in choices(problem)]
     assert answer.bound == min(each for each in moved if each is not None)
     assert answer.plan is not None
     survives(problem, answer.plan)
@@ -111,7 +111,8 @@ def test_branch_and_bound_finds_the_best_of_all_sets(seed: int) -> None:
     problem = random_problem(random.Random(10_000 + seed), 6)
     answer = search_resident_weights(problem, NEVER, ignore, ignore)
     bounds = [
-        least_traffic(rest(problem, numbers), NEVER, ignore, ignore).bound for numbers in choices(problem)
+        least_traffic(residual_problem(problem, numbers), NEVER, ignore, ignore).bound
+        for numbers in choices(problem)
     ]
     assert answer.bound == min(bounds) >= best_bound(problem).value
     assert answer.plan is not None
@@ -123,9 +124,9 @@ def test_any_weights_that_stay_are_there_in_every_frame(seed: int) -> None:
     rng = random.Random(20_000 + seed)
     problem = random_problem(rng, 6)
     numbers = rng.choice(choices(problem))
-    plan = least_traffic(rest(problem, numbers), NEVER, ignore, ignore).plan
+    plan = least_traffic(residual_problem(problem, numbers), NEVER, ignore, ignore).plan
     assert plan is not None
-    survives(problem, with_staying(problem, numbers, plan))
+    survives(problem, add_staying(problem, numbers, plan))
 
 
 def test_all_weights_stay_where_there_is_room() -> None:
@@ -224,6 +225,6 @@ def test_sums_up_to_a_limit() -> None:
     for _ in range(200):
         sizes = [rng.randint(1, 30) for _ in range(rng.randint(0, 7))]
         limit = rng.randint(0, 120)
-        assert largest_sum(sizes, limit) == max(
+        assert largest_subset_sum(sizes, limit) == max(
             total for some in subsets(sizes) if (total := sum(some)) <= limit
         )

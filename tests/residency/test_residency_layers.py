@@ -14,12 +14,12 @@ from test_residency_search import NEVER, ignore, random_problem, survives
 from tilewright.core import catalogue
 from tilewright.core.context import RunContext
 from tilewright.residency import Problem, objective
-from tilewright.residency.exact.best import layers_of, least_traffic, search_of
+from tilewright.residency.decode_plan import decode_plan
 from tilewright.residency.exact.layers import Layers
-from tilewright.residency.lowering import planned
-from tilewright.residency.passes import Group, group_mask
-from tilewright.residency.reading import told
-from tilewright.residency.staircase import staircase
+from tilewright.residency.exact.traffic import layers_of, least_traffic, search_of
+from tilewright.residency.lowering import place_steps
+from tilewright.residency.shapes.groups import Group, group_mask
+from tilewright.residency.shapes.pareto_shapes import pareto_shapes
 
 
 def layers(problem: Problem) -> Layers:
@@ -51,9 +51,9 @@ def agrees(problem: Problem) -> None:
         plans.append(found)
     assert search.bound == least == plans[-1].moved
     for found in plans:
-        plan = planned(problem.graph, found.choices, 20 * capacity)
+        plan = place_steps(problem.graph, found.choices, 20 * capacity)
         assert plan is not None
-        steps = told(problem.with_(machine={"memory_bytes": 20 * capacity}), plan)
+        steps = decode_plan(problem.with_(machine={"memory_bytes": 20 * capacity}), plan)
         assert sum(step.moved for step in steps) == found.moved
         assert max(step.memory for step in steps) <= capacity
     # All at once, with no bounds on what is still to come but the first ones.
@@ -73,7 +73,7 @@ def test_layers_agree_with_paths(seed: int) -> None:
 def test_tensors_that_are_alike_change_places(seed: int) -> None:
     problem = dense(random.Random(seed))
     search = layers(problem)
-    assert any(mask.bit_count() > 2 for done in search.order for mask in search.options.twins(done))
+    assert any(mask.bit_count() > 2 for done in search.order for mask in search.options.interchangeable(done))
     agrees(problem)
 
 
@@ -103,10 +103,10 @@ def test_a_limit_on_what_moves_again_leaves_out_nothing_else(seed: int) -> None:
     rng = random.Random(70_000 + seed)
     graph = random_problem(rng, 5).graph
     group = Group.of(graph, group_mask(graph, graph.begin, len(graph.operations) - 1))
-    every = staircase(group, frozenset(), 100, 10**6, 10**9)
+    every = pareto_shapes(group, frozenset(), 100, 10**6, 10**9)
     for worst in {0, 1, *(stair.again for stair in every)}:
         allowed = [stair[:2] for stair in every if stair.again <= worst]
-        assert [stair[:2] for stair in staircase(group, frozenset(), 100, 10**6, worst)] == allowed
+        assert [stair[:2] for stair in pareto_shapes(group, frozenset(), 100, 10**6, worst)] == allowed
 
 
 def test_an_input_is_not_like_what_is_computed() -> None:

@@ -10,7 +10,7 @@ from residency_cases import problem_of
 
 from tilewright.residency import Plan, Problem, Step, objective, placement, simulate, violation
 from tilewright.residency.evaluation import best_bound
-from tilewright.residency.exact.best import least_memory
+from tilewright.residency.exact.traffic import least_memory
 from tilewright.residency.machine import machine_from
 from tilewright.residency.placement import Item
 from tilewright.run import instance
@@ -151,14 +151,14 @@ def test_the_memory_notices_what_is_lost(plan: Plan, told: str) -> None:
 
 def test_a_lost_row_is_noticed(monkeypatch: pytest.MonkeyPatch) -> None:
     """A line buffer that is a pixel too short loses one that is still needed."""
-    from tilewright.residency.passes import Group
+    from tilewright.residency.shapes.groups import Group
 
-    right = Group.held
+    right = Group.line_pixels
 
     def short(self: Group, pixels: int) -> dict[int, int]:
         return {tensor: held - (tensor == 1) for tensor, held in right(self, pixels).items()}
 
-    monkeypatch.setattr(Group, "held", short)
+    monkeypatch.setattr(Group, "line_pixels", short)
     report = simulate(block(), FUSED, numeric=True)
     assert report.violation is not None
     assert report.violation.tensor == "a" and "of a" in report.violation.found
@@ -235,11 +235,11 @@ def test_addresses_are_found_where_first_fit_finds_none(monkeypatch: pytest.Monk
     """Two long buffers that only fit at the ends: places for all are proven to exist, or not to."""
     found = [Item(0, 2, 3, ()), Item(0, 1, 2, ()), Item(1, 3, 2, ()), Item(2, 4, 3, ())]
     monkeypatch.setattr(placement, "TRIALS", 0)
-    addresses = placement.placed(found, 5, float("inf"), exact=True)
+    addresses = placement.find_addresses(found, 5, float("inf"), exact=True)
     assert addresses is not None
     for place, one in enumerate(found):
         for other, address in zip(found[:place], addresses, strict=False):
             if one.begin < other.end and other.begin < one.end:
                 assert addresses[place] + one.size <= address or address + other.size <= addresses[place]
-    assert placement.placed(found, 4, float("inf"), exact=True) is None
-    assert placement.placed(found, 5, float("inf")) is None
+    assert placement.find_addresses(found, 4, float("inf"), exact=True) is None
+    assert placement.find_addresses(found, 5, float("inf")) is None

@@ -14,9 +14,9 @@ from tilewright import drivers
 from tilewright.core import catalogue
 from tilewright.core.context import RunContext
 from tilewright.residency import Problem, best_bound, objective, simulate, violation
-from tilewright.residency.costs import Shape, buffers
-from tilewright.residency.exact.best import least_memory, least_traffic
 from tilewright.residency.exact.search import Search
+from tilewright.residency.exact.traffic import least_memory, least_traffic
+from tilewright.residency.shapes.shape import Shape, step_buffers
 from tilewright.residency.transitions import Transitions
 from tilewright.run import instance
 from tilewright.spec.errors import InputError
@@ -101,7 +101,7 @@ def test_columns_that_strides_leave_out_are_not_waited_for() -> None:
     layer = {"name": "a", "input": [1, 4, 4], "kernels": 2, "kernel": [3, 1], "stride": [1, 2]}
     problem = problem_of({"layers": [layer | {"padding": [4, 2, 0, 0], "dilation": [2, 1]}]}, 19)
     shape = Shape("kernels", 1, 1)
-    assert sum(each.size for each in buffers(problem.groups[1], shape, ())) == 15 + 3 + 1
+    assert sum(each.size for each in step_buffers(problem.groups[1], shape, ())) == 15 + 3 + 1
     answer = least_traffic(problem, NEVER, ignore, ignore)
     assert answer.plan is not None
     survives(problem, answer.plan)

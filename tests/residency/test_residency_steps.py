@@ -11,13 +11,13 @@ from conftest import examples
 from test_residency_search import random_problem
 
 from tilewright.addresses import reordering
-from tilewright.residency.exact.options import Options
+from tilewright.residency.exact.traffic_steps import TrafficSteps
 from tilewright.residency.graph import members
-from tilewright.residency.passes import Group, group_mask
+from tilewright.residency.shapes.groups import Group, group_mask
 from tilewright.residency.transitions import Transitions
 
 
-def random_step(rng: random.Random) -> tuple[Options, int, int, int, int]:
+def random_step(rng: random.Random) -> tuple[TrafficSteps, int, int, int, int]:
     """Return a group of several operations with what may be on chip and in DRAM before: none twice."""
     while True:
         graph = random_problem(rng, 7).graph
@@ -31,7 +31,7 @@ def random_step(rng: random.Random) -> tuple[Options, int, int, int, int]:
         if mask.bit_count() < 2:
             continue
         sizes = sum(tensor.size for tensor in graph.tensors) + sum(op.weights for op in graph.operations)
-        options = Options(Transitions(graph, rng.randint(1, sizes)), shared=rng.random() < 0.5)
+        options = TrafficSteps(Transitions(graph, rng.randint(1, sizes)), shared=rng.random() < 0.5)
         sources = options.sources(options.steps.group(mask))
         chip = dram = 0
         for number in members(sources):
@@ -55,7 +55,7 @@ def test_steps_agree_with_all_ways_to_cut_them_up(seed: int) -> None:
         key = option.on_chip, option.in_dram
         if option.memory <= room and option.excess <= limit:
             best[key] = min(option.excess, best.get(key, limit))
-    table, reached = options.table(mask, done, chip, dram, limit, room)
+    table, reached = options.ranked(mask, done, chip, dram, limit, room)
     assert reached == limit
     for option in (each.option() for each in table):
         # A way that is found is one of them, with its shape.
@@ -69,12 +69,12 @@ def test_steps_agree_with_all_ways_to_cut_them_up(seed: int) -> None:
         )
         assert any(stair.memory <= room for stair in stairs)
     # What is not in the table is worse than something that is, or than that with tensors that are alike.
-    twins = options.twins(done | mask)
+    twins = options.interchangeable(done | mask)
     alike = [*twins, *(1 << number for number in range(len(options.sizes)) if not 1 << number & sum(twins))]
     for (on_chip, in_dram), excess in best.items():
-        moved = excess + options.put_off(in_dram & ~on_chip)
+        moved = excess + options.deferred(in_dram & ~on_chip)
         assert any(
-            other.excess + options.put_off(other.in_dram & ~other.on_chip) <= moved
+            other.excess + options.deferred(other.in_dram & ~other.on_chip) <= moved
             and all(
                 (in_dram & each).bit_count() <= (other.in_dram & each).bit_count()
                 and (in_dram & ~on_chip & each).bit_count()
@@ -128,7 +128,7 @@ def test_compiled_counts_of_passes_are_those_of_readings(seed: int) -> None:
             for operation, reading in group.readers(tensor):
                 first = np.minimum(first, reading.first(ends[operation.number + 1][:-1]))
             assert (group.ends(pixels)[tensor] == ends[tensor]).all()
-            assert group.line(tensor, pixels) == (ends[tensor][1:] - first).max()
+            assert group.line_pixels_of(tensor, pixels) == (ends[tensor][1:] - first).max()
             if tensor in group.computed:
                 assert group.active(pixels)[tensor - 1] == np.count_nonzero(np.diff(ends[tensor]))
 

@@ -11,15 +11,15 @@ from conftest import examples
 from residency_cases import problem_of, random_network, shapes_in_blocks
 
 from tilewright.residency import Plan, Problem, Step, objective, simulate, violation
-from tilewright.residency.costs import Shape, buffers, moved
 from tilewright.residency.graph import members
-from tilewright.residency.lowering import planned
-from tilewright.residency.passes import Group
-from tilewright.residency.staircase import pareto, staircase
-from tilewright.residency.strips import cut, least_lines, widths
-from tilewright.residency.tile_stairs import in_blocks
-from tilewright.residency.tiles import depth
-from tilewright.residency.transitions import Choice
+from tilewright.residency.lowering import place_steps
+from tilewright.residency.shapes.groups import Group
+from tilewright.residency.shapes.pareto_shapes import pareto, pareto_shapes
+from tilewright.residency.shapes.pareto_tiles import pareto_tiles
+from tilewright.residency.shapes.shape import Shape, elements_moved, step_buffers
+from tilewright.residency.shapes.strips import least_lines, strip_widths, strips_of
+from tilewright.residency.shapes.tiles import summed_channels
+from tilewright.residency.transitions import StepChoice
 from tilewright.spec.errors import InputError
 
 LAYER = {
@@ -44,7 +44,9 @@ CHAIN = {
 def executed(problem: Problem, group: Group, shape: Shape) -> int:
     """Execute a step that is a plan by itself; its traffic must be that of the closed form."""
     written = sum(1 << tensor for tensor in group.outputs)
-    plan = planned(problem.graph, [Choice(group.mask, 0, 0, 0, written, -1, shape)], problem.machine.capacity)
+    plan = place_steps(
+        problem.graph, [StepChoice(group.mask, 0, 0, 0, written, -1, shape)], problem.machine.capacity
+    )
     assert plan is not None
     assert Plan.from_json(plan.to_json()) == plan
     assert violation(problem, plan) is None
@@ -53,9 +55,9 @@ def executed(problem: Problem, group: Group, shape: Shape) -> int:
     assert (
         report.facts["traffic"]
         == objective(problem, plan)
-        == moved(group, shape, group.sources, group.outputs)
+        == elements_moved(group, shape, group.sources, group.outputs)
     )
-    assert report.facts["steps"][0]["memory"] == sum(each.size for each in buffers(group, shape, ()))
+    assert report.facts["steps"][0]["memory"] == sum(each.size for each in step_buffers(group, shape, ()))
     return int(report.facts["traffic"])
 
 
@@ -70,7 +72,7 @@ def test_tiles_by_hand() -> None:
     step = Shape("tiles", 6, 2, frozenset(), 3, 1)
     # Four tiles load all weights each; for two blocks of output channels, the input passes twice.
     assert executed(problem, whole(problem), step) == 4 * 57 + 2 * 2 * 6 * 7 + 60
-    assert {each[0]: each.size for each in buffers(whole(problem), step, ())} == {
+    assert {each[0]: each.size for each in step_buffers(whole(problem), step, ())} == {
         "lines": 3 * 4,
         "weights": 2 * (9 + 1),
         "block": 4 * 2 * 6,
@@ -78,9 +80,9 @@ def test_tiles_by_hand() -> None:
     # With both input channels there at a time it is read once, and there are no partial sums.
     both = replace(step, channels=2)
     assert executed(problem, whole(problem), both) == 4 * 57 + 2 * 6 * 7 + 60
-    assert {each[0]: each.size for each in buffers(whole(problem), both, ())}["block"] == 2 * 6
+    assert {each[0]: each.size for each in step_buffers(whole(problem), both, ())}["block"] == 2 * 6
     wide = problem_of({"layers": [LAYER]}, 1000).with_(machine={"element_bytes": 2, "sum_bytes": 3})
-    assert {each[0]: each.size for each in buffers(whole(wide), step, ())}["block"] == 2 * 2 * 6
+    assert {each[0]: each.size for each in step_buffers(whole(wide), step, ())}["block"] == 2 * 2 * 6
 
 
 def test_blocks_of_channels_by_hand() -> None:
@@ -88,7 +90,7 @@ def test_blocks_of_channels_by_hand() -> None:
     problem = problem_of({"layers": [LAYER]}, 1000)
     step = Shape("channels", 1, 2, frozenset(), None, 1)
     assert executed(problem, whole(problem), step) == 57 + 2 * 40 + 60
-    assert {each[0]: each.size for each in buffers(whole(problem), step, ())} == {
+    assert {each[0]: each.size for each in step_buffers(whole(problem), step, ())} == {
         "lines": 2 * 5 + 3,
         "weights": 2 * (9 + 1),
         "block": 4 * 2 * 20,
@@ -101,7 +103,7 @@ def test_strips_by_hand() -> None:
     step = Shape("pixels", 1, 1, frozenset([0, 1]), 3)
     assert executed(problem, whole(problem), step) == 4 * 5 * 2 + 18 + 18 + 24
     for columns, width in ((3, 4), (None, 6)):
-        held = buffers(whole(problem), replace(step, columns=columns), ())
+        held = step_buffers(whole(problem), replace(step, columns=columns), ())
         assert next(each for each in held if each[:2] == ("lines", 1)).size == 2 * (2 * width + 3)
 
 
@@ -123,7 +125,7 @@ def test_all_blocks_are_executed(seed: int) -> None:
     """Every closed form is what the simulator counts, and the ways that are listed are the best."""
     rng = random.Random(50_000 + seed)
     problem, group = random_group(50_000 + seed, 1)
-    if not depth(problem.graph, group.last) or not group.last.weights:
+    if not summed_channels(problem.graph, group.last) or not group.last.weights:
         return
     shapes = [
         Shape(
@@ -133,18 +135,18 @@ def test_all_blocks_are_executed(seed: int) -> None:
     ]
     for shape in rng.sample(shapes, min(6, len(shapes))):
         executed(problem, group, shape)
-    once = moved(group, Shape("kernels", 1, group.last.units), group.sources, group.outputs)
+    once = elements_moved(group, Shape("kernels", 1, group.last.units), group.sources, group.outputs)
     for resident in [frozenset[int](), frozenset(group.sources), frozenset([group.output])]:
         streamed = [tensor for tensor in group.sources if tensor not in resident]
         spare = once - sum(problem.graph.tensors[t].size for t in group.sources if t in resident)
         ways = [
             (
-                sum(each.size for each in buffers(group, shape, resident)),
-                moved(group, shape, streamed, group.outputs),
+                sum(each.size for each in step_buffers(group, shape, resident)),
+                elements_moved(group, shape, streamed, group.outputs),
             )
             for shape in shapes
         ]
-        found = [(memory, again + spare) for memory, again, _ in in_blocks(group, resident, 10**6, 10**9)]
+        found = [(memory, again + spare) for memory, again, _ in pareto_tiles(group, resident, 10**6, 10**9)]
         for memory, total in ways:
             assert any(other <= memory and less <= total for other, less in found)
         assert set(found) <= set(ways)
@@ -156,7 +158,7 @@ def test_all_strips_are_executed(seed: int) -> None:
     problem, group = random_group(60_000 + seed, 5)
     weighty = [operation.number for operation in group.operations if operation.weights]
     height = problem.graph.tensors[group.output].shape[1]
-    for columns in rng.sample(widths(group), min(2, len(widths(group)))):
+    for columns in rng.sample(strip_widths(group), min(2, len(strip_widths(group)))):
         rows = rng.randint(1, height) * columns
         executed(problem, group, Shape("pixels", rows, 1, frozenset(weighty), columns))
         executed(problem, group, Shape("pixels", rng.randint(1, columns), 1, frozenset(weighty), columns))
@@ -167,14 +169,16 @@ def test_strips_that_are_not_looked_at_are_no_better(seed: int) -> None:
     rng = random.Random(70_000 + seed)
     _, group = random_group(70_000 + seed, 5)
     resident = frozenset(number for number in (*group.lines, group.output) if rng.random() < 0.3)
-    rows = staircase(group, resident, 0, 10**6, 10**9)
+    rows = pareto_shapes(group, resident, 0, 10**6, 10**9)
     strips = [
-        one for columns in widths(group) for one in staircase(group, resident, 0, 10**6, 10**9, [columns])
+        one
+        for columns in strip_widths(group)
+        for one in pareto_shapes(group, resident, 0, 10**6, 10**9, [columns])
     ]
     for way in strips:
-        assert way.memory == sum(each.size for each in buffers(group, way.shape, resident))
+        assert way.memory == sum(each.size for each in step_buffers(group, way.shape, resident))
         assert way.memory >= least_lines(group, resident, way.shape.columns or 0)
-    every = staircase(group, resident, 0, 10**6, 10**9, [None, *widths(group)])
+    every = pareto_shapes(group, resident, 0, 10**6, 10**9, [None, *strip_widths(group)])
     assert [way[:2] for way in every] == [way[:2] for way in pareto([*rows, *strips])]
 
 
@@ -193,9 +197,9 @@ def test_groups_with_the_same_end_share_what_is_counted(seed: int) -> None:
             alone.__dict__["_known"] = {}
             for area, own in [
                 (group, alone),
-                *((cut(group, each), cut(alone, each)) for each in widths(group)),
+                *((strips_of(group, each), strips_of(alone, each)) for each in strip_widths(group)),
             ]:
-                assert area.held(1) == own.held(1)
+                assert area.line_pixels(1) == own.line_pixels(1)
                 assert area.active(1) == own.active(1)
             done |= mask & -mask
 
@@ -203,13 +207,15 @@ def test_groups_with_the_same_end_share_what_is_counted(seed: int) -> None:
 @pytest.mark.parametrize("seed", range(examples(100)))
 def test_all_strips_are_counted_as_each_is_by_itself(seed: int) -> None:
     _, group = random_group(85_000 + seed, 6)
-    for columns in widths(group):
-        area = cut(group, columns)
+    for columns in strip_widths(group):
+        area = strips_of(group, columns)
         for pixels in {1, columns - 1 or 1, columns, 2 * columns}:
             alone = [(strip, area.own(strip, pixels)) for strip in area.strips]
             assert area.passes(pixels) == sum(strip.passes(own) for strip, own in alone)
             for tensor in group.lines:
-                assert area.line(tensor, pixels) == max(strip.held(own)[tensor] for strip, own in alone)
+                assert area.line_pixels_of(tensor, pixels) == max(
+                    strip.line_pixels(own)[tensor] for strip, own in alone
+                )
             for operation in group.operations:
                 number = operation.number
                 passes = sum(strip.active(own)[number] for strip, own in alone)
@@ -222,7 +228,7 @@ def test_all_numbers_of_rows_are_counted_as_one_is(seed: int) -> None:
     alone = Group(group.graph, group.operations)
     alone.__dict__["row"] = group.pixels + 1  # nothing is a whole row of it
     for rows in range(1, group.pixels // group.row + 1):
-        assert group.held(rows * group.row) == alone.held(rows * group.row)
+        assert group.line_pixels(rows * group.row) == alone.line_pixels(rows * group.row)
         assert group.active(rows * group.row) == alone.active(rows * group.row)
 
 

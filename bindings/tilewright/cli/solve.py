@@ -105,7 +105,7 @@ def solve(
     if picture != "plan" and problem.room != "residency":
         raise InputError("--picture", picture, f"is for room residency; the instance is of {problem.room}")
     if picture != "plan":
-        from tilewright.residency.curve import refuse_curve  # start-up time
+        from tilewright.residency.exact.traffic_curve import refuse_curve  # start-up time
 
         refuse_curve(problem.problem)
     written = (*outputs, *(() if contest is None else (contest,)))
@@ -212,8 +212,8 @@ def _drawing_seconds(time_limit: float, plot: str | None, picture: str, report: 
 
 def _draw_curve(saving: Saving, problem: Instance, result: Result, plot: str, deadline: float) -> None:
     """Draw least traffic over memory, as far as it is known by the deadline, and where the plan stands."""
-    from tilewright.residency.curve import point_of, traffic_curve
     from tilewright.residency.curve_plot import draw_curve
+    from tilewright.residency.exact.traffic_curve import point_of, traffic_curve
 
     plans = [] if result.plan is None else [result.plan]
     curve = traffic_curve(problem.problem, deadline, plans=plans)

@@ -7,7 +7,6 @@ from typing import Any
 
 from tilewright.addresses import pack
 from tilewright.core.room import Room, register
-from tilewright.residency.curve import Corner, Curve, traffic_curve
 from tilewright.residency.evaluation import (
     best_bound,
     measured_objective,
@@ -18,8 +17,9 @@ from tilewright.residency.evaluation import (
     simulation_seconds,
     violation,
 )
-from tilewright.residency.exact.best import least_traffic
-from tilewright.residency.exact.objectives import recheck
+from tilewright.residency.exact.time_and_energy import recheck
+from tilewright.residency.exact.traffic import least_traffic
+from tilewright.residency.exact.traffic_curve import Corner, Curve, traffic_curve
 from tilewright.residency.execution import simulate
 from tilewright.residency.graph import unknown_of
 from tilewright.residency.machine import machine_from

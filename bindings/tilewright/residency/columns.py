@@ -6,17 +6,17 @@ from collections.abc import Iterator
 from typing import NamedTuple
 
 from tilewright.core.cutoffs import narrow
-from tilewright.residency.costs import Shape
+from tilewright.residency.decode_plan import decode_plan
 from tilewright.residency.graph import members
-from tilewright.residency.lowering import planned
+from tilewright.residency.lowering import place_steps
 from tilewright.residency.machine import ONE
-from tilewright.residency.passes import Group, group_mask
 from tilewright.residency.plan import Plan
 from tilewright.residency.problem import Problem
-from tilewright.residency.reading import told
-from tilewright.residency.staircase import staircase
-from tilewright.residency.strips import widths
-from tilewright.residency.transitions import Choice, Transitions, subsets
+from tilewright.residency.shapes.groups import Group, group_mask
+from tilewright.residency.shapes.pareto_shapes import pareto_shapes
+from tilewright.residency.shapes.shape import Shape
+from tilewright.residency.shapes.strips import strip_widths
+from tilewright.residency.transitions import StepChoice, Transitions, subsets
 
 MOST_OPERATIONS = 12
 """Most operations of a network for which all steps are listed."""
@@ -145,13 +145,13 @@ class Columns:
                     whole = needs | fetched | resident
                     held = frozenset(n for n in {*group.lines, group.output} if whole >> n & 1)
                     for in_place in steps.places(group, needs | fetched, resident, done):
-                        for stair in staircase(
+                        for stair in pareto_shapes(
                             group,
                             held,
                             steps.size(streamed),
                             capacity,
                             self.worst,
-                            [None, *widths(group)],
+                            [None, *strip_widths(group)],
                             in_place,
                         ):
                             memory = stair.memory + steps.size(whole)
@@ -184,7 +184,7 @@ class Columns:
             dropped = there & ~column.needs & ~stays
             mask = sum(1 << each for each in self.numbers[column.begin : column.end])
             choices.append(
-                Choice(
+                StepChoice(
                     mask,
                     dropped,
                     column.fetched,
@@ -196,14 +196,14 @@ class Columns:
             )
             there = (there & ~dropped & ~column.touched) | column.keeps
         capacity = self.problem.machine.capacity
-        plan = planned(graph, choices, capacity, exact=True) or planned(graph, choices, 3 * capacity)
+        plan = place_steps(graph, choices, capacity, exact=True) or place_steps(graph, choices, 3 * capacity)
         assert plan is not None
         return plan
 
     def values(self, plan: Plan) -> tuple[list[int], set[tuple[int, int]]] | None:
         """Return the columns of a plan and what is on chip after so many operations; None if it has none."""
         chosen, on_chip, place = [], set(), 0
-        for step in told(self.problem, plan):
+        for step in decode_plan(self.problem, plan):
             choice, end = step.choice, place + len(step.group.operations)
             needs = step.before.on_chip & ~choice.dropped & sum(1 << n for n in step.group.sources)
             key = (place, end, needs, choice.fetched, choice.resident, choice.written, choice.in_place)

@@ -15,7 +15,7 @@ from tilewright.plotting import (
     axes_or_new,
     new_figure,
 )
-from tilewright.residency.curve import Curve, Point
+from tilewright.residency.exact.traffic_curve import Curve, Point
 from tilewright.spec.errors import InputError
 
 if TYPE_CHECKING:

@@ -5,14 +5,14 @@ from __future__ import annotations
 from tilewright.core.bounds import Bound
 from tilewright.core.context import CONSTRUCT
 from tilewright.core.portfolio import Portfolio
+from tilewright.residency.decode_plan import DecodedStep, decode_plan, find_overlap, problem_of_plan
 from tilewright.residency.frames import least_of_a_frame, weights_of
-from tilewright.residency.graph import WrongError
+from tilewright.residency.graph import InvalidPlanError
 from tilewright.residency.machine import ONE
-from tilewright.residency.placement import items
+from tilewright.residency.placement import placed_items
 from tilewright.residency.plan import Plan
 from tilewright.residency.prices import Spent
 from tilewright.residency.problem import Problem
-from tilewright.residency.reading import Told, of_plan, overlap, told
 from tilewright.simulator import Report
 
 NEEDED = {"traffic": "bytes are moved", "cycles": "cycles are needed", "energy": "fJ are needed"}
@@ -42,22 +42,22 @@ def best_bound(problem: Problem) -> Bound:
 def violation(problem: Problem, plan: Plan) -> str | None:
     """Say what is wrong with a plan, or None for a valid one."""
     try:
-        steps = told(problem, plan)
-    except WrongError as error:
+        steps = decode_plan(problem, plan)
+    except InvalidPlanError as error:
         return str(error)
-    return overlap(problem, plan, steps) or too_much(problem, steps)
+    return find_overlap(problem, plan, steps) or exceeded_limit(problem, steps)
 
 
-def too_much(problem: Problem, steps: list[Told]) -> str | None:
+def exceeded_limit(problem: Problem, steps: list[DecodedStep]) -> str | None:
     """Say by how much a plan spends too much of what is limited."""
-    spent = total(problem, steps)
+    spent = total_costs(problem, steps)
     for name, limit in problem.objective.limits.items():
         if spent[name] > limit:
             return f"{name}: {spent[name]:,} {NEEDED[name]}, at most {limit:,} are allowed"
     return None
 
 
-def total(problem: Problem, steps: list[Told]) -> dict[str, int]:
+def total_costs(problem: Problem, steps: list[DecodedStep]) -> dict[str, int]:
     """Return what steps spend in all, by objective."""
     spent = Spent()
     for step in steps:
@@ -72,14 +72,14 @@ def objective(problem: Problem, plan: Plan) -> int:
 
 def costs_of(problem: Problem, plan: Plan) -> dict[str, int]:
     """Return what a valid plan costs, by objective, in its unit."""
-    steps = told(problem, plan)
-    memory = problem.machine.element_bytes * taken(problem, plan, steps)
-    return total(problem, steps) | {"memory": memory}
+    steps = decode_plan(problem, plan)
+    memory = problem.machine.element_bytes * memory_taken(problem, plan, steps)
+    return total_costs(problem, steps) | {"memory": memory}
 
 
-def taken(problem: Problem, plan: Plan, steps: list[Told]) -> int:
+def memory_taken(problem: Problem, plan: Plan, steps: list[DecodedStep]) -> int:
     """Return the end of the highest element that a plan uses."""
-    placed = items(of_plan(problem, plan).graph, [step.choice for step in steps])
+    placed = placed_items(problem_of_plan(problem, plan).graph, [step.choice for step in steps])
     numbers = {operation.name: operation.number for operation in problem.graph.operations}
     stays = [at + weights_of(problem.graph, [numbers[name]]) for name, at in plan.staying.items()]
     return max(

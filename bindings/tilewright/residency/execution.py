@@ -9,18 +9,26 @@ import numpy as np
 from numpy.typing import NDArray
 
 from tilewright.core.measures import joined
-from tilewright.residency import second_buffers, tiles
 from tilewright.residency.arithmetic import Windows, computed, reference_network
-from tilewright.residency.costs import area, blocks, buffers, computed_whole, held, passes, rounds
-from tilewright.residency.evaluation import too_much
-from tilewright.residency.graph import Operation, WrongError, members
+from tilewright.residency.decode_plan import DecodedStep, decode_plan, problem_of_plan
+from tilewright.residency.evaluation import exceeded_limit
+from tilewright.residency.graph import InvalidPlanError, Operation, members
 from tilewright.residency.measures import measures
-from tilewright.residency.passes import Group
 from tilewright.residency.plan import Plan, Step, key_of
 from tilewright.residency.prices import Spent
 from tilewright.residency.problem import Problem
-from tilewright.residency.reading import Told, of_plan, told
-from tilewright.residency.strips import Cut
+from tilewright.residency.shapes import second_buffers, tiles
+from tilewright.residency.shapes.groups import Group
+from tilewright.residency.shapes.shape import (
+    computed_whole,
+    count_blocks,
+    count_passes,
+    count_rounds,
+    line_pixels,
+    planes_or_strips,
+    step_buffers,
+)
+from tilewright.residency.shapes.strips import Strips
 from tilewright.residency.tile_execution import InBlocks
 from tilewright.residency.work import Work, of_value
 from tilewright.simulator import Report, Violation
@@ -56,10 +64,10 @@ def simulate(
         ``time.monotonic()`` at which to give up with an ``OutOfTimeError``.
     """
     try:
-        steps = told(problem, plan)
-    except WrongError as error:
+        steps = decode_plan(problem, plan)
+    except InvalidPlanError as error:
         return _refused(str(error))
-    broken = too_much(problem, steps)
+    broken = exceeded_limit(problem, steps)
     if broken is not None:
         return _refused(broken)
     return _Run(problem, plan, steps, numeric, seed, deadline).report()
@@ -74,11 +82,17 @@ class _Run:
     """One execution."""
 
     def __init__(
-        self, problem: Problem, plan: Plan, steps: list[Told], numeric: bool, seed: int, deadline: float
+        self,
+        problem: Problem,
+        plan: Plan,
+        steps: list[DecodedStep],
+        numeric: bool,
+        seed: int,
+        deadline: float,
     ) -> None:
         self.problem, self.plan, self.steps = problem, plan, steps
         self.numeric, self.deadline = numeric, deadline
-        self.graph = graph = of_plan(problem, plan).graph
+        self.graph = graph = problem_of_plan(problem, plan).graph
         self.staying = {
             operation.number: plan.staying[operation.name]
             for operation in graph.operations
@@ -249,7 +263,8 @@ class _Run:
                     "kernels": step.kernels,
                     "columns": step.columns,
                     "channels": step.channels,
-                    "passes": passes(read.group, read.choice.shape) * rounds(read.group, read.choice.shape),
+                    "passes": count_passes(read.group, read.choice.shape)
+                    * count_rounds(read.group, read.choice.shape),
                     "loaded_bytes": loaded,
                     "saved_bytes": written,
                     "memory": sum(footprint.values()),
@@ -304,18 +319,18 @@ class _Executed:
         Elements of everything that is on chip.
     """
 
-    def __init__(self, run: _Run, step: Step, told: Told) -> None:
+    def __init__(self, run: _Run, step: Step, told: DecodedStep) -> None:
         self.run_, self.step, self.told = run, step, told
         self.graph, self.group, self.shape = run.graph, told.group, told.choice.shape
         self.chip, self.dram = run.chip, run.dram
-        strips = area(self.group, self.shape)
-        self.cut = strips if isinstance(strips, Cut) else None
+        strips = planes_or_strips(self.group, self.shape)
+        self.cut = strips if isinstance(strips, Strips) else None
         self.whole = frozenset(members(told.on_chip))
-        self.buffers = buffers(self.group, self.shape, self.whole)
-        self.held = held(self.group, self.shape)
+        self.buffers = step_buffers(self.group, self.shape, self.whole)
+        self.held = line_pixels(self.group, self.shape)
         if self.shape.doubled:
-            self.held = second_buffers.held(
-                self.group, self.shape.pixels, rounds(self.group, self.shape), self.whole
+            self.held = second_buffers.double_buffered_line_pixels(
+                self.group, self.shape.pixels, count_rounds(self.group, self.shape), self.whole
             )
         self.strip = 0
         self.windows = Windows()
@@ -371,7 +386,7 @@ class _Executed:
         for number, (span, _) in self.weights.items():
             self._fetch_weights(self.graph.operations[number], span)
         done = self.told.before.done
-        for tensor in [tensor for tensor in run.where if self.group.dying(tensor, done)]:
+        for tensor in [tensor for tensor in run.where if self.group.is_last_reader(tensor, done)]:
             run.where.pop(tensor)
 
     def _doubled(self) -> None:
@@ -529,7 +544,7 @@ class _Executed:
             self._block(operation, pixels, self._channels(operation, every), every)
             return
         size = min(self.shape.kernels, operation.units)
-        for begin in range(0, blocks(operation, self.shape) * size, size):
+        for begin in range(0, count_blocks(operation, self.shape) * size, size):
             part = begin, min(begin + size, operation.units)
             self._load_weights(operation, part)
             self._block(operation, pixels, part, part)

@@ -19,7 +19,7 @@ KNOWN = "_rest"
 """Where a problem keeps what is left of it beside the weights that were asked for last."""
 
 
-class Rest(Problem):
+class ResidualProblem(Problem):
     """What is left of a problem when the weights of some operations stay on chip.
 
     Its plans are for one frame, and its memory is what these weights leave.
@@ -38,7 +38,7 @@ class Rest(Problem):
         return Graph(self.network, self.machine.sum_elements, tiles=self.limits.tiles, staying=self.staying)
 
 
-def rest(problem: Problem, staying: Collection[int]) -> Problem:
+def residual_problem(problem: Problem, staying: Collection[int]) -> Problem:
     """Return what is left of a problem when the weights of some operations stay on chip.
 
     Raises
@@ -50,12 +50,12 @@ def rest(problem: Problem, staying: Collection[int]) -> Problem:
     known: tuple[tuple[int, ...], Problem] | None = problem.__dict__.get(KNOWN)
     if known is None or known[0] != numbers:
         left = problem.machine.capacity - weights_of(problem.graph, numbers)
-        known = numbers, in_memory(problem, numbers, left)
+        known = numbers, residual_in(problem, numbers, left)
         problem.__dict__[KNOWN] = known
     return known[1]
 
 
-def in_memory(problem: Problem, staying: Collection[int], capacity: int) -> Problem:
+def residual_in(problem: Problem, staying: Collection[int], capacity: int) -> Problem:
     """Return the problem of one frame in which some operations have no weights, in some elements.
 
     Raises
@@ -64,7 +64,7 @@ def in_memory(problem: Problem, staying: Collection[int], capacity: int) -> Prob
         If an operation does not fit.
     """
     width = problem.machine.element_bytes
-    return Rest(
+    return ResidualProblem(
         network=problem.network,
         machine=problem.machine.with_(memory_bytes=max(1, capacity * width)),
         objective=problem.objective,
@@ -78,7 +78,7 @@ def weights_of(graph: Graph, numbers: Iterable[int]) -> int:
     return sum(graph.operations[number].weights for number in numbers)
 
 
-def with_staying(problem: Problem, staying: Iterable[int], plan: Plan) -> Plan:
+def add_staying(problem: Problem, staying: Iterable[int], plan: Plan) -> Plan:
     """Return a plan for what is left of a problem as one of it: weights that stay lie below all else."""
     graph, at, begin = problem.graph, {}, 0
     for number in sorted(staying):
@@ -99,18 +99,18 @@ def least_of_a_frame(problem: Problem) -> int:
     """
     graph, capacity = problem.graph, problem.machine.capacity
     weighty = [operation for operation in graph.operations if operation.weights]
-    bare = in_memory(problem, [operation.number for operation in weighty], capacity)
+    bare = residual_in(problem, [operation.number for operation in weighty], capacity)
     left = capacity - max(bare.least.values())
-    return graph.compulsory - largest_sum([operation.weights for operation in weighty], left)
+    return graph.compulsory - largest_subset_sum([operation.weights for operation in weighty], left)
 
 
-def largest_sum(sizes: Iterable[int], limit: int) -> int:
+def largest_subset_sum(sizes: Iterable[int], limit: int) -> int:
     """Return the largest sum of some of the sizes up to a limit."""
     fitting = [size for size in sizes if size <= limit]
-    return sum(fitting) if sum(fitting) <= limit else sums(fitting, limit).bit_length() - 1
+    return sum(fitting) if sum(fitting) <= limit else subset_sums(fitting, limit).bit_length() - 1
 
 
-def sums(sizes: Iterable[int], limit: int) -> int:
+def subset_sums(sizes: Iterable[int], limit: int) -> int:
     """Return all sums of some of the sizes up to a limit: a bit for each."""
     found, allowed = 1, (1 << limit + 1) - 1
     for size in sizes:

@@ -32,7 +32,7 @@ from tilewright.spec.network import (
 )
 
 
-class WrongError(Exception):
+class InvalidPlanError(Exception):
     """What is wrong with a plan: ``rule: details``."""
 
 
@@ -397,7 +397,7 @@ def with_copies(ops: OpGraph, again: Mapping[str, Collection[str]]) -> tuple[OpG
 
     Raises
     ------
-    WrongError
+    InvalidPlanError
         For operations that are not there, or do not read what they are said to; where one of the two
         executions has no readers.
     """
@@ -406,7 +406,7 @@ def with_copies(ops: OpGraph, again: Mapping[str, Collection[str]]) -> tuple[OpG
     own = {op.name: op for op in ops.ops}
     for name in again:
         if name not in own or not own[name].producers:
-            raise WrongError(f"again: {name} is no operation of the network")
+            raise InvalidPlanError(f"again: {name} is no operation of the network")
     copies = {name: copy for name, copy in names_of_copies(ops).items() if name in again}
     repeats = {copy: name for name, copy in copies.items()}
     read = {
@@ -421,12 +421,12 @@ def with_copies(ops: OpGraph, again: Mapping[str, Collection[str]]) -> tuple[OpG
     for name, readers in again.items():
         for reader in readers:
             if reader not in known[name]:
-                raise WrongError(f"again: {reader} does not read {name}, or is named twice")
+                raise InvalidPlanError(f"again: {reader} does not read {name}, or is named twice")
             known[name].remove(reader)
             read[reader] = [copies[name] if operand == name else operand for operand in read[reader]]
         if not readers or not known[name]:
             which = "first" if readers else "second"
-            raise WrongError(f"again: nobody reads what the {which} execution of {name} computes")
+            raise InvalidPlanError(f"again: nobody reads what the {which} execution of {name} computes")
     places = {name: op.number for name, op in own.items()}
     places |= {copy: places[name] for copy, name in repeats.items()}
     order: dict[str, int] = {}

@@ -4,20 +4,20 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator
 
-from tilewright.residency.exact.best import addressed
-from tilewright.residency.exact.options import Option, Options
-from tilewright.residency.exact.search import Found, Search
+from tilewright.residency.exact.search import Search, StepSequence
+from tilewright.residency.exact.traffic import place_found
+from tilewright.residency.exact.traffic_steps import TrafficStep, TrafficSteps
 from tilewright.residency.graph import members
 from tilewright.residency.plan import Plan
 from tilewright.residency.problem import Problem
-from tilewright.residency.transitions import Choice, State, Transitions
+from tilewright.residency.transitions import State, StepChoice, Transitions
 from tilewright.spec.errors import InputError
 
 LIMITS = (0, *(4**power for power in range(5, 20)), 2**60)
 """Elements that a step may move again, at first: of what moves more there may be very many ways."""
 
 
-def chosen(
+def construct(
     problem: Problem,
     groups: Callable[[Search, State], Iterable[int]],
     allowed: Callable[[State], bool] = lambda _after: True,
@@ -38,9 +38,9 @@ def chosen(
     """
     graph, capacity = problem.graph, problem.machine.capacity
     steps = Transitions(graph, capacity, groups=problem.groups)
-    options = Options(steps)
+    options = TrafficSteps(steps)
     search = Search(steps, given_order=True, most_operations=problem.limits.most_operations)
-    state, choices, total, there = steps.start(), list[Choice](), graph.compulsory, 0
+    state, choices, total, there = steps.start(), list[StepChoice](), graph.compulsory, 0
     while state.done != graph.all:
         found = (
             [each for each in _steps(options, before, mask, empty, limit) if allowed(each[1])]
@@ -55,22 +55,22 @@ def chosen(
             )
         mask, state, option, stays = min(few, key=lambda each: (each[2].excess, each[2].memory))
         choices.append(option.choice(mask, there & ~stays))
-        there = (stays | option.fetched | option.resident) & options.live(state.done)
+        there = (stays | option.fetched | option.resident) & options.still_read(state.done)
         total += option.excess
-    plan = addressed(problem, Found(total, tuple(choices)), capacity, float("inf"))
+    plan = place_found(problem, StepSequence(total, tuple(choices)), capacity, float("inf"))
     if plan is None:
         raise InputError("machine.memory_bytes", problem.machine.memory_bytes, "has no place for all buffers")
     return plan
 
 
 def _steps(
-    options: Options, before: State, mask: int, empty: bool, limit: int
-) -> Iterator[tuple[int, State, Option, int]]:
+    options: TrafficSteps, before: State, mask: int, empty: bool, limit: int
+) -> Iterator[tuple[int, State, TrafficStep, int]]:
     """Return the ways to execute a group: the group, what there is after it, and what stays before it."""
     touched = options.touched(options.steps.group(mask))
     chip, dram = before.on_chip & ~touched, before.in_dram & ~touched
     room = options.capacity - options.size(chip)
-    table, _ = options.table(mask, before.done, before.on_chip, before.in_dram, limit, room, empty=empty)
+    table, _ = options.ranked(mask, before.done, before.on_chip, before.in_dram, limit, room, empty=empty)
     for option in (each.option() for each in table):
         after = State(before.done | mask, chip | option.on_chip, dram | option.in_dram)
         yield mask, after, option, before.on_chip
@@ -89,12 +89,12 @@ def suits(problem: Problem) -> bool:
     return not problem.before
 
 
-def one(search: Search, state: State) -> list[int]:
+def next_alone(search: Search, state: State) -> list[int]:
     """Return the next operation of the file, by itself."""
     return [mask for mask in search.groups(state.done) if mask.bit_count() == 1][:1]
 
 
-def safe(problem: Problem) -> Callable[[State], bool]:
+def leaves_room(problem: Problem) -> Callable[[State], bool]:
     """Return whether all operations that are left can be executed beside what stays on chip."""
     least, capacity = problem.least, problem.machine.capacity
     sizes = [tensor.size for tensor in problem.graph.tensors]

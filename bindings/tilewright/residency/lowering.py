@@ -5,14 +5,14 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from dataclasses import replace
 
-from tilewright.residency.costs import Shape, buffers, moved, replaces
+from tilewright.residency.decode_plan import encode_plan
 from tilewright.residency.graph import Graph, members
-from tilewright.residency.passes import Group, pass_sizes
-from tilewright.residency.placement import Item, items, placed
+from tilewright.residency.placement import Item, find_addresses, placed_items
 from tilewright.residency.plan import MAP, Plan, kind_of
-from tilewright.residency.reading import told_of
-from tilewright.residency.tiles import depth
-from tilewright.residency.transitions import Choice
+from tilewright.residency.shapes.groups import Group, pass_sizes
+from tilewright.residency.shapes.shape import Shape, elements_moved, replaces, step_buffers
+from tilewright.residency.shapes.tiles import summed_channels
+from tilewright.residency.transitions import StepChoice
 
 WIDENED = (100, 90, 75, 50)
 """Percentages of what is free beside tensors that buffers are to fill, the first for which they fit."""
@@ -21,34 +21,34 @@ Placed = tuple[Item, int]
 """Something that has an address, and the address."""
 
 
-def planned(
+def place_steps(
     graph: Graph,
-    choices: Sequence[Choice],
+    choices: Sequence[StepChoice],
     capacity: int,
     deadline: float = float("inf"),
     *,
     exact: bool = False,
 ) -> Plan | None:
     """Return the plan of some steps, or None if no addresses are found for all that they place."""
-    found = items(graph, choices)
-    addresses = placed(found, capacity, deadline, exact=exact)
+    found = placed_items(graph, choices)
+    addresses = find_addresses(found, capacity, deadline, exact=exact)
     if addresses is None:
         return None
-    return with_addresses(graph, choices, list(zip(found, addresses, strict=True)))
+    return plan_of(graph, choices, list(zip(found, addresses, strict=True)))
 
 
-def with_addresses(graph: Graph, choices: Sequence[Choice], everything: Sequence[Placed]) -> Plan:
+def plan_of(graph: Graph, choices: Sequence[StepChoice], everything: Sequence[Placed]) -> Plan:
     """Return the plan of some steps and of the addresses of all that they place."""
     at: list[dict[str, int]] = [{} for _ in choices]
     for item, address in everything:
         for number, name in item.names:
             at[number][name] = address
-    return told_of(graph, list(choices), at)
+    return encode_plan(graph, list(choices), at)
 
 
-def widened(
-    graph: Graph, choices: Sequence[Choice], everything: Sequence[Placed], capacity: int
-) -> tuple[list[Choice], list[Placed]]:
+def widen_buffers(
+    graph: Graph, choices: Sequence[StepChoice], everything: Sequence[Placed], capacity: int
+) -> tuple[list[StepChoice], list[Placed]]:
     """Return the same steps in fewer passes, as far as buffers fit beside the tensors.
 
     What is on chip for longer than a step stays where it is.
@@ -68,7 +68,7 @@ def widened(
         ]
         for share in WIDENED:
             shape = _wider(graph, choice, alive, room * share // 100)
-            sizes = buffers(Group.of(graph, choice.group), shape, frozenset(members(alive)))
+            sizes = step_buffers(Group.of(graph, choice.group), shape, frozenset(members(alive)))
             offsets = _in_gaps([buffer.size for buffer in sizes], gaps)
             if offsets is not None:
                 choice = choice._replace(shape=shape)
@@ -82,7 +82,7 @@ def widened(
     return new, found
 
 
-def _alive(graph: Graph, choices: Sequence[Choice]) -> Iterator[tuple[Choice, int]]:
+def _alive(graph: Graph, choices: Sequence[StepChoice]) -> Iterator[tuple[StepChoice, int]]:
     """Return each step and the tensors that are on chip as a whole."""
     alive, done = 0, graph.begin
     for choice in choices:
@@ -115,17 +115,17 @@ def _in_gaps(sizes: Sequence[int], gaps: Sequence[tuple[int, int]]) -> list[int]
     return found
 
 
-def _wider(graph: Graph, choice: Choice, alive: int, room: int) -> Shape:
+def _wider(graph: Graph, choice: StepChoice, alive: int, room: int) -> Shape:
     """Return the widest shape of a step for some room."""
     group, whole = Group.of(graph, choice.group), frozenset(members(alive))
     streamed = [number for number in group.sources if number not in whole]
 
     def cost(shape: Shape) -> int:
-        return moved(group, shape, streamed, members(choice.written))
+        return elements_moved(group, shape, streamed, members(choice.written))
 
     def fits(shape: Shape) -> bool:
         return (
-            sum(buffer.size for buffer in buffers(group, shape, whole)) <= room
+            sum(buffer.size for buffer in step_buffers(group, shape, whole)) <= room
             and cost(shape) <= most
             and (choice.in_place < 0 or replaces(group, shape, choice.in_place))
         )
@@ -155,7 +155,7 @@ def _wider(graph: Graph, choice: Choice, alive: int, room: int) -> Shape:
             best = wider
             break
     if best.channels is not None:
-        for channels in reversed(pass_sizes(depth(graph, group.last))):
+        for channels in reversed(pass_sizes(summed_channels(graph, group.last))):
             wider = replace(best, channels=channels)
             if channels > best.channels and fits(wider):
                 return wider

@@ -7,7 +7,7 @@ from dataclasses import replace
 from typing import Any
 
 from tilewright.core.overview import Front, Overview, of_table
-from tilewright.residency.curve import point_of, traffic_curve
+from tilewright.residency.exact.traffic_curve import point_of, traffic_curve
 from tilewright.residency.machine import ONE
 from tilewright.residency.problem import Problem
 from tilewright.residency.summary import table

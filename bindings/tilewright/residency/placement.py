@@ -8,10 +8,10 @@ from typing import NamedTuple
 import numpy as np
 
 from tilewright.core.branch_and_bound import share_of
-from tilewright.residency.costs import buffers
 from tilewright.residency.graph import Graph, members
-from tilewright.residency.passes import Group
-from tilewright.residency.transitions import Choice
+from tilewright.residency.shapes.groups import Group
+from tilewright.residency.shapes.shape import step_buffers
+from tilewright.residency.transitions import StepChoice
 
 TRIALS = 200
 """Orders in which items are placed, for each item."""
@@ -36,7 +36,7 @@ class Item(NamedTuple):
     names: tuple[tuple[int, str], ...]
 
 
-def items(graph: Graph, choices: Sequence[Choice]) -> list[Item]:
+def placed_items(graph: Graph, choices: Sequence[StepChoice]) -> list[Item]:
     """Return all that the steps place."""
     found: list[Item] = []
     alive: dict[int, tuple[int, int, list[tuple[int, str]]]] = {}  # tensor: begin, size, names
@@ -57,7 +57,7 @@ def items(graph: Graph, choices: Sequence[Choice]) -> list[Item]:
                 alive[tensor] = begin, size, [*names, name]
             else:
                 alive[tensor] = number, graph.tensors[tensor].size, [name]
-        for buffer in buffers(group, choice.shape, whole):
+        for buffer in step_buffers(group, choice.shape, whole):
             found.append(Item(number, number + 1, buffer.size, ((number, buffer.name(graph)),)))
         for tensor in [tensor for tensor in alive if not graph.readers[tensor] & ~done]:
             begin, size, names = alive.pop(tensor)
@@ -65,12 +65,14 @@ def items(graph: Graph, choices: Sequence[Choice]) -> list[Item]:
     return found
 
 
-def most_live(found: Sequence[Item]) -> int:
+def peak_elements(found: Sequence[Item]) -> int:
     """Return the elements of all that is on chip at a time, at most."""
     return max(sum(other.size for other in found if other.begin <= item.begin < other.end) for item in found)
 
 
-def placed(found: Sequence[Item], capacity: int, deadline: float, *, exact: bool = False) -> list[int] | None:
+def find_addresses(
+    found: Sequence[Item], capacity: int, deadline: float, *, exact: bool = False
+) -> list[int] | None:
     """Return addresses for all, or None if none are found.
 
     Parameters
@@ -78,7 +80,7 @@ def placed(found: Sequence[Item], capacity: int, deadline: float, *, exact: bool
     exact
         Whether to search until there are addresses, or it is proven that there are none, or time is up.
     """
-    if most_live(found) > capacity:
+    if peak_elements(found) > capacity:
         return None
     from tilewright.addresses import reordering  # start-up time: numba
 

@@ -24,10 +24,10 @@ from tilewright.plotting import (
     shortened_to_fit,
     text_colour,
 )
-from tilewright.residency.placement import Item, items
+from tilewright.residency.decode_plan import decode_plan, problem_of_plan
+from tilewright.residency.placement import Item, placed_items
 from tilewright.residency.plan import Plan, key_of, kind_of
 from tilewright.residency.problem import Problem
-from tilewright.residency.reading import of_plan, told
 from tilewright.residency.summary import rows
 
 if TYPE_CHECKING:
@@ -108,9 +108,9 @@ def _memory(axes: Axes, problem: Problem, plan: Plan, inches: float) -> None:
     from matplotlib.ticker import StrMethodFormatter  # start-up time
 
     width, capacity = problem.machine.element_bytes, problem.machine.capacity
-    graph = of_plan(problem, plan).graph
+    graph = problem_of_plan(problem, plan).graph
     step = inches / (len(plan.steps) + 2 * MARGIN)
-    placed = items(graph, [step.choice for step in told(problem, plan)])
+    placed = placed_items(graph, [step.choice for step in decode_plan(problem, plan)])
     boxes = [(item, plan.steps[item.names[0][0]].addresses[item.names[0][1]]) for item in placed]
     for item, address in [*_staying(problem, plan), *boxes]:
         colour = KINDS[_kind(item.names[0][1])]

@@ -4,14 +4,14 @@ from __future__ import annotations
 
 from functools import cached_property
 
-from tilewright.residency.costs import Shape, buffers, placed
+from tilewright.residency.bounds import Remaining
 from tilewright.residency.graph import Graph, Operation
 from tilewright.residency.machine import ONE, OneMemory, ResidencyLimits, ResidencyObjective
-from tilewright.residency.passes import Group
 from tilewright.residency.prices import Prices, Spent
-from tilewright.residency.remaining import Remaining
-from tilewright.residency.staircase import staircase
-from tilewright.residency.strips import widths
+from tilewright.residency.shapes.groups import Group
+from tilewright.residency.shapes.pareto_shapes import pareto_shapes
+from tilewright.residency.shapes.shape import Shape, buffer_sizes, step_buffers
+from tilewright.residency.shapes.strips import strip_widths
 from tilewright.residency.transitions import Transitions
 from tilewright.spec.base import Spec
 from tilewright.spec.errors import InputError
@@ -157,12 +157,12 @@ class Problem(Spec):
         for operation in self.graph.numbers(self.graph.all & ~self.graph.begin):
             group = self._alone(operation)
             streamed = sum(self.graph.tensors[tensor].size for tensor in group.sources)
-            stairs = staircase(group, frozenset(), streamed, MOST_ELEMENTS, MOST_ELEMENTS**2)
+            stairs = pareto_shapes(group, frozenset(), streamed, MOST_ELEMENTS, MOST_ELEMENTS**2)
             found[operation.number] = stairs[0].memory
-            for columns in widths(group)[-1:]:  # the narrowest strips have the smallest buffers
+            for columns in strip_widths(group)[-1:]:  # the narrowest strips have the smallest buffers
                 kept = frozenset([operation.number] if operation.weights else [])
                 shape = Shape("pixels", 1, 1, kept, columns)
-                narrow = sum(buffer.size for buffer in buffers(group, shape, ()))
+                narrow = sum(buffer.size for buffer in step_buffers(group, shape, ()))
                 found[operation.number] = min(narrow, found[operation.number])
             if operation.pixelwise and self.graph.readers[operation.number + 1]:
                 found[operation.number] = min(streamed, found[operation.number])
@@ -187,7 +187,7 @@ class Problem(Spec):
 
     def _fits_in_kernels(self, operation: Operation) -> bool:
         """Whether an operation runs with one kernel at a time: what it needs at least is not asked then."""
-        buffers = placed(self._alone(operation), Shape("kernels", 1, 1), frozenset())
+        buffers = buffer_sizes(self._alone(operation), Shape("kernels", 1, 1), frozenset())
         return sum(buffers.values()) <= self.machine.capacity
 
     def _alone(self, operation: Operation) -> Group:

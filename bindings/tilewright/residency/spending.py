@@ -4,10 +4,10 @@ from __future__ import annotations
 
 from collections.abc import Collection
 
-from tilewright.residency import doubling
-from tilewright.residency.costs import Shape
-from tilewright.residency.passes import Group
 from tilewright.residency.prices import Prices, Spent
+from tilewright.residency.shapes import double_buffering as doubling
+from tilewright.residency.shapes.groups import Group
+from tilewright.residency.shapes.shape import Shape
 from tilewright.residency.work import of_step as work_of
 
 
@@ -39,7 +39,7 @@ def of_step(
         sizes = group.graph.tensors
         before = sum(sizes[tensor].size for tensor in fetched)
         before += sum(operation.weights for operation in weighty if operation.number in shape.kept)
-        time += prices.transfer(before) + doubling.time_of(prices, group, shape, streamed, written)
+        time += prices.transfer(before) + doubling.overlapped_time(prices, group, shape, streamed, written)
     else:
         time += prices.core(work) + prices.transfer(moved)
     return Spent(moved, time, prices.energy(moved, work, transfers))

@@ -12,12 +12,12 @@ from typing import Protocol
 import numpy as np
 from numpy.typing import NDArray
 
-from tilewright.residency import tiles
 from tilewright.residency.arithmetic import Windows, added
-from tilewright.residency.costs import held, tile
+from tilewright.residency.decode_plan import DecodedStep
 from tilewright.residency.graph import Graph, members
 from tilewright.residency.plan import Step, key_of
-from tilewright.residency.reading import Told
+from tilewright.residency.shapes import tiles
+from tilewright.residency.shapes.shape import line_pixels, tile_size
 from tilewright.residency.work import Work, of_value
 from tilewright.simulator.addressed import AddressedMemory, Dram, Elements
 from tilewright.simulator.program import Values
@@ -62,14 +62,14 @@ class InBlocks:
         Number of the weights among the elements.
     """
 
-    def __init__(self, machine: Machine, step: Step, told: Told, partial: int, weights: int) -> None:
+    def __init__(self, machine: Machine, step: Step, told: DecodedStep, partial: int, weights: int) -> None:
         self.machine, self.step, self.told = machine, step, told
         self.group, self.shape, self.graph = told.group, told.choice.shape, machine.graph
         self.operation = told.group.last
         self.partial, self.weights = partial, weights
         self.whole = frozenset(members(told.on_chip))
-        self.depth = tiles.depth(self.graph, self.operation)
-        self.held = held(self.group, self.shape)
+        self.depth = tiles.summed_channels(self.graph, self.operation)
+        self.held = line_pixels(self.group, self.shape)
         self.windows = Windows()
         self.output = self.group.output
         self.name = self.graph.tensors[self.output].name
@@ -86,11 +86,11 @@ class InBlocks:
         return [(begin, min(begin + size, length)) for begin in range(0, length, size)]
 
     def _tiles(self) -> None:
-        (height, width), (rows, columns) = self.graph.tensors[self.output].shape[1:], tile(self.shape)
+        (height, width), (rows, columns) = self.graph.tensors[self.output].shape[1:], tile_size(self.shape)
         reading = self.operation.readings[0]
         across = self._blocks(width, columns)
         spans = [
-            zip(*(each.tolist() for each in tiles.spans(reading, axis, size)), strict=True)
+            zip(*(each.tolist() for each in tiles.parts_read(reading, axis, size)), strict=True)
             for axis, size in enumerate((rows, columns))
         ]
         seen_rows, seen_columns = map(list, spans)
@@ -244,7 +244,7 @@ class InBlocks:
 
     def _weights(self, kernels: Span, inputs: Span) -> tuple[Numbers, Numbers]:
         """Return addresses and numbers of a block of weights; the first block has the biases before them."""
-        each, bias = tiles.taps(self.graph, self.operation)
+        each, bias = tiles.weights_of_a_channel(self.graph, self.operation)
         own = np.arange(bias + inputs[0] * each, bias + inputs[1] * each)
         if not inputs[0]:
             own = np.concatenate([np.arange(bias), own])
@@ -267,7 +267,7 @@ class InBlocks:
     def _read_weights(self, kernels: Span, inputs: Span) -> tuple[Values, Values]:
         """Return the weights of a block, and the biases, which are zeros in all blocks but the first."""
         values = self.machine.chip.fetch(*self._weights(kernels, inputs))
-        _, bias = tiles.taps(self.graph, self.operation)
+        _, bias = tiles.weights_of_a_channel(self.graph, self.operation)
         if inputs[0] or not bias:
             return values, np.zeros(kernels[1] - kernels[0], dtype=np.int64)
         return values[:, bias:], values[:, 0]

@@ -7,12 +7,12 @@ from collections.abc import Iterator
 from itertools import combinations, product
 from typing import NamedTuple
 
-from tilewright.residency.costs import Shape
 from tilewright.residency.graph import Graph, members
-from tilewright.residency.passes import Group
-from tilewright.residency.staircase import Stair, staircase
-from tilewright.residency.strips import line_of, widths
-from tilewright.residency.tiles import depth
+from tilewright.residency.shapes.groups import Group
+from tilewright.residency.shapes.pareto_shapes import ParetoShape, pareto_shapes
+from tilewright.residency.shapes.shape import Shape
+from tilewright.residency.shapes.strips import least_line, strip_widths
+from tilewright.residency.shapes.tiles import summed_channels
 
 Key = tuple[int, frozenset[int], int, int]
 """Group, tensors on chip, those that are streamed, and the one whose place is taken."""
@@ -34,7 +34,7 @@ class State(NamedTuple):
     in_dram: int
 
 
-class Choice(NamedTuple):
+class StepChoice(NamedTuple):
     """A step, in numbers: see `tilewright.residency.plan.Step`.
 
     Attributes
@@ -54,12 +54,12 @@ class Choice(NamedTuple):
     shape: Shape
 
 
-class Move(NamedTuple):
+class Transition(NamedTuple):
     """A step with the elements that it moves and takes, and what there is after it."""
 
     moved: int
     memory: int
-    choice: Choice
+    choice: StepChoice
     after: State
 
 
@@ -83,7 +83,7 @@ class Transitions:
         self.sizes = [tensor.size for tensor in graph.tensors]
         self._blocks = [0, *(operation.block(1) for operation in graph.operations)]
         self._groups: dict[int, Group] = {} if groups is None else groups
-        self._stairs: dict[Key, tuple[list[int], list[Stair]]] = {}
+        self._stairs: dict[Key, tuple[list[int], list[ParetoShape]]] = {}
         self._least: dict[int, int] = {}
         self._lines: dict[int, dict[int, int]] = {}
 
@@ -111,7 +111,7 @@ class Transitions:
 
     def _in_blocks(self, group: Group) -> bool:
         """Whether a group can be executed in blocks of input channels, in a few elements."""
-        return len(group.operations) == 1 and depth(self.graph, group.last) > 0
+        return len(group.operations) == 1 and summed_channels(self.graph, group.last) > 0
 
     def lines(self, group: Group) -> dict[int, int]:
         """Return the fewest elements of the line buffers of what a group computes, and others may have."""
@@ -124,15 +124,17 @@ class Transitions:
                 # All that leads from a tensor to the last operation is in each group that computes it. The
                 # narrowest strips have the smallest buffers.
                 if narrowest is None:
-                    narrowest = next(iter(widths(group)[-1:]), self.graph.tensors[group.output].shape[2])
-                known[tensor] = line_of(group, tensor, narrowest)
+                    narrowest = next(
+                        iter(strip_widths(group)[-1:]), self.graph.tensors[group.output].shape[2]
+                    )
+                known[tensor] = least_line(group, tensor, narrowest)
         return known
 
     def size(self, mask: int) -> int:
         """Return the elements of some tensors."""
         return sum(self.sizes[number] for number in members(mask))
 
-    def moves(self, state: State, mask: int) -> Iterator[Move]:
+    def moves(self, state: State, mask: int) -> Iterator[Transition]:
         """Return the ways to execute a group next: for each, what moves least in the memory that remains."""
         group = self.group(mask)
         sources = sum(1 << tensor for tensor in group.sources)
@@ -164,10 +166,10 @@ class Transitions:
                         stair = self.best(group, whole, streamed, room, in_place)
                         if stair is None:
                             continue
-                        yield Move(
+                        yield Transition(
                             moved + stair.again,
                             self.capacity - room + stair.memory,
-                            Choice(mask, dropped, fetched, resident, written, in_place, stair.shape),
+                            StepChoice(mask, dropped, fetched, resident, written, in_place, stair.shape),
                             after,
                         )
 
@@ -201,10 +203,12 @@ class Transitions:
         """Return the tensors whose place the output may take, and -1 for a place of its own."""
         if not resident >> group.output & 1:
             return [-1]
-        found = [tensor for tensor in group.operands(done) if on_chip >> tensor & 1]
+        found = [tensor for tensor in group.replaceable_operands(done) if on_chip >> tensor & 1]
         return [*found, -1]
 
-    def best(self, group: Group, whole: int, streamed: int, room: int, in_place: int = -1) -> Stair | None:
+    def best(
+        self, group: Group, whole: int, streamed: int, room: int, in_place: int = -1
+    ) -> ParetoShape | None:
         """Return how to cut up a group so that least is moved again in some room; None if it does not fit.
 
         Parameters
@@ -217,9 +221,9 @@ class Transitions:
         seen = frozenset(tensor for tensor in {*group.lines, group.output} if whole >> tensor & 1)
         key = (group.mask, seen, streamed, in_place)
         if key not in self._stairs:
-            cuts = None, *widths(group)
+            cuts = None, *strip_widths(group)
             size = self.size(streamed)
-            stairs = staircase(group, seen, size, self.capacity, self.worst, cuts, in_place)
+            stairs = pareto_shapes(group, seen, size, self.capacity, self.worst, cuts, in_place)
             self._stairs[key] = [stair.memory for stair in stairs], stairs
         memories, stairs = self._stairs[key]
         place = bisect_right(memories, room)

@@ -5,10 +5,10 @@ from __future__ import annotations
 from math import prod
 from typing import NamedTuple
 
-from tilewright.residency.costs import Shape, area
 from tilewright.residency.graph import Operation
-from tilewright.residency.passes import Group
-from tilewright.residency.strips import Cut
+from tilewright.residency.shapes.groups import Group
+from tilewright.residency.shapes.shape import Shape, planes_or_strips
+from tilewright.residency.shapes.strips import Strips
 from tilewright.spec.network import Add, Map, Mul, Pool
 
 
@@ -68,11 +68,11 @@ def _of_value(operation: Operation) -> Work:
 
 def of_step(group: Group, shape: Shape) -> Work:
     """Return what a step does: strips compute again what they share."""
-    where, total = area(group, shape), Work()
+    where, total = planes_or_strips(group, shape), Work()
     for operation in group.operations:
         tensor = group.graph.tensors[operation.number + 1]
         values = tensor.size
-        if isinstance(where, Cut):
+        if isinstance(where, Strips):
             values = where.read(operation.number + 1) * tensor.shape[0] * tensor.shape[1]
         total = total.plus(of_value(operation).times(values))
     return total

@@ -20,9 +20,9 @@ from tilewright.codegen.runtime_files import runtime_files
 from tilewright.codegen.trained import Trained
 from tilewright.core.version import __version__
 from tilewright.residency import Plan, Problem
-from tilewright.residency.evaluation import taken
+from tilewright.residency.decode_plan import decode_plan, problem_of_plan
+from tilewright.residency.evaluation import memory_taken
 from tilewright.residency.graph import Operation, Tensor
-from tilewright.residency.reading import of_plan, told
 from tilewright.simulator.fixed_point import Integers
 from tilewright.spec.errors import InputError
 from tilewright.spec.layer import Window
@@ -74,14 +74,14 @@ def _refuse_shapes(problem: Problem, operation: Operation) -> None:
 class _Project:
     def __init__(self, problem: Problem, plan: Plan, numbers: NetworkNumbers, name: str, source: str) -> None:
         self._problem, self._title, self._source = problem, name, source
-        self._graph = of_plan(problem, plan).graph if plan.again else problem.graph
+        self._graph = problem_of_plan(problem, plan).graph if plan.again else problem.graph
         self._size = problem.machine.element_bytes
         self._steps = steps_in_memory(problem, plan)
         self._numbers = numbers
         for step in self._steps:
             if step.sums is not None:
                 self._refuse_sums(self._first(step.operations[0].operation))
-        self._elements = taken(problem, plan, told(problem, plan))
+        self._elements = memory_taken(problem, plan, decode_plan(problem, plan))
         tensors = enumerate(self._graph.tensors)
         self._inputs = [number for number, tensor in tensors if tensor.given and tensor.readers]
         self._outputs = [each.number + 1 for each in self._graph.operations if each.op.leaves]

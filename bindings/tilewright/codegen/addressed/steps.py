@@ -4,11 +4,19 @@ from __future__ import annotations
 
 from dataclasses import dataclass, fields
 
-from tilewright.residency import Plan, Problem, Step, second_buffers, tiles
-from tilewright.residency.costs import Buffer, area, buffers, held, rounds, tile
+from tilewright.residency import Plan, Problem, Step
+from tilewright.residency.decode_plan import DecodedStep, decode_plan, problem_of_plan
 from tilewright.residency.graph import Graph, Operation, members
-from tilewright.residency.reading import Told, of_plan, told
-from tilewright.residency.strips import Cut
+from tilewright.residency.shapes import second_buffers, tiles
+from tilewright.residency.shapes.shape import (
+    Buffer,
+    count_rounds,
+    line_pixels,
+    planes_or_strips,
+    step_buffers,
+    tile_size,
+)
+from tilewright.residency.shapes.strips import Strips
 from tilewright.spec.errors import InputError
 from tilewright.spec.layer import Window
 
@@ -128,15 +136,15 @@ def steps_in_memory(problem: Problem, plan: Plan) -> list[StepInMemory]:
     """
     where: dict[int, int] = {}  # addresses of tensors that are on chip as a whole
     found = []
-    graph = of_plan(problem, plan).graph
-    for place, (step, read) in enumerate(zip(plan.steps, told(problem, plan), strict=True)):
+    graph = problem_of_plan(problem, plan).graph
+    for place, (step, read) in enumerate(zip(plan.steps, decode_plan(problem, plan), strict=True)):
         refuse_unknown(f"plan.steps[{place}]", step)
         for tensor in members(read.choice.dropped):
             where.pop(tensor)
         for tensor in members(read.choice.fetched | read.choice.resident):
             where[tensor] = step.addresses[graph.tensors[tensor].key]
         found.append(_Placing(graph, f"plan.steps[{place}]", step, read, where, plan.staying).step())
-        for tensor in [each for each in where if read.group.dying(each, read.before.done)]:
+        for tensor in [each for each in where if read.group.is_last_reader(each, read.before.done)]:
             where.pop(tensor)
     return found
 
@@ -165,7 +173,7 @@ class _Placing:
         graph: Graph,
         field: str,
         step: Step,
-        read: Told,
+        read: DecodedStep,
         where: dict[int, int],
         staying: dict[str, int],
     ) -> None:
@@ -174,17 +182,17 @@ class _Placing:
         self._group, self._shape = read.group, read.choice.shape
         self._whole = frozenset(members(read.on_chip))
         self._held = (
-            second_buffers.held(
-                self._group, self._shape.pixels, rounds(self._group, self._shape), self._whole
+            second_buffers.double_buffered_line_pixels(
+                self._group, self._shape.pixels, count_rounds(self._group, self._shape), self._whole
             )
             if self._shape.doubled
-            else held(self._group, self._shape)
+            else line_pixels(self._group, self._shape)
         )
         summed = self._shape.order in tiles.SUMMED
-        self._depth = tiles.depth(self._graph, self._group.last) if summed else None
+        self._depth = tiles.summed_channels(self._graph, self._group.last) if summed else None
         self._buffers = {
             (buffer.what, buffer.number): self._known(buffer)
-            for buffer in buffers(self._group, self._shape, self._whole)
+            for buffer in step_buffers(self._group, self._shape, self._whole)
         }
         self._numbers = sorted({*self._group.lines, *self._group.computed})
 
@@ -230,14 +238,14 @@ class _Placing:
     def _spans(self, number: int, axis: int) -> list[tuple[int, int]]:
         extent = self._graph.tensors[number].shape[1 + axis]
         if self._shape.order == "tiles":
-            size = tile(self._shape)[axis]
+            size = tile_size(self._shape)[axis]
             if number == self._group.output:
                 return [(begin, min(begin + size, extent)) for begin in range(0, extent, size)]
             reading = next(each for each in self._group.last.readings if each.tensor == number)
-            begins, ends = tiles.spans(reading, axis, size)
+            begins, ends = tiles.parts_read(reading, axis, size)
         else:
-            strips = area(self._group, self._shape)
-            if not isinstance(strips, Cut) or not axis:
+            strips = planes_or_strips(self._group, self._shape)
+            if not isinstance(strips, Strips) or not axis:
                 return [(0, extent)]
             begins, ends = strips.span(number)
         return list(zip(begins.tolist(), ends.tolist(), strict=True))

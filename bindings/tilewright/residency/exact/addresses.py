@@ -12,12 +12,12 @@ from typing import NamedTuple
 import numpy as np
 
 from tilewright.core.branch_and_bound import share_of
-from tilewright.residency.exact.alike import Alike, Stay
+from tilewright.residency.exact.interchangeable import Interchangeable, Stay
 from tilewright.residency.graph import Graph
-from tilewright.residency.lowering import Placed, widened, with_addresses
-from tilewright.residency.placement import Item, items, most_live, placed
+from tilewright.residency.lowering import Placed, plan_of, widen_buffers
+from tilewright.residency.placement import Item, find_addresses, peak_elements, placed_items
 from tilewright.residency.plan import Plan
-from tilewright.residency.transitions import Choice
+from tilewright.residency.transitions import StepChoice
 
 AT_ONCE, AT_FIRST, AT_MOST = 50, 1000, 100
 """Orders that are tried: at once, for each item; then, for each, too; at the end, for each pair of items."""
@@ -52,12 +52,12 @@ class Addresses:
     def __init__(self, graph: Graph, capacity: int) -> None:
         self.graph, self.capacity = graph, capacity
         self.failed: list[tuple[int, int]] = []
-        self.alike = Alike(graph)
+        self.alike = Interchangeable(graph)
         self._known: dict[Part, list[int] | None] = {}
         self._given_up: set[Part] = set()
         self._where: dict[Part, tuple[int, list[tuple[int, int]]]] = {}
 
-    def plan(self, choices: Sequence[Choice], deadline: float, *, last: bool = True) -> Plan | None:
+    def plan(self, choices: Sequence[StepChoice], deadline: float, *, last: bool = True) -> Plan | None:
         """Return the plan of some steps, in few passes as far as that has addresses, or None.
 
         Parameters
@@ -66,15 +66,15 @@ class Addresses:
             Whether much is tried, also for parts for which no addresses have been found before.
         """
         self.failed, new = [], list(choices)
-        found = items(self.graph, choices)
-        if most_live(found) > self.capacity:
+        found = placed_items(self.graph, choices)
+        if peak_elements(found) > self.capacity:
             return None
         for begin, end in list(_parts(found, len(new))):
             part = _between(found, begin, end)
             if self._at_once(part, deadline) is None:
                 better = self._sought(new, part, deadline, last=last)
                 if better is not None and better != new:
-                    new, found = better, items(self.graph, better)
+                    new, found = better, placed_items(self.graph, better)
         if self.failed:
             return None
         return self._whole(new)
@@ -94,8 +94,8 @@ class Addresses:
         return bool(late)
 
     def _sought(
-        self, choices: list[Choice], part: list[Item], deadline: float, *, last: bool
-    ) -> list[Choice] | None:
+        self, choices: list[StepChoice], part: list[Item], deadline: float, *, last: bool
+    ) -> list[StepChoice] | None:
         """Return steps that move as much and have addresses in a part, which are then known, or None."""
         key = _key(part)
         if last or key not in self._given_up:
@@ -103,7 +103,7 @@ class Addresses:
             better = self._exchanged(choices, part, alike, AT_FIRST * len(part), deadline)
             if better is None and last:
                 until = share_of(deadline, SHARE) if alike.pairs else deadline
-                found = placed(part, self.capacity, until, exact=True)
+                found = find_addresses(part, self.capacity, until, exact=True)
                 if found is not None:
                     self._known[key], better = found, choices
                 elif alike.pairs:
@@ -116,8 +116,8 @@ class Addresses:
         return None
 
     def _exchanged(
-        self, choices: list[Choice], part: list[Item], alike: _Alike, tries: int, deadline: float
-    ) -> list[Choice] | None:
+        self, choices: list[StepChoice], part: list[Item], alike: _Alike, tries: int, deadline: float
+    ) -> list[StepChoice] | None:
         offsets, ends = _placed(part, alike.pairs, self.capacity, tries, deadline)
         if self._late(part, offsets):
             return None
@@ -129,7 +129,7 @@ class Addresses:
         order = sorted(range(len(new)), key=lambda number: new[number][:3])
         self._known[_key([new[number] for number in order])] = [offsets[number] for number in order]
 
-    def _pairs(self, choices: Sequence[Choice], part: Sequence[Item]) -> _Alike:
+    def _pairs(self, choices: Sequence[StepChoice], part: Sequence[Item]) -> _Alike:
         begin, end = part[0].begin, max(item.end for item in part)
         states = self.alike.states(choices)
         stays = [
@@ -140,16 +140,16 @@ class Addresses:
         pairs = [(where[one], where[other], since) for one, other, since in self.alike.pairs(stays, states)]
         return _Alike(stays, where, pairs)
 
-    def _whole(self, choices: list[Choice]) -> Plan:
+    def _whole(self, choices: list[StepChoice]) -> Plan:
         """Return the plan of steps, of all parts of which addresses are known, in few passes."""
-        found = items(self.graph, choices)
+        found = placed_items(self.graph, choices)
         everything: list[Placed] = []
         for begin, end in _parts(found, len(choices)):
             part = _between(found, begin, end)
             offsets = self._known[_key(part)]
             assert offsets is not None
             everything += zip(part, offsets, strict=True)
-        return with_addresses(self.graph, *widened(self.graph, choices, everything, self.capacity))
+        return plan_of(self.graph, *widen_buffers(self.graph, choices, everything, self.capacity))
 
 
 def _placed(

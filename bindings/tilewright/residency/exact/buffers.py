@@ -8,10 +8,10 @@ from __future__ import annotations
 
 import numpy as np
 
-from tilewright.residency import line_buffers
-from tilewright.residency.costs import Shape, computed_whole
-from tilewright.residency.passes import Group
-from tilewright.residency.strips import cut, most_rows, widths
+from tilewright.residency.shapes import line_buffers
+from tilewright.residency.shapes.groups import Group
+from tilewright.residency.shapes.shape import Shape, computed_whole
+from tilewright.residency.shapes.strips import most_rows, strip_widths, strips_of
 from tilewright.simulator.program import Counts
 
 OUTPUT = 0
@@ -45,7 +45,7 @@ class Buffers:
         self.graph = graph
         channels, height, self.width = graph.tensors[group.output].shape
         self.by_rows = slice(1, 1 + height)
-        self.columns = widths(group)
+        self.columns = strip_widths(group)
         self.count = self.by_rows.stop + len(self.columns)
         rows = np.minimum(np.arange(1, height + 1, dtype=np.int64) * self.width, group.pixels)
         at_once = channels if computed_whole(last, Shape("pixels", 1, 1)) else 1
@@ -114,10 +114,10 @@ class Buffers:
         key = tensor, self.graph.readers[tensor] & group.mask
         known = self._spans.get(key)
         if known is None:
-            numbers, readings = group.looks(tensor)
+            numbers, readings = group.readings_of(tensor)
             own = np.array([self._span(group, number + 1) for number in numbers])
             width = self.graph.tensors[tensor].shape[2]
-            known = self._spans[key] = np.array(line_buffers.spanned(self._strips, readings, own, width))
+            known = self._spans[key] = np.array(line_buffers.span_strips(self._strips, readings, own, width))
         return known
 
     def again(self, place: int) -> Counts:
@@ -134,9 +134,11 @@ class Buffers:
 
     def refine(self, group: Group, shape: int) -> None:
         """Count what line buffers of a group take with a shape of which they have only been estimated."""
-        area = cut(group, self.columns[shape - self.by_rows.stop]) if shape else group
+        area = strips_of(group, self.columns[shape - self.by_rows.stop]) if shape else group
         for tensor in group.lines:
             place = self.place(group, tensor)
             if self.rough[place, shape]:
-                self.lines[place, shape] = area.line(tensor, 1) * self.graph.tensors[tensor].channels
+                self.lines[place, shape] = (
+                    area.line_pixels_of(tensor, 1) * self.graph.tensors[tensor].channels
+                )
                 self.rough[place, shape] = False

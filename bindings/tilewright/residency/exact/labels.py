@@ -15,16 +15,16 @@ from itertools import count
 from typing import NamedTuple
 
 from tilewright.residency.exact.search import Search
-from tilewright.residency.exact.ways import Costs, Ways
+from tilewright.residency.exact.timed_steps import Costs, TimedSteps
 from tilewright.residency.problem import Problem
-from tilewright.residency.transitions import Choice, State
+from tilewright.residency.transitions import State, StepChoice
 from tilewright.spec.errors import OutOfTimeError
 
 
 class Path(NamedTuple):
     """The steps up to a state, last first."""
 
-    choice: Choice
+    choice: StepChoice
     before: Path | None
 
 
@@ -32,7 +32,7 @@ class Found(NamedTuple):
     """A sequence of steps, and what it costs."""
 
     costs: Costs
-    choices: tuple[Choice, ...]
+    choices: tuple[StepChoice, ...]
 
 
 class Labels:
@@ -58,7 +58,7 @@ class Labels:
     def __init__(
         self,
         problem: Problem,
-        ways: Ways,
+        ways: TimedSteps,
         most: tuple[int | None, ...],
         *,
         given_order: bool = False,
@@ -171,7 +171,7 @@ def _worse(costs: Costs, known: list[Costs] | tuple[Costs, ...], repeat: int) ->
     return sum(_covers(each, costs) for each in known) >= repeat
 
 
-def _choices(path: Path | None) -> tuple[Choice, ...]:
+def _choices(path: Path | None) -> tuple[StepChoice, ...]:
     found = []
     while path is not None:
         found.append(path.choice)

@@ -20,10 +20,10 @@ from itertools import accumulate, pairwise
 from typing import NamedTuple
 
 from tilewright.core.branch_and_bound import GrowingLimit, Incumbent, check_deadline, ignore
-from tilewright.residency.exact.options import Option, Options, Several
-from tilewright.residency.exact.search import Found
+from tilewright.residency.exact.search import StepSequence
+from tilewright.residency.exact.traffic_steps import LazyTrafficStep, TrafficStep, TrafficSteps
 from tilewright.residency.graph import members
-from tilewright.residency.passes import group_mask
+from tilewright.residency.shapes.groups import group_mask
 from tilewright.residency.transitions import Transitions
 
 FINENESS = 64
@@ -62,7 +62,7 @@ class Node(NamedTuple):
     in_dram: int
     before: Node | None = None
     mask: int = 0
-    option: Option | Several | None = None
+    option: TrafficStep | LazyTrafficStep | None = None
 
 
 class Layers:
@@ -96,7 +96,7 @@ class Layers:
         self.incumbent: Incumbent[Node] = Incumbent(on_bound=on_bound, bound=self.graph.compulsory)
         self.incumbent.leave_from(most + 1)
         self.limit = self.most
-        self.options = Options(steps, self._check, shared=True)
+        self.options = TrafficSteps(steps, self._check, shared=True)
         self.expanded, self.ended = 0, True
         self.growing = GrowingLimit()
         self._less: Mapping[int, int] = {}
@@ -167,7 +167,7 @@ class Layers:
             return options.least_excess(mask, done, self.most)
         return options.least_spilled(group, done)
 
-    def plans(self) -> Iterator[Found]:
+    def plans(self) -> Iterator[StepSequence]:
         """Return better and better plans; at the end `bound` is what the last one moves.
 
         Raises
@@ -219,7 +219,7 @@ class Layers:
         """Return how much has been done, in expansions of a state."""
         return self.expanded + TABLE * self.options.sought
 
-    def beside(self, less: Mapping[int, int], most: int) -> Found | None:
+    def beside(self, less: Mapping[int, int], most: int) -> StepSequence | None:
         """Return a plan that leaves some room, if one is found.
 
         Nothing is proven by that: `bound` stays.
@@ -327,7 +327,7 @@ class Layers:
 
     def _moved(self, node: Node) -> int:
         """Return what has been moved to get to a state, all of it."""
-        return node.excess + self.options.put_off(node.in_dram & ~node.on_chip)
+        return node.excess + self.options.deferred(node.in_dram & ~node.on_chip)
 
     def _expand(
         self,
@@ -352,7 +352,7 @@ class Layers:
             self.edges[done][number] = cheap, mask
             if least + cheap > most:
                 continue
-            touched, twins = options.touched(self.steps.group(mask)), options.twins(after)
+            touched, twins = options.touched(self.steps.group(mask)), options.interchangeable(after)
             target = layers[after]
             if width is not None and mask & (mask - 1) == 0 and not kept[-1].on_chip:
                 self._spill(done, mask, kept[-1], most, target)
@@ -368,7 +368,7 @@ class Layers:
                 self.expanded += 1
                 chip, dram = node.on_chip & ~touched, node.in_dram & ~touched
                 room = capacity - options.size(chip)
-                table, reached = options.table(
+                table, reached = options.ranked(
                     mask, done, node.on_chip, node.in_dram, most - excess, room, least=cheap, enough=enough
                 )
                 if reached < most - excess:
@@ -396,7 +396,7 @@ class Layers:
         if key not in target or total < target[key].excess:
             target[key] = Node(total, *key, node, mask, option)
 
-    def found(self, end: Node) -> Found:
+    def found(self, end: Node) -> StepSequence:
         """Return the steps that lead to an end."""
         path: list[Node] = []
         node: Node | None = end
@@ -425,14 +425,14 @@ class Layers:
             dropped = there & ~named(node.on_chip)
             choices.append(option.choice(after.mask, dropped))
             done |= after.mask
-            there = (there & ~dropped | option.fetched | option.resident) & options.live(done)
+            there = (there & ~dropped | option.fetched | option.resident) & options.still_read(done)
             touched = options.touched(self.steps.group(after.mask))
             state = (
                 node.on_chip & ~touched | option.on_chip,
                 node.in_dram & ~touched | option.in_dram,
             )
-            own = {**own, **renamed(options.twins(done), *state, own)}
-        return Found(self.graph.compulsory + end.excess, tuple(choices))
+            own = {**own, **renamed(options.interchangeable(done), *state, own)}
+        return StepSequence(self.graph.compulsory + end.excess, tuple(choices))
 
 
 def canonical(twins: list[int], chip: int, dram: int) -> tuple[int, int]:

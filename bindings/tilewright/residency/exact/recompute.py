@@ -25,11 +25,11 @@ from itertools import chain, combinations
 from typing import NamedTuple
 
 from tilewright.core.branch_and_bound import BestFirst, GrowingShare, Incumbent, ignore, share_of
-from tilewright.residency.again import Readers, with_copies_of
-from tilewright.residency.exact.best import Answer, layers_of, least_traffic, moved
+from tilewright.residency.exact.traffic import Answer, elements_moved_by, layers_of, least_traffic
 from tilewright.residency.graph import members, names_of_copies
 from tilewright.residency.plan import Plan
 from tilewright.residency.problem import Problem
+from tilewright.residency.recompute_graph import Readers, with_copies_of
 from tilewright.spec.errors import OutOfTimeError
 
 
@@ -120,7 +120,7 @@ class _Search:
         """Return the best plan and a bound in bytes."""
         incumbent = self.incumbent
         if start is not None:
-            incumbent.offer(moved(self.problem, start), start)
+            incumbent.offer(elements_moved_by(self.problem, start), start)
         incumbent.prove(self.graph.compulsory)
         with suppress(OutOfTimeError):
             if not incumbent.proven:
@@ -140,7 +140,7 @@ class _Search:
 
         def take(plan: Plan) -> None:
             readers = {name: tuple(readers) for name, readers in again.items()}
-            self.incumbent.offer(moved(split, plan), replace(plan, again=readers))
+            self.incumbent.offer(elements_moved_by(split, plan), replace(plan, again=readers))
 
         known = None if self.incumbent.plan is None else self.incumbent.value
         answer = least_traffic(split, until, ignore, take, known)

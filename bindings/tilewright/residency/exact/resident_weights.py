@@ -24,24 +24,24 @@ from tilewright.core.branch_and_bound import (
     ignore,
     share_of,
 )
+from tilewright.residency.decode_plan import decode_plan
 from tilewright.residency.exact.addresses import Addresses
-from tilewright.residency.exact.best import (
+from tilewright.residency.exact.search import StepSequence
+from tilewright.residency.exact.traffic import (
     Answer,
-    Beside,
-    addressed,
+    RoomierPlans,
+    elements_moved_by,
     layers_of,
     least_traffic,
-    moved,
-    placeable,
+    place_found,
+    search_placeable,
 )
-from tilewright.residency.exact.search import Found
 from tilewright.residency.exact.weight_budget import RelaxedSteps, WeightBudget
 from tilewright.residency.exact.weight_needs import WeightNeeds
-from tilewright.residency.frames import in_memory, sums, weights_of, with_staying
+from tilewright.residency.frames import add_staying, residual_in, subset_sums, weights_of
 from tilewright.residency.graph import members
 from tilewright.residency.plan import Plan
 from tilewright.residency.problem import Problem
-from tilewright.residency.reading import told
 from tilewright.spec.errors import InputError, OutOfTimeError
 
 
@@ -134,18 +134,18 @@ class _Search:
 
     def _begin_with(self, start: Plan) -> None:
         """Take a known plan."""
-        steps = told(self.problem, start)
+        steps = decode_plan(self.problem, start)
         self.incumbent.offer(sum(step.moved for step in steps), start)
         needs = WeightNeeds(steps[0].group.graph, [step.choice for step in steps], self.capacity)
         self._keep_most(Node(0, 0), needs)
 
     def _plan_without_staying(self) -> None:
         """Find a plan of which no weights stay."""
-        alone = in_memory(self.problem, (), self.capacity)
+        alone = residual_in(self.problem, (), self.capacity)
         answer = least_traffic(alone, share_of(self.deadline, PARAMS.first_share), ignore, ignore)
         if answer.plan is not None:
             self._take(alone, 0, answer.plan)
-            choices = [step.choice for step in told(alone, answer.plan)]
+            choices = [step.choice for step in decode_plan(alone, answer.plan)]
             self._keep_most(Node(0, 0), WeightNeeds(alone.graph, choices, self.capacity))
 
     def _plan_beside_loaded_weights(self) -> None:
@@ -199,8 +199,8 @@ class _Search:
         if staying in self._tried:
             return
         room = self.capacity - weights_of(self.graph, members(staying))
-        left = in_memory(self.problem, members(staying), room)
-        plan = addressed(left, Found(0, needs.choices(loading)), room, self._shares.until())
+        left = residual_in(self.problem, members(staying), room)
+        plan = place_found(left, StepSequence(0, needs.choices(loading)), room, self._shares.until())
         if plan is not None:
             self._take(left, staying, plan)
 
@@ -211,7 +211,7 @@ class _Search:
         self._tried.add(staying)
         room = self.capacity - weights_of(self.graph, members(staying))
         try:
-            left = in_memory(self.problem, members(staying), room)
+            left = residual_in(self.problem, members(staying), room)
         except InputError:
             return
         last, until, addresses = None, self._shares.until(), Addresses(left.graph, room)
@@ -227,14 +227,14 @@ class _Search:
         if last is None:
             return
         if last.moved < self.incumbent.value:
-            plan = placeable(left, Beside(layers, addresses), last, self.incumbent.value, until)
+            plan = search_placeable(left, RoomierPlans(layers, addresses), last, self.incumbent.value, until)
             if plan is not None:
                 self._take(left, staying, plan)
         self._keep_most(Node(0, 0), WeightNeeds(left.graph, last.choices, self.capacity))
 
     def _take(self, left: Problem, staying: int, plan: Plan) -> None:
         """Take a plan of what is left beside weights that stay."""
-        self.incumbent.offer(moved(left, plan), with_staying(self.problem, members(staying), plan))
+        self.incumbent.offer(elements_moved_by(left, plan), add_staying(self.problem, members(staying), plan))
 
     # Bounds --------------------------------------------------------------------------------------------
 
@@ -264,7 +264,7 @@ class _Search:
     def _sizes(self, node: Node, budget: WeightBudget) -> int:
         """Return the sizes that weights which stay may have together: a bit for each."""
         base = weights_of(self.graph, members(node.staying))
-        return sums((self.weights[number] for number in self._open(node)), budget.most - base) << base
+        return subset_sums((self.weights[number] for number in self._open(node)), budget.most - base) << base
 
     def _least(self, node: Node, budget: WeightBudget) -> tuple[int, int, int] | None:
         """Return a bound on what is moved, minus the size of the weights that stay with it, and a begin.

@@ -16,18 +16,18 @@ from itertools import count
 from typing import NamedTuple
 
 from tilewright.residency.graph import members
-from tilewright.residency.passes import group_mask
-from tilewright.residency.transitions import Choice, State, Transitions
+from tilewright.residency.shapes.groups import group_mask
+from tilewright.residency.transitions import State, StepChoice, Transitions
 from tilewright.spec.errors import OutOfTimeError
 
 
 class Path(NamedTuple):
     """The steps up to a state, last first."""
 
-    choice: Choice
+    choice: StepChoice
     before: Path | None
 
-    def choices(self) -> tuple[Choice, ...]:
+    def choices(self) -> tuple[StepChoice, ...]:
         """Return the steps, first one first."""
         found, path = [], self
         while path is not None:
@@ -36,11 +36,11 @@ class Path(NamedTuple):
         return tuple(reversed(found))
 
 
-class Found(NamedTuple):
+class StepSequence(NamedTuple):
     """A sequence of steps, and the elements that it moves."""
 
     moved: int
-    choices: tuple[Choice, ...]
+    choices: tuple[StepChoice, ...]
 
 
 class Search:
@@ -101,7 +101,7 @@ class Search:
                 found.append(mask)
         return sorted(found, key=lambda mask: (mask.bit_count(), mask))
 
-    def paths(self) -> Iterator[Found]:
+    def paths(self) -> Iterator[StepSequence]:
         """Return sequences of steps, from the one that moves least on.
 
         Of those that lead to the same state, `repeat` are looked at. Each is only followed while it moves no
@@ -130,7 +130,7 @@ class Search:
                 popped[state] = popped.get(state, 0) + 1
                 if state.done == everything:
                     assert path is not None
-                    yield Found(moved, path.choices())
+                    yield StepSequence(moved, path.choices())
                     continue
                 self.expanded += 1
                 depth = -state.done.bit_count()

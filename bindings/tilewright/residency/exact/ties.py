@@ -7,13 +7,13 @@ from contextlib import suppress
 from dataclasses import replace
 
 from tilewright.core.branch_and_bound import ignore
+from tilewright.residency.decode_plan import problem_of_plan
 from tilewright.residency.evaluation import best_bound, costs_of, violation
-from tilewright.residency.exact.objectives import alone, best, least_spent
-from tilewright.residency.frames import weights_of, with_staying
+from tilewright.residency.exact.time_and_energy import alone, best, least_spent
+from tilewright.residency.frames import add_staying, weights_of
 from tilewright.residency.machine import ONE
 from tilewright.residency.plan import Plan
 from tilewright.residency.problem import Problem
-from tilewright.residency.reading import of_plan
 from tilewright.spec.errors import OutOfTimeError
 
 TIES = ("traffic", "cycles", "energy", "memory")
@@ -53,7 +53,7 @@ def break_ties(problem: Problem, plan: Plan, deadline: float) -> Plan:
 
 def _of_one_frame(problem: Problem, plan: Plan, deadline: float) -> Plan:
     """Return a plan in which the same weights stay, and the same operations are executed twice."""
-    alike = of_plan(problem, plan)
+    alike = problem_of_plan(problem, plan)
     numbers = [op.number for op in problem.graph.operations if op.name in plan.staying]
     below = weights_of(problem.graph, numbers)
     if any(address >= below for address in plan.staying.values()):
@@ -65,4 +65,4 @@ def _of_one_frame(problem: Problem, plan: Plan, deadline: float) -> Plan:
         again={},
     )
     found = break_ties(alike.with_(limits={"frames": ONE, "executions": 1}), bare, deadline)
-    return replace(with_staying(problem, numbers, found), again=plan.again)
+    return replace(add_staying(problem, numbers, found), again=plan.again)

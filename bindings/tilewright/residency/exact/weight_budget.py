@@ -11,12 +11,12 @@ from bisect import bisect_right
 from collections.abc import Iterable, Iterator
 from typing import NamedTuple
 
-from tilewright.residency.exact.best import layers_of
-from tilewright.residency.frames import in_memory
+from tilewright.residency.exact.traffic import layers_of
+from tilewright.residency.frames import residual_in
 from tilewright.residency.graph import Graph
-from tilewright.residency.placement import items, most_live
+from tilewright.residency.placement import peak_elements, placed_items
 from tilewright.residency.problem import Problem
-from tilewright.residency.transitions import Choice
+from tilewright.residency.transitions import StepChoice
 
 
 class RelaxedSteps(NamedTuple):
@@ -31,7 +31,7 @@ class RelaxedSteps(NamedTuple):
     most: int
     excess: int
     graph: Graph
-    choices: tuple[Choice, ...]
+    choices: tuple[StepChoice, ...]
 
 
 class WeightBudget:
@@ -54,7 +54,7 @@ class WeightBudget:
     def __init__(self, problem: Problem, loading: int, known: Iterable[WeightBudget]) -> None:
         self.capacity, self.loading, self.known = problem.machine.capacity, loading, known
         free = [op.number for op in problem.graph.operations if op.weights and not loading >> op.number & 1]
-        self.problem = in_memory(problem, free, self.capacity)
+        self.problem = residual_in(problem, free, self.capacity)
         self.most = self.capacity - max(self.problem.least.values())
         self._sizes: list[int] = []  # that have been looked at, and bounds on their excess
         self._bounds: list[int] = []
@@ -125,8 +125,8 @@ class WeightBudget:
         finally:
             self._prove(size, layers.bound - compulsory)
 
-    def _take(self, excess: int, choices: tuple[Choice, ...]) -> None:
-        need = most_live(items(self.problem.graph, choices))
+    def _take(self, excess: int, choices: tuple[StepChoice, ...]) -> None:
+        need = peak_elements(placed_items(self.problem.graph, choices))
         self._plans.append(RelaxedSteps(self.capacity - need, excess, self.problem.graph, choices))
 
     def _prove(self, size: int, excess: int) -> None:

@@ -6,12 +6,12 @@ from collections.abc import Sequence
 from dataclasses import replace
 from typing import NamedTuple
 
-from tilewright.residency.costs import Shape, moved
 from tilewright.residency.graph import Graph, members
-from tilewright.residency.passes import Group
-from tilewright.residency.staircase import staircase
-from tilewright.residency.strips import widths
-from tilewright.residency.transitions import Choice
+from tilewright.residency.shapes.groups import Group
+from tilewright.residency.shapes.pareto_shapes import pareto_shapes
+from tilewright.residency.shapes.shape import Shape, elements_moved
+from tilewright.residency.shapes.strips import strip_widths
+from tilewright.residency.transitions import StepChoice
 
 NEVER = 2**60
 """What a step needs that does not fit, or moves more."""
@@ -20,7 +20,7 @@ NEVER = 2**60
 class _Step(NamedTuple):
     """A step: what is on chip as a whole takes `taken` elements, and `again` are moved more than once."""
 
-    choice: Choice
+    choice: StepChoice
     group: Group
     whole: frozenset[int]
     streamed: int
@@ -42,7 +42,7 @@ class WeightNeeds:
         Elements of maps that they move, and of weights that are loaded once more.
     """
 
-    def __init__(self, graph: Graph, choices: Sequence[Choice], capacity: int) -> None:
+    def __init__(self, graph: Graph, choices: Sequence[StepChoice], capacity: int) -> None:
         self.graph, self.capacity = graph, capacity
         self._steps = list(self._read(choices))
         self._known: dict[tuple[int, int], tuple[int, Shape]] = {}
@@ -51,7 +51,7 @@ class WeightNeeds:
         self.maps = sum(step.streamed + step.again for step in self._steps)
         self.maps += sum(sizes[number] for mask in masks for number in members(mask))
 
-    def _read(self, choices: Sequence[Choice]) -> list[_Step]:
+    def _read(self, choices: Sequence[StepChoice]) -> list[_Step]:
         graph, alive, done, found = self.graph, 0, self.graph.begin, []
         sizes = [tensor.size for tensor in graph.tensors]
         for choice in choices:
@@ -62,7 +62,7 @@ class WeightNeeds:
                 taken -= sizes[choice.in_place]
             streamed = [number for number in group.sources if not alive >> number & 1]
             size = sum(sizes[number] for number in streamed)
-            again = moved(group, choice.shape, streamed, ()) - size
+            again = elements_moved(group, choice.shape, streamed, ()) - size
             again -= sum(operation.weights for operation in group.operations)
             found.append(_Step(choice, group, frozenset(members(alive)), size, taken, again))
             done |= choice.group
@@ -81,7 +81,7 @@ class WeightNeeds:
         place = max(range(len(needs)), key=needs.__getitem__)
         return needs[place], self._steps[place].choice.group
 
-    def choices(self, loading: int) -> tuple[Choice, ...]:
+    def choices(self, loading: int) -> tuple[StepChoice, ...]:
         """Return the steps, cut up as they need least if some operations load their weights."""
         found = zip(self._steps, self._all(loading), strict=True)
         return tuple(step.choice._replace(shape=shape) for step, (_, shape) in found)
@@ -106,6 +106,6 @@ class WeightNeeds:
         group = Group(self.graph, operations)
         group.__dict__["_known"] = step.group._known
         room = self.capacity - step.taken
-        cuts = None, *widths(group)
-        stairs = staircase(group, step.whole, step.streamed, room, step.again, cuts, step.choice.in_place)
+        cuts = None, *strip_widths(group)
+        stairs = pareto_shapes(group, step.whole, step.streamed, room, step.again, cuts, step.choice.in_place)
         return (step.taken + stairs[0].memory, stairs[0].shape) if stairs else (NEVER, step.choice.shape)

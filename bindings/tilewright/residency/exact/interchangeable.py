@@ -9,9 +9,9 @@ from collections.abc import Sequence
 from itertools import combinations
 from typing import NamedTuple
 
-from tilewright.residency.exact.options import Options
+from tilewright.residency.exact.traffic_steps import TrafficSteps
 from tilewright.residency.graph import Graph, members
-from tilewright.residency.transitions import Choice, State, Transitions
+from tilewright.residency.transitions import State, StepChoice, Transitions
 
 
 class Stay(NamedTuple):
@@ -23,25 +23,25 @@ class Stay(NamedTuple):
     in_dram: bool
 
 
-class Alike:
+class Interchangeable:
     """What is alike in the plans of a graph."""
 
     def __init__(self, graph: Graph) -> None:
         self.steps = Transitions(graph, 1)
-        self.options = Options(self.steps)
+        self.options = TrafficSteps(self.steps)
 
-    def states(self, choices: Sequence[Choice]) -> list[State]:
+    def states(self, choices: Sequence[StepChoice]) -> list[State]:
         """Return what there is before each step, and after the last one."""
         found = [self.steps.start()]
         for choice in choices:
             done, on_chip, in_dram = found[-1]
             done |= choice.group
-            live = self.options.live(done)
+            live = self.options.still_read(done)
             on_chip = on_chip & ~choice.dropped | choice.fetched | choice.resident
             found.append(State(done, on_chip & live, (in_dram | choice.written) & live))
         return found
 
-    def stays(self, choices: Sequence[Choice], states: Sequence[State]) -> list[Stay]:
+    def stays(self, choices: Sequence[StepChoice], states: Sequence[State]) -> list[Stay]:
         """Return what stays on chip after the step that brings it; not what lies in place of another."""
         found: list[Stay] = []
         begins: dict[int, int] = {}
@@ -77,11 +77,11 @@ class Alike:
 
     def _alike(self, one: int, other: int, done: int) -> bool:
         both = 1 << one | 1 << other
-        return any(mask & both == both for mask in self.options.twins(done))
+        return any(mask & both == both for mask in self.options.interchangeable(done))
 
     def exchanged(
-        self, choices: Sequence[Choice], stays: Sequence[Stay], wanted: Sequence[int]
-    ) -> list[Choice]:
+        self, choices: Sequence[StepChoice], stays: Sequence[Stay], wanted: Sequence[int]
+    ) -> list[StepChoice]:
         """Return steps that move as much, in which stays of alike tensors have other ends."""
         new, states = list(choices), self.states(choices)
         tensors, ends = [stay.tensor for stay in stays], [stay.end for stay in stays]
@@ -105,7 +105,7 @@ class Alike:
         return new
 
 
-def _renamed(choice: Choice, one: int, other: int) -> Choice:
+def _renamed(choice: StepChoice, one: int, other: int) -> StepChoice:
     """Return a step in which two tensors have changed places."""
     both = 1 << one | 1 << other
 
@@ -113,7 +113,7 @@ def _renamed(choice: Choice, one: int, other: int) -> Choice:
         return old ^ both if old & both not in (0, both) else old
 
     in_place = one + other - choice.in_place if choice.in_place in (one, other) else choice.in_place
-    return Choice(
+    return StepChoice(
         choice.group,
         mask(choice.dropped),
         mask(choice.fetched),

@@ -8,15 +8,15 @@ from typing import Any, NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from tilewright.residency.costs import Shape, replaces
 from tilewright.residency.exact import knapsack
 from tilewright.residency.exact.buffers import OUTPUT, Buffers
 from tilewright.residency.graph import members
-from tilewright.residency.passes import Group
+from tilewright.residency.shapes.groups import Group
+from tilewright.residency.shapes.shape import Shape, replaces
 from tilewright.simulator.program import Counts
 
 
-class Way(NamedTuple):
+class TensorOption(NamedTuple):
     """What becomes of a tensor in a step: each but the excess is 0, or 1 at its place."""
 
     excess: int
@@ -27,7 +27,7 @@ class Way(NamedTuple):
     written: int = 0
 
 
-class Found(NamedTuple):
+class KernelSteps(NamedTuple):
     """Ways to execute a step, those that move least first.
 
     Attributes
@@ -53,7 +53,7 @@ class Found(NamedTuple):
     where: Counts
 
 
-class Step:
+class StepArrays:
     """A group of several operations, with all the ways to cut it up that have room.
 
     Attributes
@@ -86,7 +86,11 @@ class Step:
             for tensor, place in rows.items():
                 buffers.estimate(group, tensor, place)
         # In the place of an operand passes may have to be larger than a pixel.
-        sizes = {size for operand in group.operands(group.graph.all) for size in group.smallest(operand)}
+        sizes = {
+            size
+            for operand in group.replaceable_operands(group.graph.all)
+            for size in group.pixels_that_replace(operand)
+        }
         self._pixels = sorted(size for size in sizes - {1} if size % buffers.width)
         self._own = np.array([rows.pop(tensor, OUTPUT) for tensor in ends])
         self._others = rows
@@ -128,7 +132,7 @@ class Step:
         for place, tensor in enumerate(tensors):
             channels = group.graph.tensors[tensor].channels
             for number, pixels in enumerate(self._pixels):
-                held = pixels if tensor == group.output else group.line(tensor, pixels)
+                held = pixels if tensor == group.output else group.line_pixels_of(tensor, pixels)
                 found[place, number] = channels * held
         return found
 
@@ -170,7 +174,7 @@ class Step:
         return Shape("pixels", 1, 1, every, columns)
 
 
-class Ways:
+class TensorOptions:
     """What may become of a tensor, by where it is before: nowhere or anywhere, on chip, in DRAM, or both.
 
     Attributes
@@ -186,7 +190,7 @@ class Ways:
 
     MOST = 4
 
-    def __init__(self, ways: list[list[Way]], source: bool) -> None:
+    def __init__(self, ways: list[list[TensorOption]], source: bool) -> None:
         self.ways = ways
         self.costs = np.zeros((4, self.MOST), dtype=np.int64)
         self.wholes, self.on_chip, self.in_dram = np.zeros((3, 4, self.MOST), dtype=np.bool_)
@@ -198,7 +202,7 @@ class Ways:
                 self.on_chip[kind, place], self.in_dram[kind, place] = bool(way.on_chip), bool(way.in_dram)
 
 
-class Frame:
+class StepFrame:
     """A step, given which of its tensors are still to be read after it.
 
     Parameters
@@ -215,9 +219,9 @@ class Frame:
 
     def __init__(
         self,
-        step: Step,
+        step: StepArrays,
         tensors: Sequence[int],
-        ways: Sequence[Ways],
+        ways: Sequence[TensorOptions],
         operands: Sequence[int],
         later: Sequence[int],
     ) -> None:
@@ -245,7 +249,7 @@ class Frame:
         *,
         only_best: bool = False,
         enough: int = 2**60,
-    ) -> Found:
+    ) -> KernelSteps:
         """Return the ways to execute the step in some room that move no more than a limit.
 
         Parameters
@@ -262,7 +266,7 @@ class Frame:
         """
         step = self.step
         while True:
-            found = Found(
+            found = KernelSteps(
                 *knapsack.executed(
                     self.rows,
                     self.sizes,

@@ -19,7 +19,7 @@ Readers = Mapping[str, tuple[str, ...]]
 """For each operation that is executed twice, who reads what the second execution computes."""
 
 
-class Repeated(Problem):
+class RecomputeProblem(Problem):
     """A problem whose network has copies of some operations.
 
     Attributes
@@ -50,12 +50,12 @@ class Repeated(Problem):
         )
 
 
-def repeated(problem: Problem, again: Readers) -> Problem:
+def problem_with_copies(problem: Problem, again: Readers) -> Problem:
     """Return the problem in which some operations have copies, each executed once.
 
     Raises
     ------
-    WrongError
+    InvalidPlanError
         If an operation cannot be executed twice as is said.
     """
     shown = {name: tuple(readers) for name, readers in again.items()}
@@ -68,7 +68,7 @@ def repeated(problem: Problem, again: Readers) -> Problem:
 
 def with_copies_of(problem: Problem, again: Readers, free: tuple[str, ...] = ()) -> Problem:
     """Return the same, perhaps with outputs that take no room: for bounds."""
-    return Repeated(
+    return RecomputeProblem(
         network=problem.network,
         machine=problem.machine,
         objective=problem.objective,

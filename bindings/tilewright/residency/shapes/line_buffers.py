@@ -11,7 +11,7 @@ from tilewright.residency.graph import Reading
 Ints = NDArray[np.int64]
 
 
-def numbers(readings: list[Reading]) -> Ints:
+def encode_readings(readings: list[Reading]) -> Ints:
     """Return readings as an array: plane, output, stride, before, extent; an extent of 0 for all there is."""
     return np.array(
         [
@@ -64,7 +64,7 @@ def first(pixel: int, of: Ints) -> int:
 
 
 @jit.kernel(nogil=True)
-def counted(begins: Ints, readings: Ints, ends: Ints) -> tuple[Ints, Ints, Ints]:
+def count_passes(begins: Ints, readings: Ints, ends: Ints) -> tuple[Ints, Ints, Ints]:
     """Return how far passes get in a tensor.
 
     Parameters
@@ -103,7 +103,7 @@ def counted(begins: Ints, readings: Ints, ends: Ints) -> tuple[Ints, Ints, Ints]
 
 
 @jit.kernel(nogil=True)
-def spanned(strips: Ints, readings: Ints, spans: Ints, width: int) -> tuple[Ints, Ints]:
+def span_strips(strips: Ints, readings: Ints, spans: Ints, width: int) -> tuple[Ints, Ints]:
     """Return begin and end of the columns that each strip reads of a tensor, without gaps.
 
     Parameters

@@ -11,15 +11,15 @@ from math import isqrt, log
 from typing import NamedTuple
 
 from tilewright.addresses import least_height
-from tilewright.residency.evaluation import objective, taken
-from tilewright.residency.exact.best import FINENESS, least_traffic, search_of
-from tilewright.residency.exact.search import Found
-from tilewright.residency.lowering import planned, with_addresses
+from tilewright.residency.decode_plan import decode_plan
+from tilewright.residency.evaluation import memory_taken, objective
+from tilewright.residency.exact.search import StepSequence
+from tilewright.residency.exact.traffic import FINENESS, least_traffic, search_of
+from tilewright.residency.lowering import place_steps, plan_of
 from tilewright.residency.machine import ONE, ResidencyObjective
-from tilewright.residency.placement import items, most_live
+from tilewright.residency.placement import peak_elements, placed_items
 from tilewright.residency.plan import Plan
 from tilewright.residency.problem import Problem
-from tilewright.residency.reading import told
 from tilewright.spec.base import unchecked_copy
 from tilewright.spec.errors import InputError, OutOfTimeError
 
@@ -159,8 +159,8 @@ def point_of(problem: Problem, plan: Plan) -> Point:
 
 
 def _taken(problem: Problem, plan: Plan) -> Point:
-    steps, width = told(problem, plan), problem.machine.element_bytes
-    return width * taken(problem, plan, steps), width * sum(step.moved for step in steps)
+    steps, width = decode_plan(problem, plan), problem.machine.element_bytes
+    return width * memory_taken(problem, plan, steps), width * sum(step.moved for step in steps)
 
 
 class _Known:
@@ -202,7 +202,7 @@ class _Known:
             self.asked[memory] = found.moved
             self._place(found, memory, until)
 
-    def _found(self, memory: int, low: int, most: int, until: float) -> Found | None:
+    def _found(self, memory: int, low: int, most: int, until: float) -> StepSequence | None:
         """Return the steps that move least, which is from `low` to `most`; None if that is more."""
         compulsory, limit = self.graph.compulsory, min(low, most)
         while low <= most:
@@ -220,11 +220,11 @@ class _Known:
             limit = min(most, compulsory + 2 * max(limit - compulsory, compulsory // FINENESS, 1))
         return None
 
-    def _place(self, found: Found, memory: int, until: float) -> None:
+    def _place(self, found: StepSequence, memory: int, until: float) -> None:
         """Take the plan of some steps, at what it needs; or any other one for the memory."""
-        graph, placed = self.graph, items(self.graph, found.choices)
-        need = most_live(placed)
-        plan = planned(graph, found.choices, need, until)
+        graph, placed = self.graph, placed_items(self.graph, found.choices)
+        need = peak_elements(placed)
+        plan = place_steps(graph, found.choices, need, until)
         if plan is None:
             begins, ends, sizes = ([item[column] for item in placed] for column in range(3))
             soon = min(until, time.monotonic() + ADDRESS_SECONDS)
@@ -232,7 +232,7 @@ class _Known:
             if offsets is not None:
                 addresses = [int(offset) for offset in offsets]
                 need = max(at + item.size for at, item in zip(addresses, placed, strict=True))
-                plan = with_addresses(graph, found.choices, list(zip(placed, addresses, strict=True)))
+                plan = plan_of(graph, found.choices, list(zip(placed, addresses, strict=True)))
         if plan is not None and need <= memory:
             self.take(need, found.moved, plan)
             return

@@ -10,12 +10,12 @@ from __future__ import annotations
 from typing import NamedTuple
 
 from tilewright.residency.graph import Graph, Operation, members
-from tilewright.residency.passes import pass_sizes
 from tilewright.residency.prices import Prices, Spent
+from tilewright.residency.shapes.groups import pass_sizes
 from tilewright.residency.work import Work, of_value
 
 
-class Left(NamedTuple):
+class LeftOver(NamedTuple):
     """What no plan is without.
 
     Attributes
@@ -45,7 +45,7 @@ class Remaining:
         self.graph, self.prices, self.doubled = graph, prices, doubled
         operations = graph.numbers(graph.all & ~graph.begin)
         self._alone = {op.number: self._time_of(op) for op in operations}
-        self._left: dict[int, Left] = {}
+        self._left: dict[int, LeftOver] = {}
 
     def _time_of(self, operation: Operation) -> int:
         """Return the time that an operation takes at least with its weights, whatever else is moved."""
@@ -62,7 +62,7 @@ class Remaining:
         """Return the time that some operations take at least with their weights."""
         return sum(self._alone[number] for number in members(mask))
 
-    def left(self, done: int) -> Left:
+    def left(self, done: int) -> LeftOver:
         """Return what is left for operations that have not been executed, but for what they read."""
         known = self._left.get(done)
         if known is None:
@@ -77,7 +77,7 @@ class Remaining:
                 if operation.op.leaves:
                     moved += size
                     transfers += 1
-            known = self._left[done] = Left(moved, work, transfers, alone)
+            known = self._left[done] = LeftOver(moved, work, transfers, alone)
         return known
 
     def least(self, done: int, to_load: int) -> Spent:

@@ -13,9 +13,9 @@ from collections.abc import Collection, Iterator
 
 import numpy as np
 
-from tilewright.residency.costs import Shape, rounds
-from tilewright.residency.passes import Group, pass_sizes
 from tilewright.residency.prices import Prices
+from tilewright.residency.shapes.groups import Group, pass_sizes
+from tilewright.residency.shapes.shape import Shape, count_rounds
 from tilewright.residency.work import of_step, of_value
 from tilewright.simulator.program import Counts
 
@@ -28,7 +28,7 @@ def rows_of_a_pass(group: Group) -> list[int]:
     return pass_sizes(group.graph.tensors[group.output].shape[1])
 
 
-def shapes(group: Group) -> Iterator[Shape]:
+def double_buffered_shapes(group: Group) -> Iterator[Shape]:
     """Return the shapes that may have second buffers: all weights are kept, or there are blocks of them."""
     width = group.graph.tensors[group.output].shape[2]
     kept = frozenset(operation.number for operation in group.operations if operation.weights)
@@ -45,7 +45,7 @@ def in_blocks(group: Group) -> bool:
     return len(group.operations) == 1 and len(set(producers)) == len(producers)
 
 
-def refused(group: Group, shape: Shape) -> str | None:
+def why_not(group: Group, shape: Shape) -> str | None:
     """Say why a shape cannot have second buffers, or None."""
     width = group.graph.tensors[group.output].shape[2]
     rows, rest = divmod(shape.pixels, width)
@@ -63,7 +63,7 @@ def refused(group: Group, shape: Shape) -> str | None:
     return None
 
 
-def time_of(
+def overlapped_time(
     prices: Prices, group: Group, shape: Shape, streamed: Collection[int], written: Collection[int]
 ) -> int:
     """Return the time of all jobs: bus and core work beside each other, and wait for each other.
@@ -78,7 +78,7 @@ def time_of(
     tensors, ends = group.graph.tensors, group.ends(shape.pixels)
     # Parts of cycles are small for most machines, and numbers of any size for others.
     most = prices.transfer(sum(tensors[tensor].size for tensor in (*streamed, *written)) + group.last.weights)
-    most = most * (1 + rounds(group, shape)) + prices.core(of_step(group, shape))
+    most = most * (1 + count_rounds(group, shape)) + prices.core(of_step(group, shape))
     kind = np.int64 if most < MOST else object
     news = {tensor: np.diff(end).astype(kind) for tensor, end in ends.items()}
     nothing = np.zeros(group.passes(shape.pixels), dtype=kind)

@@ -6,11 +6,11 @@ from collections.abc import Collection
 from dataclasses import dataclass
 from typing import NamedTuple
 
-from tilewright.residency import second_buffers, tiles
 from tilewright.residency.graph import Graph, Operation
-from tilewright.residency.passes import Group
 from tilewright.residency.plan import key_of
-from tilewright.residency.strips import Cut, cut
+from tilewright.residency.shapes import second_buffers, tiles
+from tilewright.residency.shapes.groups import Group
+from tilewright.residency.shapes.strips import Strips, strips_of
 
 
 @dataclass(frozen=True)
@@ -47,7 +47,7 @@ class Buffer(NamedTuple):
         return key_of(self.what, owner.name)
 
 
-def buffers(group: Group, shape: Shape, whole: Collection[int]) -> list[Buffer]:
+def step_buffers(group: Group, shape: Shape, whole: Collection[int]) -> list[Buffer]:
     """Return what a step places for itself alone.
 
     Parameters
@@ -60,9 +60,9 @@ def buffers(group: Group, shape: Shape, whole: Collection[int]) -> list[Buffer]:
     graph, found = group.graph, []
     copies = 2 if shape.doubled else 1
     lines = (
-        second_buffers.held(group, shape.pixels, rounds(group, shape), whole)
+        second_buffers.double_buffered_line_pixels(group, shape.pixels, count_rounds(group, shape), whole)
         if shape.doubled
-        else held(group, shape)
+        else line_pixels(group, shape)
     )
     for tensor in group.lines:
         if tensor not in whole:
@@ -87,33 +87,35 @@ def _of_sums(group: Group, shape: Shape, whole: Collection[int]) -> list[Buffer]
     graph, operation = group.graph, group.last
     assert shape.channels is not None
     kernels = min(shape.kernels, operation.units)
-    each, bias = tiles.taps(graph, operation)
+    each, bias = tiles.weights_of_a_channel(graph, operation)
     found = []
     for reading in operation.readings:
         if reading.tensor not in whole:
             channels = min(shape.channels, graph.tensors[reading.tensor].channels)
-            found.append(Buffer("lines", reading.tensor, channels * held(group, shape)[reading.tensor]))
+            found.append(
+                Buffer("lines", reading.tensor, channels * line_pixels(group, shape)[reading.tensor])
+            )
     if operation.weights:
         found.append(Buffer("weights", operation.number, kernels * (shape.channels * each + bias)))
     values = kernels * (shape.pixels if shape.order == "tiles" else group.pixels)
-    if shape.channels < tiles.depth(graph, operation):
+    if shape.channels < tiles.summed_channels(graph, operation):
         found.append(Buffer("block", group.output, values * graph.sum_elements))
     elif group.output not in whole:
         found.append(Buffer("block", group.output, values))
     return found
 
 
-def held(group: Group, shape: Shape) -> dict[int, int]:
+def line_pixels(group: Group, shape: Shape) -> dict[int, int]:
     """Return the pixels of each tensor's line buffer."""
     if shape.order == "tiles":
-        rows, columns = tile(shape)
-        return {r.tensor: tiles.largest(r, rows, columns) for r in group.last.readings}
-    return area(group, shape).held(shape.pixels)
+        rows, columns = tile_size(shape)
+        return {r.tensor: tiles.largest_tile_read(r, rows, columns) for r in group.last.readings}
+    return planes_or_strips(group, shape).line_pixels(shape.pixels)
 
 
-def area(group: Group, shape: Shape) -> Group | Cut:
+def planes_or_strips(group: Group, shape: Shape) -> Group | Strips:
     """Return what passes go over: whole planes or strips of them."""
-    return group if shape.columns is None or shape.order == "tiles" else cut(group, shape.columns)
+    return group if shape.columns is None or shape.order == "tiles" else strips_of(group, shape.columns)
 
 
 def replaces(group: Group, shape: Shape, tensor: int) -> bool:
@@ -126,34 +128,34 @@ def replaces(group: Group, shape: Shape, tensor: int) -> bool:
     return shape.columns is None and group.replaces(tensor, shape.pixels)
 
 
-def tile(shape: Shape) -> tuple[int, int]:
+def tile_size(shape: Shape) -> tuple[int, int]:
     """Return rows and columns of a tile."""
     assert shape.columns is not None
     return shape.pixels // shape.columns, shape.columns
 
 
-def passes(group: Group, shape: Shape) -> int:
+def count_passes(group: Group, shape: Shape) -> int:
     """Return how many tiles there are, or passes over the output."""
     if shape.order == "tiles":
-        (height, width), (rows, columns) = group.graph.tensors[group.output].shape[1:], tile(shape)
-        return tiles.parts(height, rows) * tiles.parts(width, columns)
-    return area(group, shape).passes(shape.pixels)
+        (height, width), (rows, columns) = group.graph.tensors[group.output].shape[1:], tile_size(shape)
+        return tiles.ceil_div(height, rows) * tiles.ceil_div(width, columns)
+    return planes_or_strips(group, shape).passes(shape.pixels)
 
 
-def rounds(group: Group, shape: Shape) -> int:
+def count_rounds(group: Group, shape: Shape) -> int:
     """Return how often all passes are executed: for each block of channels."""
-    found = 1 if shape.order == "pixels" else blocks(group.last, shape)
+    found = 1 if shape.order == "pixels" else count_blocks(group.last, shape)
     if shape.channels is not None:
-        found *= tiles.parts(tiles.depth(group.graph, group.last), shape.channels)
+        found *= tiles.ceil_div(tiles.summed_channels(group.graph, group.last), shape.channels)
     return found
 
 
-def placed(group: Group, shape: Shape, whole: Collection[int]) -> dict[tuple[str, int], int]:
+def buffer_sizes(group: Group, shape: Shape, whole: Collection[int]) -> dict[tuple[str, int], int]:
     """Return the sizes of `buffers`, by what they are of; for many sets of tensors that are whole."""
     known: dict[Shape, list[Buffer]] = group.__dict__.setdefault("_placed", {})
     every = known.get(shape)
     if every is None:
-        every = known[shape] = buffers(group, shape, ())
+        every = known[shape] = step_buffers(group, shape, ())
     return {(what, number): size for what, number, size in every if what == "weights" or number not in whole}
 
 
@@ -164,7 +166,7 @@ def computed_whole(operation: Operation, shape: Shape) -> bool:
     return shape.order == "pixels" and (operation.number in shape.kept or not operation.weights)
 
 
-def blocks(operation: Operation, shape: Shape) -> int:
+def count_blocks(operation: Operation, shape: Shape) -> int:
     """Return the number of blocks of output channels in which an operation is computed."""
     return (
         1 if computed_whole(operation, shape) else -(-operation.units // min(shape.kernels, operation.units))
@@ -176,21 +178,21 @@ def weights_moved(group: Group, shape: Shape) -> int:
     if shape.order in ("kernels", "channels"):
         return group.last.weights
     if shape.order == "tiles":
-        return passes(group, shape) * group.last.weights
-    active = area(group, shape).active(shape.pixels)
+        return count_passes(group, shape) * group.last.weights
+    active = planes_or_strips(group, shape).active(shape.pixels)
     return sum(
         operation.weights * (1 if operation.number in shape.kept else active[operation.number])
         for operation in group.operations
     )
 
 
-def readings(group: Group, shape: Shape) -> int:
+def count_readings(group: Group, shape: Shape) -> int:
     """Return how often a tensor in DRAM is read: in each block, where all its channels are needed."""
     if shape.order == "pixels" or group.last.channelwise:
         return 1
-    if shape.order == "tiles" and shape.channels == tiles.depth(group.graph, group.last):
+    if shape.order == "tiles" and shape.channels == tiles.summed_channels(group.graph, group.last):
         return 1
-    return blocks(group.last, shape)
+    return count_blocks(group.last, shape)
 
 
 def read_once(group: Group, shape: Shape, tensor: int) -> int:
@@ -198,10 +200,10 @@ def read_once(group: Group, shape: Shape, tensor: int) -> int:
     whole = group.graph.tensors[tensor]
     if shape.columns is None:
         return whole.size
-    return cut(group, shape.columns).read(tensor) * whole.shape[0] * whole.shape[1]
+    return strips_of(group, shape.columns).read(tensor) * whole.shape[0] * whole.shape[1]
 
 
-def moved(group: Group, shape: Shape, streamed: Collection[int], written: Collection[int]) -> int:
+def elements_moved(group: Group, shape: Shape, streamed: Collection[int], written: Collection[int]) -> int:
     """Return what a step moves beside the tensors that it fetches whole.
 
     Parameters
@@ -214,11 +216,11 @@ def moved(group: Group, shape: Shape, streamed: Collection[int], written: Collec
     sizes = group.graph.tensors
     if shape.order == "tiles":
         once = sum(
-            sizes[reading.tensor].channels * tiles.read_in_tiles(reading, *tile(shape))
+            sizes[reading.tensor].channels * tiles.read_in_tiles(reading, *tile_size(shape))
             for reading in group.last.readings
             if reading.tensor in streamed
         )
     else:
         once = sum(read_once(group, shape, tensor) for tensor in streamed)
-    read = readings(group, shape) * once
+    read = count_readings(group, shape) * once
     return weights_moved(group, shape) + read + sum(sizes[tensor].size for tensor in written)

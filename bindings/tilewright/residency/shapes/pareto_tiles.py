@@ -13,17 +13,19 @@ from collections.abc import Iterator
 import numpy as np
 from numpy.typing import NDArray
 
-from tilewright.residency import tiles
-from tilewright.residency.costs import Shape
 from tilewright.residency.graph import Operation
-from tilewright.residency.passes import Group, pass_sizes
+from tilewright.residency.shapes import tiles
+from tilewright.residency.shapes.groups import Group, pass_sizes
+from tilewright.residency.shapes.shape import Shape
 from tilewright.simulator.program import Counts
 
-Ways = tuple[Counts, Counts, Counts]
+TileTable = tuple[Counts, Counts, Counts]
 """Memory, what is moved again, and the sizes, shape (ways, 4): rows, columns, kernels, channels."""
 
 
-def in_blocks(group: Group, whole: frozenset[int], most: int, worst: int) -> Iterator[tuple[int, int, Shape]]:
+def pareto_tiles(
+    group: Group, whole: frozenset[int], most: int, worst: int
+) -> Iterator[tuple[int, int, Shape]]:
     """Return memory, what is moved again and shape of the ways that are not worse than another of them.
 
     Parameters
@@ -33,7 +35,7 @@ def in_blocks(group: Group, whole: frozenset[int], most: int, worst: int) -> Ite
     most, worst
         Elements that buffers may take, and that may be moved again.
     """
-    depth = tiles.depth(group.graph, group.last)
+    depth = tiles.summed_channels(group.graph, group.last)
     if len(group.operations) > 1 or not depth:
         return
     for order, ways in (("tiles", _tiles(group, whole, depth)), ("channels", _channels(group, whole, depth))):
@@ -44,7 +46,7 @@ def in_blocks(group: Group, whole: frozenset[int], most: int, worst: int) -> Ite
                 yield memory, again, Shape(order, 1, kernels, frozenset(), None, channels)
 
 
-def _best(ways: Ways, most: int, worst: int) -> Iterator[tuple[int, int, tuple[int, int, int, int]]]:
+def _best(ways: TileTable, most: int, worst: int) -> Iterator[tuple[int, int, tuple[int, int, int, int]]]:
     memory, again, sizes = ways
     fits = np.flatnonzero((memory <= most) & (again <= worst))
     rank = fits[np.lexsort((again[fits], memory[fits]))]
@@ -55,10 +57,10 @@ def _best(ways: Ways, most: int, worst: int) -> Iterator[tuple[int, int, tuple[i
             yield int(memory[number]), int(again[number]), (rows, columns, kernels, channels)
 
 
-def _tiles(group: Group, whole: frozenset[int], depth: int) -> Ways:
+def _tiles(group: Group, whole: frozenset[int], depth: int) -> TileTable:
     graph, operation = group.graph, group.last
     reading = operation.readings[0]
-    axes = [tiles.sizes(reading, axis) for axis in (0, 1)]
+    axes = [tiles.useful_sizes(reading, axis) for axis in (0, 1)]
     blocks = pass_sizes(operation.units)
     kernels = np.array([*blocks, 1], dtype=np.int64)
     channels = np.array([1] * len(blocks) + [depth], dtype=np.int64)
@@ -73,7 +75,7 @@ def _tiles(group: Group, whole: frozenset[int], depth: int) -> Ways:
     parts, largest, total = counted.T
     kernels, channels = kernels[place], channels[place]
     streamed = [graph.tensors[r.tensor].channels for r in operation.readings if r.tensor not in whole]
-    each, bias = tiles.taps(graph, operation)
+    each, bias = tiles.weights_of_a_channel(graph, operation)
     memory = _weights(operation, kernels * (channels * each + bias))
     for count in streamed:
         memory = memory + np.minimum(channels, count) * largest
@@ -83,17 +85,17 @@ def _tiles(group: Group, whole: frozenset[int], depth: int) -> Ways:
     return memory, again, np.stack([rows, columns, kernels, channels], axis=1)
 
 
-def _channels(group: Group, whole: frozenset[int], depth: int) -> Ways:
+def _channels(group: Group, whole: frozenset[int], depth: int) -> TileTable:
     graph, operation = group.graph, group.last
     blocks = pass_sizes(operation.units)
     kernels = np.array([*blocks, *blocks], dtype=np.int64)
     channels = np.array([1] * len(blocks) + [depth] * len(blocks), dtype=np.int64)
-    each, bias = tiles.taps(graph, operation)
+    each, bias = tiles.weights_of_a_channel(graph, operation)
     memory = _weights(operation, kernels * (channels * each + bias))
     memory = memory + _block(group, whole, channels < depth, kernels * group.pixels)
     streamed = [reading.tensor for reading in operation.readings if reading.tensor not in whole]
     for tensor in streamed:
-        memory = memory + np.minimum(channels, graph.tensors[tensor].channels) * group.held(1)[tensor]
+        memory = memory + np.minimum(channels, graph.tensors[tensor].channels) * group.line_pixels(1)[tensor]
     size = sum(graph.tensors[tensor].size for tensor in streamed)
     again = size * (-(-operation.units // kernels) - 1)
     ones = np.ones_like(kernels)

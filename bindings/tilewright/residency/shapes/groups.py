@@ -82,7 +82,7 @@ class Group:
         """Tensors that are read here: each has a line buffer, unless it is on chip as a whole."""
         return tuple(sorted({*self.sources, *self.computed[:-1]}))
 
-    def dying(self, tensor: int, done: int) -> bool:
+    def is_last_reader(self, tensor: int, done: int) -> bool:
         """Whether nobody reads a tensor after this step, where `done` have been executed before it."""
         return not self.graph.readers[tensor] & ~(self.mask | done)
 
@@ -115,14 +115,14 @@ class Group:
         mask = self.mask
         return ((one, reading) for one, reading in self.graph.read[tensor] if mask >> one.number & 1)
 
-    def looks(self, tensor: int) -> tuple[list[int], Counts]:
+    def readings_of(self, tensor: int) -> tuple[list[int], Counts]:
         """Return the operations that read a tensor here, by number, and how: see `line_buffers.numbers`."""
-        from tilewright.residency import line_buffers  # start-up time: numba
+        from tilewright.residency.shapes import line_buffers  # start-up time: numba
 
         known: dict[int, tuple[list[int], Counts]] = self.graph.__dict__.setdefault("_looks", {})
         if tensor not in known:
             every = self.graph.read[tensor]
-            readings = line_buffers.numbers([reading for _, reading in every])
+            readings = line_buffers.encode_readings([reading for _, reading in every])
             known[tensor] = [operation.number for operation, _ in every], readings
         numbers, readings = known[tensor]
         here = [place for place, number in enumerate(numbers) if self.mask >> number & 1]
@@ -134,11 +134,11 @@ class Group:
         """Return the end of the pixels of a tensor that are there after each pass."""
         return self._counts(tensor, pixels, "end")
 
-    def held(self, pixels: int) -> dict[int, int]:
+    def line_pixels(self, pixels: int) -> dict[int, int]:
         """Return the pixels of each tensor's line buffer: the most that a pass needs or computes."""
-        return {tensor: self.line(tensor, pixels) for tensor in reversed(self.lines)}
+        return {tensor: self.line_pixels_of(tensor, pixels) for tensor in reversed(self.lines)}
 
-    def line(self, tensor: int, pixels: int) -> int:
+    def line_pixels_of(self, tensor: int, pixels: int) -> int:
         """Return the pixels of a tensor's line buffer: the most that a pass needs or computes."""
         if not pixels % self.row:
             return int(self.lines_by_rows(tensor)[min(pixels, self.pixels) // self.row - 1])
@@ -197,12 +197,12 @@ class Group:
             passes = np.arange(begins[-1], dtype=np.int64) - np.repeat(begins[:-1], counts)
             ends = np.minimum(passes * np.repeat(sizes, counts), self.pixels)
             return ends, np.minimum(sizes, self.pixels), counts - 1
-        from tilewright.residency import line_buffers  # start-up time: numba
+        from tilewright.residency.shapes import line_buffers  # start-up time: numba
 
         # What is computed or loaded in a pass is held even if nobody reads it any more.
-        numbers, readings = self.looks(tensor)
+        numbers, readings = self.readings_of(tensor)
         ends = np.array([self._counts(number + 1, pixels, "end") for number in numbers])
-        found: tuple[Counts, Counts, Counts] = line_buffers.counted(begins, readings[None], ends)
+        found: tuple[Counts, Counts, Counts] = line_buffers.count_passes(begins, readings[None], ends)
         return found
 
     def active(self, pixels: int) -> dict[int, int]:
@@ -225,7 +225,7 @@ class Group:
     def _least_active(self) -> dict[int, int]:
         return {}
 
-    def operands(self, done: int) -> tuple[int, ...]:
+    def replaceable_operands(self, done: int) -> tuple[int, ...]:
         """Return the sources on chip as a whole whose place the output can take, in passes of some size.
 
         The last operation computes each value from those at its place, and nobody else reads the tensor
@@ -241,14 +241,16 @@ class Group:
         tensors, shape = self.graph.tensors, self.graph.tensors[self.output].shape
         read = dict.fromkeys(reading.tensor for reading in self.last.readings)
         return tuple(
-            t for t in read if t in self.sources and tensors[t].shape == shape and self.dying(t, done)
+            t
+            for t in read
+            if t in self.sources and tensors[t].shape == shape and self.is_last_reader(t, done)
         )
 
     def replaces(self, tensor: int, pixels: int) -> bool:
         """Whether the output can take the place of one of `operands`, some pixels a pass."""
         return bool(self._read_before(tensor)[pixels::pixels].all())
 
-    def smallest(self, tensor: int) -> list[int]:
+    def pixels_that_replace(self, tensor: int) -> list[int]:
         """Return the pixels of passes in which the output can take a tensor's place, without multiples.
 
         Line buffers of a multiple are no smaller: each of its passes needs what several have needed.

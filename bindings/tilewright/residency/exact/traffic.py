@@ -8,14 +8,14 @@ from contextlib import suppress
 from typing import NamedTuple
 
 from tilewright.core.branch_and_bound import ignore, share_of
+from tilewright.residency.decode_plan import decode_plan
 from tilewright.residency.exact.addresses import Addresses
 from tilewright.residency.exact.layers import Layers
-from tilewright.residency.exact.search import Found, Search
-from tilewright.residency.lowering import planned
-from tilewright.residency.placement import items, most_live
+from tilewright.residency.exact.search import Search, StepSequence
+from tilewright.residency.lowering import place_steps
+from tilewright.residency.placement import peak_elements, placed_items
 from tilewright.residency.plan import Plan
 from tilewright.residency.problem import Problem
-from tilewright.residency.reading import told
 from tilewright.residency.transitions import Transitions
 from tilewright.spec.errors import InputError, OutOfTimeError
 
@@ -128,7 +128,7 @@ def least_traffic(
     bound, last = problem.graph.compulsory, None
     plan = _without_tiles(problem, deadline, on_plan, known)
     if plan is not None:
-        known = moved(problem, plan)
+        known = elements_moved_by(problem, plan)
 
     def proven(elements: int) -> None:
         nonlocal bound
@@ -142,7 +142,7 @@ def least_traffic(
     try:
         less = most if known is None else min(most, known - 1)
         layers = layers_of(problem, capacity, less, deadline, proven)
-        beside = Beside(layers, addresses)
+        beside = RoomierPlans(layers, addresses)
         for last in layers.plans():
             saved = 1 - last.moved / (most if known is None else known)
             better = addresses.plan(last.choices, share_of(deadline, PATIENCE + saved / 2), last=False)
@@ -154,13 +154,13 @@ def least_traffic(
     except OutOfTimeError:
         pass
     if last is not None and (known is None or last.moved < known):
-        plan = placeable(problem, beside, last, known, deadline) or plan
+        plan = search_placeable(problem, beside, last, known, deadline) or plan
     return Answer(plan, bound * width)
 
 
-def moved(problem: Problem, plan: Plan) -> int:
+def elements_moved_by(problem: Problem, plan: Plan) -> int:
     """Return the elements that a plan moves."""
-    return sum(step.moved for step in told(problem, plan))
+    return sum(step.moved for step in decode_plan(problem, plan))
 
 
 def _without_tiles(
@@ -179,13 +179,13 @@ def _without_tiles(
     return least_traffic(plain, share_of(deadline, SHARE), ignore, on_plan, known).plan
 
 
-def addressed(problem: Problem, found: Found, capacity: int, deadline: float) -> Plan | None:
+def place_found(problem: Problem, found: StepSequence, capacity: int, deadline: float) -> Plan | None:
     """Return the plan of some steps: in few passes if that has addresses, else with the least buffers."""
     return Addresses(problem.graph, capacity).plan(found.choices, deadline)
 
 
-def placeable(
-    problem: Problem, beside: Beside, last: Found, known: int | None, deadline: float
+def search_placeable(
+    problem: Problem, beside: RoomierPlans, last: StepSequence, known: int | None, deadline: float
 ) -> Plan | None:
     """Return a plan with addresses that moves less than what is known, after a search.
 
@@ -207,7 +207,7 @@ def placeable(
     search = search_of(problem, addresses.capacity, limit, deadline, repeat=REPEAT)
     with suppress(OutOfTimeError):
         for number, found in enumerate(search.paths()):
-            plan = planned(problem.graph, found.choices, addresses.capacity, deadline, exact=True)
+            plan = place_steps(problem.graph, found.choices, addresses.capacity, deadline, exact=True)
             if plan is not None:
                 return plan
             if number > TRIED:
@@ -215,7 +215,7 @@ def placeable(
     return best
 
 
-class Beside:
+class RoomierPlans:
     """Plans that take less memory where those of a search have no addresses.
 
     Attributes
@@ -228,7 +228,7 @@ class Beside:
         self.layers, self.addresses = layers, addresses
         self.less: dict[int, int] = {}
 
-    def plan(self, found: Found, most: int, deadline: float) -> tuple[int, Plan] | None:
+    def plan(self, found: StepSequence, most: int, deadline: float) -> tuple[int, Plan] | None:
         """Return a plan with addresses after one without, and what it moves, or None.
 
         Parameters
@@ -237,7 +237,7 @@ class Beside:
             Elements that it may move.
         """
         until, self.layers.deadline = self.layers.deadline, deadline
-        another: Found | None = found
+        another: StepSequence | None = found
         try:
             while another is not None:
                 self._leave_more(another)
@@ -252,10 +252,10 @@ class Beside:
             self.layers.deadline = until
         return None
 
-    def _leave_more(self, found: Found) -> None:
+    def _leave_more(self, found: StepSequence) -> None:
         """Leave more free where there are no addresses: the step that takes most takes less then."""
         capacity = self.addresses.capacity
-        placed = items(self.layers.graph, found.choices)
+        placed = placed_items(self.layers.graph, found.choices)
         done = [state.done for state in self.addresses.alike.states(found.choices)]
         for begin, end in self.addresses.failed:
             taken = [
@@ -264,7 +264,7 @@ class Beside:
             before = done[begin + taken.index(max(taken))]
             self.less[before] = max(capacity // LESS, capacity - max(taken) + 1, 2 * self.less.get(before, 0))
 
-    def _next(self, least: int, most: int) -> Found | None:
+    def _next(self, least: int, most: int) -> StepSequence | None:
         for part in NEAR:
             found = self.layers.beside(self.less, least + (most - least) // part)
             if found is not None:
@@ -276,7 +276,7 @@ def least_memory(problem: Problem, deadline: float, on_bound: Callable[[int], No
     """Return the plan of the least memory that moves no more than is allowed."""
     limit, low = problem.objective.most_traffic, max(problem.least.values())
     most = sum(problem.one_by_one(low).values()) if limit is None else limit // problem.machine.element_bytes
-    return bisected(
+    return bisect_memory(
         problem,
         lambda capacity: next(layers_of(problem, capacity, most, deadline).plans(), None),
         deadline,
@@ -284,9 +284,9 @@ def least_memory(problem: Problem, deadline: float, on_bound: Callable[[int], No
     )
 
 
-def bisected(
+def bisect_memory(
     problem: Problem,
-    within: Callable[[int], Found | None],
+    within: Callable[[int], StepSequence | None],
     deadline: float,
     on_bound: Callable[[int], None],
 ) -> Answer:
@@ -298,7 +298,7 @@ def bisected(
         Returns allowed steps for a memory of some elements; None if there are none.
     """
     width, low, high = problem.machine.element_bytes, max(problem.least.values()), problem.machine.capacity
-    best: Found | None = None
+    best: StepSequence | None = None
     on_bound(low * width)
     try:
         best = within(high)
@@ -311,13 +311,13 @@ def bisected(
                 low = middle + 1
                 on_bound(low * width)
             else:
-                best, high = found, most_live(items(problem.graph, found.choices))
+                best, high = found, peak_elements(placed_items(problem.graph, found.choices))
     except OutOfTimeError:
         pass
     if best is None:
         return Answer(None, low * width)
     plan, capacity = None, high
     while plan is None and capacity <= problem.machine.capacity and time.monotonic() < deadline:
-        plan = addressed(problem, best, capacity, deadline)
+        plan = place_found(problem, best, capacity, deadline)
         capacity += max(1, capacity // 100)
     return Answer(plan, low * width)

@@ -6,11 +6,13 @@ from collections.abc import Collection
 
 import numpy as np
 
-from tilewright.residency.passes import Group
+from tilewright.residency.shapes.groups import Group
 from tilewright.simulator.program import Counts
 
 
-def held(group: Group, pixels: int, blocks: int, whole: Collection[int]) -> dict[int, int]:
+def double_buffered_line_pixels(
+    group: Group, pixels: int, blocks: int, whole: Collection[int]
+) -> dict[int, int]:
     """Return the pixels of each line buffer.
 
     Of what is loaded there is what the next pass needs, too; of what is written from a line buffer, what the

@@ -14,13 +14,19 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from tilewright.residency.costs import Shape
-from tilewright.residency.exact.steps import Found, Frame, Step, Way, Ways
+from tilewright.residency.exact.step_arrays import (
+    KernelSteps,
+    StepArrays,
+    StepFrame,
+    TensorOption,
+    TensorOptions,
+)
 from tilewright.residency.graph import members
-from tilewright.residency.passes import Group
-from tilewright.residency.staircase import Stair, staircase
-from tilewright.residency.strips import widths
-from tilewright.residency.transitions import Choice, Transitions
+from tilewright.residency.shapes.groups import Group
+from tilewright.residency.shapes.pareto_shapes import ParetoShape, pareto_shapes
+from tilewright.residency.shapes.shape import Shape
+from tilewright.residency.shapes.strips import strip_widths
+from tilewright.residency.transitions import StepChoice, Transitions
 from tilewright.simulator.program import Counts
 
 FINER = (16, 1)
@@ -33,7 +39,7 @@ KEPT = 2**14
 """Groups of which the arrays are kept."""
 
 
-class Option(NamedTuple):
+class TrafficStep(NamedTuple):
     """A way to execute a group; tensors as bit masks.
 
     Attributes
@@ -57,28 +63,30 @@ class Option(NamedTuple):
     in_place: int
     shape: Shape
 
-    def option(self) -> Option:
+    def option(self) -> TrafficStep:
         """Return it, with all that is to be known."""
         return self
 
-    def choice(self, group: int, dropped: int) -> Choice:
+    def choice(self, group: int, dropped: int) -> StepChoice:
         """Return the step of a group, given what leaves the chip before it."""
-        return Choice(group, dropped, self.fetched, self.resident, self.written, self.in_place, self.shape)
+        return StepChoice(
+            group, dropped, self.fetched, self.resident, self.written, self.in_place, self.shape
+        )
 
 
-class Several(NamedTuple):
+class LazyTrafficStep(NamedTuple):
     """A way to execute several operations, of which the rest is told when it is asked for: see `Option`."""
 
     memory: int
     excess: int
     on_chip: int
     in_dram: int
-    frame: Frame
+    frame: StepFrame
     kinds: list[int]
-    found: Found
+    found: KernelSteps
     number: int
 
-    def option(self) -> Option:
+    def option(self) -> TrafficStep:
         """Return it, with all that is to be known."""
         frame, found = self.frame, self.found
         ways = found.ways[self.number].tolist()
@@ -87,7 +95,7 @@ class Several(NamedTuple):
         on_chip, in_dram, fetched, resident, written = where
         _, shape, operand = found.numbers[self.number].tolist()
         in_place = frame.operands[operand] if operand >= 0 else -1
-        return Option(
+        return TrafficStep(
             self.memory,
             self.excess,
             on_chip,
@@ -100,7 +108,9 @@ class Several(NamedTuple):
         )
 
 
-def together(ways: Sequence[Way], tensors: Sequence[int], limit: int) -> Iterator[tuple[Way, int]]:
+def share_out(
+    ways: Sequence[TensorOption], tensors: Sequence[int], limit: int
+) -> Iterator[tuple[TensorOption, int]]:
     """Return what may become of tensors that are alike, and how many of them are on chip as a whole for that.
 
     Parameters
@@ -112,7 +122,9 @@ def together(ways: Sequence[Way], tensors: Sequence[int], limit: int) -> Iterato
     """
     firsts = [*accumulate((1 << tensor for tensor in tensors), initial=0)]
 
-    def further(number: int, begin: int, before: Way, whole: int) -> Iterator[tuple[Way, int]]:
+    def further(
+        number: int, begin: int, before: TensorOption, whole: int
+    ) -> Iterator[tuple[TensorOption, int]]:
         if number == len(ways):
             if begin == len(tensors):
                 yield before, whole
@@ -124,17 +136,17 @@ def together(ways: Sequence[Way], tensors: Sequence[int], limit: int) -> Iterato
         least = len(tensors) - begin if number == len(ways) - 1 else 0
         for count in range(most, least - 1, -1):
             those = firsts[begin + count] - firsts[begin]
-            after = Way(
+            after = TensorOption(
                 before.excess + count * way.excess,
                 *(old | those if kind else old for old, kind in zip(before[1:], way[1:], strict=True)),
             )
             placed = count if way.fetched or way.resident else 0
             yield from further(number + 1, begin + count, after, whole + placed)
 
-    yield from further(0, 0, Way(0), 0)
+    yield from further(0, 0, TensorOption(0), 0)
 
 
-class Case:
+class GroupContext:
     """A group after what has been executed.
 
     Parameters
@@ -174,7 +186,7 @@ def _numbered(twins: list[int], tensors: Sequence[int]) -> Counts:
     return np.array([names.setdefault(mask, len(names)) for mask in sets])
 
 
-class Options:
+class TrafficSteps:
     """The ways to execute all groups in a memory.
 
     Parameters
@@ -209,15 +221,15 @@ class Options:
         self._lives: dict[int, int] = {}
         self._sizes: dict[int, int] = {0: 0}
         self._put_off: dict[int, int] = {0: 0}
-        self._stairs: dict[tuple[int, int, int, int], tuple[int, list[Stair]]] = {}
-        self._tables: dict[tuple[Any, ...], tuple[int, list[Option | Several]]] = {}
+        self._stairs: dict[tuple[int, int, int, int], tuple[int, list[ParetoShape]]] = {}
+        self._tables: dict[tuple[Any, ...], tuple[int, list[TrafficStep | LazyTrafficStep]]] = {}
         self._twins: dict[int, list[int]] = {}
         self._least: dict[tuple[int, int], tuple[int, int]] = {}
         self._touched: dict[int, tuple[int, int]] = {}
-        self._cut: dict[int, Step] = {}
-        self._cases: dict[tuple[int, int], Case] = {}
-        self._frames: dict[tuple[int, int, bool], Frame] = {}
-        self._every: dict[tuple[int, bool, bool, bool, bool, bool], Ways] = {}
+        self._cut: dict[int, StepArrays] = {}
+        self._cases: dict[tuple[int, int], GroupContext] = {}
+        self._frames: dict[tuple[int, int, bool], StepFrame] = {}
+        self._every: dict[tuple[int, bool, bool, bool, bool, bool], TensorOptions] = {}
 
     def size(self, mask: int) -> int:
         """Return the elements of some tensors."""
@@ -227,7 +239,7 @@ class Options:
             known = self._sizes[mask] = self.size(mask ^ low) + self.sizes[low.bit_length() - 1]
         return known
 
-    def live(self, done: int) -> int:
+    def still_read(self, done: int) -> int:
         """Return the tensors that are still to be read."""
         known = self._lives.get(done)
         if known is None:
@@ -246,13 +258,13 @@ class Options:
                 found[reading.tensor][operation.number] = (*known, own)
         return found
 
-    def twins(self, done: int) -> list[int]:
+    def interchangeable(self, done: int) -> list[int]:
         """Return sets of tensors, two or more each, that all operations that are left treat alike."""
         if done in self._twins:
             return self._twins[done]
         found: dict[object, int] = {}
         left = self.graph.all & ~done
-        for number in members(self.live(done)):
+        for number in members(self.still_read(done)):
             if number and not done >> (number - 1) & 1:
                 continue
             readers = tuple((op, look) for op, look in self._looks[number].items() if left >> op & 1)
@@ -261,7 +273,9 @@ class Options:
         self._twins[done] = [mask for mask in found.values() if mask & (mask - 1)]
         return self._twins[done]
 
-    def _stairs_of(self, group: Group, whole: int, streamed: int, in_place: int, worst: int) -> list[Stair]:
+    def _stairs_of(
+        self, group: Group, whole: int, streamed: int, in_place: int, worst: int
+    ) -> list[ParetoShape]:
         """Return the ways to cut up a group; memory is that of all that the step touches or places."""
         key = group.mask, whole, streamed, in_place
         known = self._stairs.get(key)
@@ -269,13 +283,15 @@ class Options:
             worst = max(1, worst if known is None else min(self.limit, 2 * worst))
             taken = self.size(whole) - (self.sizes[in_place] if in_place >= 0 else 0)
             seen = frozenset(members(whole))
-            cuts = None, *widths(group)
-            found = staircase(group, seen, self.size(streamed), self.capacity - taken, worst, cuts, in_place)
+            cuts = None, *strip_widths(group)
+            found = pareto_shapes(
+                group, seen, self.size(streamed), self.capacity - taken, worst, cuts, in_place
+            )
             stairs = [stair._replace(memory=stair.memory + taken) for stair in found]
             known = self._stairs[key] = worst, stairs
         return known[1]
 
-    def table(
+    def ranked(
         self,
         mask: int,
         done: int,
@@ -287,7 +303,7 @@ class Options:
         empty: bool = False,
         least: int = 0,
         enough: int = 2**60,
-    ) -> tuple[list[Option | Several], int]:
+    ) -> tuple[list[TrafficStep | LazyTrafficStep], int]:
         """Return the ways to execute a group in some room, those that move least first.
 
         Parameters
@@ -343,7 +359,7 @@ class Options:
         truth by several operations.
         """
         group = self.steps.group(mask)
-        key = mask, self.live(done | mask) & self.touched(group)
+        key = mask, self.still_read(done | mask) & self.touched(group)
         known = self._least.get(key)
         if known is None or known[0] < limit:
             if len(group.operations) > 1:
@@ -363,39 +379,39 @@ class Options:
             known = self._least[key] = limit, least
         return known[1]
 
-    def _case(self, mask: int, done: int) -> Case:
+    def _case(self, mask: int, done: int) -> GroupContext:
         known = self._cases.get((mask, done))
         if known is None:
             if len(self._cases) == KEPT:
                 self._cases.clear()
             group = self.steps.group(mask)
             sources, touched = self._masks(group)
-            before, after = self.twins(done), self.twins(done | mask)
+            before, after = self.interchangeable(done), self.interchangeable(done | mask)
             alike = tuple(each & sources for each in before if each & sources)
             if mask & (mask - 1):
                 those = (each & touched for each in after)
                 alike += (0, *(each for each in those if each & (each - 1)))
-            live = self.live(done | mask) & touched
-            known = self._cases[mask, done] = Case(group, done, live, sources, before, after, alike)
+            live = self.still_read(done | mask) & touched
+            known = self._cases[mask, done] = GroupContext(group, done, live, sources, before, after, alike)
         return known
 
     def _of_several(
-        self, case: Case, chip: int, dram: int, limit: int, room: int, empty: bool, enough: int
-    ) -> tuple[list[Option | Several], int]:
+        self, case: GroupContext, chip: int, dram: int, limit: int, room: int, empty: bool, enough: int
+    ) -> tuple[list[TrafficStep | LazyTrafficStep], int]:
         """Return the ways to execute several operations in some room, and what they may move at most."""
         frame = self._frame(case.group, case.done, empty)
         before, after = case.numbers(frame.tensors)
         kinds = [(chip >> tensor & 1) + 2 * (dram >> tensor & 1) for tensor in frame.tensors]
         found = frame.found(kinds, before, after, room, limit, enough=enough)
         mask, numbers = frame.mask, zip(found.numbers[:, 0].tolist(), found.where.tolist(), strict=True)
-        options: list[Option | Several] = [
-            Several(0, excess, mask(on_chip), mask(in_dram), frame, kinds, found, number)
+        options: list[TrafficStep | LazyTrafficStep] = [
+            LazyTrafficStep(0, excess, mask(on_chip), mask(in_dram), frame, kinds, found, number)
             for number, (excess, (on_chip, in_dram)) in enumerate(numbers)
         ]
         return options, max(found.reached, found.least - 1)
 
-    def _frame(self, group: Group, done: int, empty: bool = False) -> Frame:
-        live = self.live(done | group.mask) & self.touched(group)
+    def _frame(self, group: Group, done: int, empty: bool = False) -> StepFrame:
+        live = self.still_read(done | group.mask) & self.touched(group)
         key = group.mask, live, empty
         known = self._frames.get(key)
         if known is None:
@@ -406,13 +422,15 @@ class Options:
                 self._cut.clear()
             step = self._cut.get(group.mask)
             if step is None:
-                step = self._cut[group.mask] = Step(group, self.capacity)
+                step = self._cut[group.mask] = StepArrays(group, self.capacity)
             tensors = sorted((*group.sources, *group.outputs), key=lambda tensor: -self.sizes[tensor])
             ways = [self._all_ways(group, tensor, live, empty) for tensor in tensors]
-            known = self._frames[key] = Frame(step, tensors, ways, group.operands(done), self.later)
+            known = self._frames[key] = StepFrame(
+                step, tensors, ways, group.replaceable_operands(done), self.later
+            )
         return known
 
-    def _all_ways(self, group: Group, tensor: int, live: int, empty: bool) -> Ways:
+    def _all_ways(self, group: Group, tensor: int, live: int, empty: bool) -> TensorOptions:
         """Return what may become of a tensor, wherever it is before."""
         bit = 1 << tensor
         source, stays = bool(self.sources(group) & bit), bool(live & bit)
@@ -429,21 +447,21 @@ class Options:
                 ]
                 for kind in (range(4) if source else [0])
             ]
-            known = self._every[key] = Ways(ways if source else 4 * ways, source)
+            known = self._every[key] = TensorOptions(ways if source else 4 * ways, source)
         return known
 
-    def spilled(self, mask: int, done: int) -> Option | None:
+    def spilled(self, mask: int, done: int) -> TrafficStep | None:
         """Return the way to execute a group that leaves nothing on chip, with nothing on chip before."""
         group = self.steps.group(mask)
-        sources, live = self.sources(group), self.live(done | mask)
+        sources, live = self.sources(group), self.still_read(done | mask)
         written = sum(1 << tensor for tensor in group.outputs)
         stairs = self._stairs_of(group, 0, sources, -1, self.limit)
         if not stairs:
             return None
         excess = stairs[-1].again + sum(self.spills[tensor] for tensor in members(written & live))
-        excess += self.size(sources & live) + self.put_off(sources & ~live) - self.put_off(written & live)
+        excess += self.size(sources & live) + self.deferred(sources & ~live) - self.deferred(written & live)
         after = live & self.touched(group)
-        return Option(stairs[-1].memory, excess, 0, after, 0, 0, written, -1, stairs[-1].shape)
+        return TrafficStep(stairs[-1].memory, excess, 0, after, 0, 0, written, -1, stairs[-1].shape)
 
     def least_spilled(self, group: Group, done: int) -> int:
         """Return a bound on what a group moves beyond what must be moved, found in a moment.
@@ -451,7 +469,7 @@ class Options:
         What the memory cannot hold as a whole is written and read, or read once more: no less than if parts
         of tensors could stay.
         """
-        live, lines = self.live(done | group.mask), self.steps.lines(group)
+        live, lines = self.still_read(done | group.mask), self.steps.lines(group)
         room = self.capacity - self.steps.least(group.mask)
         if group.last.pixelwise:
             room += max(self.sizes[tensor] for tensor in group.sources)
@@ -473,13 +491,13 @@ class Options:
             left, room = left - value, room - size
         return 0
 
-    def put_off(self, in_dram_alone: int) -> int:
+    def deferred(self, in_dram_alone: int) -> int:
         """Return what is to be counted where tensors are read last."""
         known = self._put_off.get(in_dram_alone)
         if known is None:
             low = in_dram_alone & -in_dram_alone
             known = self._put_off[in_dram_alone] = (
-                self.put_off(in_dram_alone ^ low) + self.later[low.bit_length() - 1]
+                self.deferred(in_dram_alone ^ low) + self.later[low.bit_length() - 1]
             )
         return known
 
@@ -499,65 +517,65 @@ class Options:
             self._touched[group.mask] = known
         return known
 
-    def _ways(self, group: Group, tensor: int, live: int, chip: int, dram: int) -> list[Way]:
+    def _ways(self, group: Group, tensor: int, live: int, chip: int, dram: int) -> list[TensorOption]:
         """Return what may become of a tensor; one that is nowhere may be anywhere."""
         bit, size, later = 1 << tensor, self.sizes[tensor], self.later[tensor]
         stays = bool(live & bit)
         if not self.sources(group) & bit:
             leaves = self.graph.tensors[tensor].leaves
             if not stays:
-                return [Way(0, written=bit * leaves)]
+                return [TensorOption(0, written=bit * leaves)]
             # Those on chip as a whole come first: see `Frame`.
-            ways = [] if leaves else [Way(0, bit, 0, resident=bit)]
+            ways = [] if leaves else [TensorOption(0, bit, 0, resident=bit)]
             readers = self.graph.readers[tensor] & ~group.mask
             if leaves or readers & (readers - 1):
-                ways.append(Way(0 if leaves else size, bit, bit, resident=bit, written=bit))
+                ways.append(TensorOption(0 if leaves else size, bit, bit, resident=bit, written=bit))
             spill = self.spills[tensor] - later
-            ways.append(Way(spill, 0, bit, written=bit))
+            ways.append(TensorOption(spill, 0, bit, written=bit))
             if tensor == group.output and group.last.pixelwise:
                 # What takes the place of an operand needs no memory while it is written.
-                ways.append(Way(spill, 0, bit, resident=bit, written=bit))
+                ways.append(TensorOption(spill, 0, bit, resident=bit, written=bit))
             return ways
         if chip & bit:
             if stays and dram & bit:
-                return [Way(0, bit, bit), Way(size - later, 0, bit)]
-            return [Way(0, bit * stays)]
+                return [TensorOption(0, bit, bit), TensorOption(size - later, 0, bit)]
+            return [TensorOption(0, bit * stays)]
         again = size if stays else later
         if not dram & bit:
-            return [Way(again), Way(0, fetched=bit)]
-        ways = [Way(again, 0, bit * stays)]
+            return [TensorOption(again), TensorOption(0, fetched=bit)]
+        ways = [TensorOption(again, 0, bit * stays)]
         if stays:
-            ways.append(Way(later, bit, bit, fetched=bit))
+            ways.append(TensorOption(later, bit, bit, fetched=bit))
         # In blocks of channels and in strips, a source is read more than once.
-        ways.append(Way(again, 0, bit * stays, fetched=bit))
+        ways.append(TensorOption(again, 0, bit * stays, fetched=bit))
         return ways
 
     def _options(
         self, group: Group, done: int, chip: int, dram: int, limit: int, empty: bool = False
-    ) -> Iterator[Option]:
+    ) -> Iterator[TrafficStep]:
         """Return the ways to execute an operation by itself, one after the other."""
         sources, output = self.sources(group), 1 << group.output
-        live = self.live(done | group.mask)
+        live = self.still_read(done | group.mask)
         spare = max((self.sizes[t] for t in group.sources), default=0) if group.last.pixelwise else 0
         lines = self._lines(group)
-        operands = group.operands(done)
+        operands = group.replaceable_operands(done)
         most = self.capacity + spare
-        choices: list[list[tuple[Way, int]]] = []
+        choices: list[list[tuple[TensorOption, int]]] = []
         for tensors in self._sets(group, done, chip, dram):
             own = self._ways(group, tensors[0], live, chip, dram)
             size = self.sizes[tensors[0]] - lines.get(tensors[0], 0)
-            several = together([way for way in own if not (empty and way.on_chip)], tensors, limit)
+            several = share_out([way for way in own if not (empty and way.on_chip)], tensors, limit)
             choices.append([(way, count * size) for way, count in several])
 
-        def further(place: int, parts: Way, memory: int) -> Iterator[Way]:
+        def further(place: int, parts: TensorOption, memory: int) -> Iterator[TensorOption]:
             if place == len(choices):
                 yield parts
                 return
             for way, more in choices[place]:
                 if parts.excess + way.excess <= limit and memory + more <= most:
-                    yield from further(place + 1, Way(*map(int.__add__, parts, way)), memory + more)
+                    yield from further(place + 1, TensorOption(*map(int.__add__, parts, way)), memory + more)
 
-        for parts in further(0, Way(0), self.steps.least(group.mask) + self.size(chip)):
+        for parts in further(0, TensorOption(0), self.steps.least(group.mask) + self.size(chip)):
             if self.check is not None:
                 self.check()
             whole = chip | parts.fetched | parts.resident
@@ -568,12 +586,12 @@ class Options:
                 for stair in self._stairs_of(group, whole, sources & ~whole, in_place, limit):
                     excess = parts.excess + stair.again
                     if excess <= limit:
-                        yield Option(stair.memory, excess, *parts[1:], in_place, stair.shape)
+                        yield TrafficStep(stair.memory, excess, *parts[1:], in_place, stair.shape)
 
     def _sets(self, group: Group, done: int, chip: int, dram: int) -> list[list[int]]:
         """Return the tensors of a step, those together that are alike and in the same place before it."""
         kinds = {tensor: (-1, tensor) for tensor in (*group.sources, *group.outputs)}
-        for number, mask in enumerate(self.twins(done)):
+        for number, mask in enumerate(self.interchangeable(done)):
             for tensor in members(mask & self.sources(group)):
                 kinds[tensor] = number, 2 * (chip >> tensor & 1) + (dram >> tensor & 1)
         tensors = sorted(kinds, key=lambda tensor: (kinds[tensor], tensor))
@@ -584,17 +602,17 @@ class Options:
         lines = self.steps.lines(group)
         return {tensor: lines[tensor] for tensor in group.outputs if tensor in lines}
 
-    def _best(self, found: Iterable[Option]) -> list[Option | Several]:
+    def _best(self, found: Iterable[TrafficStep]) -> list[TrafficStep | LazyTrafficStep]:
         """Return the options that are not worse than another, those that move least first.
 
         One is worse that takes and moves no less and leaves no tensor on chip that the other has not there,
         and none in DRAM that the other has not there.
         """
 
-        def moved(option: Option) -> int:
-            return option.excess + self.put_off(option.in_dram & ~option.on_chip)
+        def moved(option: TrafficStep) -> int:
+            return option.excess + self.deferred(option.in_dram & ~option.on_chip)
 
-        kept: list[Option] = []
+        kept: list[TrafficStep] = []
         for option in sorted(found, key=lambda each: (moved(each), each.memory)):
             alone = option.in_dram & ~option.on_chip
             for other in kept:

@@ -7,16 +7,17 @@ from collections.abc import Callable, Iterable, Iterator, Sequence
 from itertools import product
 from typing import NamedTuple
 
-from tilewright.residency import doubling, spending
-from tilewright.residency.costs import Shape, buffers, moved, replaces
+from tilewright.residency import spending
 from tilewright.residency.graph import members
-from tilewright.residency.passes import Group
 from tilewright.residency.prices import Spent
 from tilewright.residency.problem import Problem
-from tilewright.residency.staircase import Stair as Raw
-from tilewright.residency.staircase import staircase
-from tilewright.residency.strips import widths
-from tilewright.residency.transitions import Choice, State, Transitions, subsets
+from tilewright.residency.shapes import double_buffering as doubling
+from tilewright.residency.shapes.groups import Group
+from tilewright.residency.shapes.pareto_shapes import ParetoShape as Raw
+from tilewright.residency.shapes.pareto_shapes import pareto_shapes
+from tilewright.residency.shapes.shape import Shape, elements_moved, replaces, step_buffers
+from tilewright.residency.shapes.strips import strip_widths
+from tilewright.residency.transitions import State, StepChoice, Transitions, subsets
 from tilewright.residency.work import Work
 from tilewright.residency.work import of_step as work_of
 
@@ -30,7 +31,7 @@ OF = {"traffic": "moved", "cycles": "time", "energy": "energy"}
 """What of `Spent` each objective is."""
 
 
-class Stair(NamedTuple):
+class TimedShape(NamedTuple):
     """A way to cut up a step, with what it costs but for tensors that are fetched whole."""
 
     memory: int
@@ -38,15 +39,15 @@ class Stair(NamedTuple):
     shape: Shape
 
 
-class Way(NamedTuple):
+class TimedStep(NamedTuple):
     """A step, with what it costs, and what there is after it."""
 
     costs: Costs
-    choice: Choice
+    choice: StepChoice
     after: State
 
 
-class Ways:
+class TimedSteps:
     """The steps that are possible in a memory.
 
     Parameters
@@ -60,7 +61,7 @@ class Ways:
         self.steps = Transitions(problem.graph, capacity, groups=problem.groups)
         self.names = names
         self._raw: dict[tuple[Key, int | None], tuple[list[int], list[Raw]]] = {}
-        self._twice: dict[tuple[Key, int], list[Stair]] = {}
+        self._twice: dict[tuple[Key, int], list[TimedShape]] = {}
         self._leasts: dict[tuple[int, int, int], Costs] = {}
         self._work: dict[tuple[int, int | None], Work] = {}
 
@@ -68,7 +69,7 @@ class Ways:
         """Return what is spent of all that counts."""
         return tuple(getattr(spent, OF[name]) for name in self.names)
 
-    def ways(self, state: State, mask: int, worth: Callable[[Costs, State], bool]) -> Iterator[Way]:
+    def ways(self, state: State, mask: int, worth: Callable[[Costs, State], bool]) -> Iterator[TimedStep]:
         """Return the ways to execute a group next that are not worse than another with the same places.
 
         Parameters
@@ -102,8 +103,10 @@ class Ways:
                         whole = on_chip | resident
                         for stair in self._best(group, whole, streamed, written, room, in_place):
                             costs = tuple(a + b for a, b in zip(before, stair.costs, strict=True))
-                            choice = Choice(mask, dropped, fetched, resident, written, in_place, stair.shape)
-                            yield Way(costs, choice, after)
+                            choice = StepChoice(
+                                mask, dropped, fetched, resident, written, in_place, stair.shape
+                            )
+                            yield TimedStep(costs, choice, after)
 
     def _least(self, group: Group, fetched: int, others: int) -> Costs:
         """Return what a step costs at least that moves nothing again.
@@ -157,7 +160,7 @@ class Ways:
         for way in product(*ways):
             yield sum(each[0] for each in way), sum(each[1] for each in way)
 
-    def improved(self, choices: Sequence[Choice]) -> list[Choice]:
+    def improved(self, choices: Sequence[StepChoice]) -> list[StepChoice]:
         """Return the same steps, each cut up so that it costs least of what is minimised."""
         graph, found, alive, done = self.graph, [], 0, self.graph.begin
         for choice in choices:
@@ -175,7 +178,7 @@ class Ways:
 
     def _best(
         self, group: Group, whole: int, streamed: int, written: int, room: int, in_place: int
-    ) -> list[Stair]:
+    ) -> list[TimedShape]:
         """Return the shapes that fit some room and are not worse than another."""
         seen = frozenset(tensor for tensor in {*group.lines, group.output} if whole >> tensor & 1)
         key = group.mask, seen, streamed, in_place
@@ -187,7 +190,7 @@ class Ways:
             """
             if (key, columns) not in self._raw:
                 size, worst = self.steps.size(streamed), self.steps.worst
-                stairs = staircase(group, seen, size, self.capacity, worst, [columns], in_place)
+                stairs = pareto_shapes(group, seen, size, self.capacity, worst, [columns], in_place)
                 self._raw[key, columns] = [stair.memory for stair in stairs], stairs
             memories, stairs = self._raw[key, columns]
             place = bisect_right(memories, room)
@@ -196,7 +199,7 @@ class Ways:
         rows = fits(None)
         singles = [] if rows is None else [rows]
         if rows is None or rows.again:
-            singles += [strips for columns in widths(group) if (strips := fits(columns)) is not None]
+            singles += [strips for columns in strip_widths(group) if (strips := fits(columns)) is not None]
         found = [self._single(group, stair, streamed, written) for stair in singles]
         if self.problem.machine.double_buffering:
             if (key, written) not in self._twice:
@@ -204,7 +207,7 @@ class Ways:
             found += [stair for stair in self._twice[key, written] if stair.memory <= room]
         return undominated(found)
 
-    def _single(self, group: Group, raw: Raw, streamed: int, written: int) -> Stair:
+    def _single(self, group: Group, raw: Raw, streamed: int, written: int) -> TimedShape:
         """Return a way without second buffers with what it costs."""
         prices, work = self.problem.priced, self._work_of(group, raw.shape)
         weights = [operation.weights for operation in group.operations if operation.weights]
@@ -212,7 +215,7 @@ class Ways:
         transfers = len(weights) + streamed.bit_count() + written.bit_count()
         time = prices.setup(transfers) + prices.core(work) + prices.transfer(moved)
         spent = Spent(moved, time, prices.energy(moved, work, transfers))
-        return Stair(raw.memory, self.costs(spent), raw.shape)
+        return TimedShape(raw.memory, self.costs(spent), raw.shape)
 
     def _doubled(
         self,
@@ -221,31 +224,31 @@ class Ways:
         streamed: int,
         written: int,
         in_place: int,
-    ) -> list[Stair]:
+    ) -> list[TimedShape]:
         """Return the ways to cut up a group with second buffers that are not worse than another."""
-        kept: list[Stair] = []
+        kept: list[TimedShape] = []
         sources, outputs = members(streamed), members(written)
         found = []
-        for shape in doubling.shapes(group):
-            memory = sum(buffer.size for buffer in buffers(group, shape, whole))
+        for shape in doubling.double_buffered_shapes(group):
+            memory = sum(buffer.size for buffer in step_buffers(group, shape, whole))
             if memory <= self.capacity and (in_place < 0 or replaces(group, shape, in_place)):
-                total = moved(group, shape, sources, outputs)
+                total = elements_moved(group, shape, sources, outputs)
                 spent = spending.of_step(self.problem.priced, group, shape, sources, (), outputs, total)
-                found.append(Stair(memory, self.costs(spent), shape))
+                found.append(TimedShape(memory, self.costs(spent), shape))
         for stair in sorted(found, key=lambda stair: (stair.memory, stair.costs)):
             if not any(_as_good(each, stair) for each in kept):
                 kept.append(stair)
         return kept
 
 
-def undominated(stairs: Iterable[Stair]) -> list[Stair]:
+def undominated(stairs: Iterable[TimedShape]) -> list[TimedShape]:
     """Return those that no other costs as little as; of equal ones, that of the least memory."""
-    kept: list[Stair] = []
+    kept: list[TimedShape] = []
     for stair in sorted(stairs, key=lambda stair: (stair.costs, stair.memory)):
         if not any(_as_good(each, stair) for each in kept):
             kept.append(stair)
     return kept
 
 
-def _as_good(one: Stair, other: Stair) -> bool:
+def _as_good(one: TimedShape, other: TimedShape) -> bool:
     return all(a <= b for a, b in zip(one.costs, other.costs, strict=True))

@@ -6,23 +6,25 @@ from collections.abc import Iterator
 from dataclasses import replace
 from typing import NamedTuple
 
-from tilewright.residency import doubling, spending, tiles
-from tilewright.residency.again import repeated
-from tilewright.residency.costs import Shape, buffers, moved, replaces
-from tilewright.residency.frames import rest, weights_of
-from tilewright.residency.graph import Graph, WrongError, members
+from tilewright.residency import spending
+from tilewright.residency.frames import residual_problem, weights_of
+from tilewright.residency.graph import Graph, InvalidPlanError, members
 from tilewright.residency.machine import ONE
-from tilewright.residency.passes import Group, group_mask
-from tilewright.residency.placement import Item, items
+from tilewright.residency.placement import Item, placed_items
 from tilewright.residency.plan import Plan, Step, key_of
 from tilewright.residency.prices import Spent
 from tilewright.residency.problem import Problem
-from tilewright.residency.strips import widths
-from tilewright.residency.transitions import Choice, State
+from tilewright.residency.recompute_graph import problem_with_copies
+from tilewright.residency.shapes import double_buffering as doubling
+from tilewright.residency.shapes import tiles
+from tilewright.residency.shapes.groups import Group, group_mask
+from tilewright.residency.shapes.shape import Shape, elements_moved, replaces, step_buffers
+from tilewright.residency.shapes.strips import strip_widths
+from tilewright.residency.transitions import State, StepChoice
 from tilewright.spec.errors import InputError
 
 
-class Told(NamedTuple):
+class DecodedStep(NamedTuple):
     """A step of a plan.
 
     Attributes
@@ -37,7 +39,7 @@ class Told(NamedTuple):
         Traffic, time and energy.
     """
 
-    choice: Choice
+    choice: StepChoice
     group: Group
     before: State
     on_chip: int
@@ -46,15 +48,15 @@ class Told(NamedTuple):
     spent: Spent
 
 
-def told(problem: Problem, plan: Plan) -> list[Told]:
+def decode_plan(problem: Problem, plan: Plan) -> list[DecodedStep]:
     """Return the steps of a plan; addresses are not looked at.
 
     Raises
     ------
-    WrongError
+    InvalidPlanError
         If a step cannot be executed.
     """
-    problem = of_plan(problem, plan)
+    problem = problem_of_plan(problem, plan)
     graph = problem.graph
     numbers = {operation.name: operation.number for operation in graph.operations}
     tensors = {tensor.name: number for number, tensor in enumerate(graph.tensors)}
@@ -65,20 +67,20 @@ def told(problem: Problem, plan: Plan) -> list[Told]:
         shown = f"{', '.join(step.operations[:4])}{', ...' if len(step.operations) > 4 else ''}"
         try:
             told = _step(problem, step, state, numbers, tensors)
-        except WrongError as error:
+        except InvalidPlanError as error:
             rule, _, details = str(error).partition(": ")
-            raise WrongError(f"{rule}: step {place} ({shown}) {details}") from None
+            raise InvalidPlanError(f"{rule}: step {place} ({shown}) {details}") from None
         found.append(told)
         done = state.done | told.choice.group
         live = sum(1 << number for number, readers in enumerate(graph.readers) if readers & ~done)
         state = State(done, told.on_chip & live, (state.in_dram | told.choice.written) & live)
     if state.done != graph.all:
         missing = [operation.name for operation in graph.numbers(graph.all & ~state.done)]
-        raise WrongError(f"operations: no step has {', '.join(missing[:4])}")
+        raise InvalidPlanError(f"operations: no step has {', '.join(missing[:4])}")
     return found
 
 
-def of_plan(problem: Problem, plan: Plan) -> Problem:
+def problem_of_plan(problem: Problem, plan: Plan) -> Problem:
     """Return the problem whose steps a plan has.
 
     Where weights stay, that is what they leave of it, for a single frame; where operations are executed
@@ -86,32 +88,32 @@ def of_plan(problem: Problem, plan: Plan) -> Problem:
 
     Raises
     ------
-    WrongError
+    InvalidPlanError
         If these weights cannot stay, or these operations not be executed twice.
     """
     if plan.again:
         if problem.limits.executions == 1:
-            raise WrongError("again: operations are executed twice, limits.executions allows it once")
-        return repeated(problem, plan.again)
+            raise InvalidPlanError("again: operations are executed twice, limits.executions allows it once")
+        return problem_with_copies(problem, plan.again)
     if not plan.staying:
         return problem
     if problem.limits.frames == ONE:
-        raise WrongError("weights: some stay on chip, which is for many frames")
+        raise InvalidPlanError("weights: some stay on chip, which is for many frames")
     numbers = {operation.name: operation.number for operation in problem.graph.operations}
     for name in plan.staying:
         if name not in numbers or not problem.graph.operations[numbers[name]].weights:
-            raise WrongError(f"weights: {name} has none that could stay on chip")
+            raise InvalidPlanError(f"weights: {name} has none that could stay on chip")
     staying = [numbers[name] for name in plan.staying]
     try:
-        return rest(problem, staying)
+        return residual_problem(problem, staying)
     except InputError as error:
         taken = problem.machine.element_bytes * weights_of(problem.graph, staying)
-        raise WrongError(f"memory: {taken:,} bytes of weights stay on chip: {error.limit}") from None
+        raise InvalidPlanError(f"memory: {taken:,} bytes of weights stay on chip: {error.limit}") from None
 
 
 def _step(
     problem: Problem, step: Step, state: State, numbers: dict[str, int], tensors: dict[str, int]
-) -> Told:
+) -> DecodedStep:
     graph = problem.graph
     group = _group(problem, step, state, numbers)
 
@@ -120,7 +122,7 @@ def _step(
         for name in names:
             number = tensors.get(name, -1)
             if number < 0 or not allowed >> number & 1 or found >> number & 1:
-                raise WrongError(f"residency: {what}: {name}")
+                raise InvalidPlanError(f"residency: {what}: {name}")
             found |= 1 << number
         return found
 
@@ -134,51 +136,53 @@ def _step(
         step.fetched, sources & state.in_dram & ~there, "fetches what is on chip, not in DRAM, or not read"
     )
     if lost := sources & ~(there | state.in_dram):
-        raise WrongError(f"residency: reads what is neither on chip nor in DRAM: {names(lost)}")
+        raise InvalidPlanError(f"residency: reads what is neither on chip nor in DRAM: {names(lost)}")
     outputs = sum(1 << number for number in group.outputs)
     ends = sum(1 << number for number in group.outputs if not graph.readers[number])
     resident = mask(step.resident, outputs & ~ends, "keeps what nobody reads later, or is no output of it")
     written = mask(step.written, outputs, "writes what nobody reads later, or is no output of it")
     if lost := outputs & ~(resident | written):
-        raise WrongError(f"residency: neither keeps nor writes {names(lost)}")
+        raise InvalidPlanError(f"residency: neither keeps nor writes {names(lost)}")
     if kept_back := outputs & graph.leaving & ~written:
-        raise WrongError(f"residency: does not write {names(kept_back)}, an output of the network")
+        raise InvalidPlanError(f"residency: does not write {names(kept_back)}, an output of the network")
     on_chip = there | fetched | resident
     shape = _shape(step, group, numbers)
     if step.double_buffering:
         shape = replace(shape, doubled=True)
         if not problem.machine.double_buffering:
-            raise WrongError("double buffering: has second buffers, which the machine is not told to have")
-        if why := doubling.refused(group, shape):
-            raise WrongError(f"double buffering: {why}")
+            raise InvalidPlanError(
+                "double buffering: has second buffers, which the machine is not told to have"
+            )
+        if why := doubling.why_not(group, shape):
+            raise InvalidPlanError(f"double buffering: {why}")
     in_place = -1
     if step.in_place is not None:
         in_place = tensors.get(step.in_place, -1)
         if (
-            in_place not in group.operands(state.done)
+            in_place not in group.replaceable_operands(state.done)
             or not replaces(group, shape, in_place)
             or not (there | fetched) >> in_place & 1
         ):
-            raise WrongError(f"in place: its output cannot take the place of {step.in_place}")
+            raise InvalidPlanError(f"in place: its output cannot take the place of {step.in_place}")
         if not resident >> group.output & 1:
-            raise WrongError("in place: its output does not stay on chip")
+            raise InvalidPlanError("in place: its output does not stay on chip")
     whole = frozenset(members(on_chip))
     memory = sum(graph.tensors[number].size for number in whole)
-    memory += sum(buffer.size for buffer in buffers(group, shape, whole))
+    memory += sum(buffer.size for buffer in step_buffers(group, shape, whole))
     memory -= graph.tensors[in_place].size if in_place >= 0 else 0
     if memory > problem.machine.capacity:
         width = problem.machine.element_bytes
-        raise WrongError(
+        raise InvalidPlanError(
             f"memory: needs {memory * width:,} bytes, the memory has {problem.machine.memory_bytes:,}"
         )
     streamed = members(sources & ~on_chip)
-    total = moved(group, shape, streamed, members(written))
+    total = elements_moved(group, shape, streamed, members(written))
     total += sum(graph.tensors[number].size for number in members(fetched))
-    choice = Choice(group.mask, dropped, fetched, resident, written, in_place, shape)
+    choice = StepChoice(group.mask, dropped, fetched, resident, written, in_place, shape)
     spent = spending.of_step(
         problem.priced, group, shape, streamed, members(fetched), members(written), total
     )
-    return Told(choice, group, state, on_chip, total, memory, spent)
+    return DecodedStep(choice, group, state, on_chip, total, memory, spent)
 
 
 def _group(problem: Problem, step: Step, state: State, numbers: dict[str, int]) -> Group:
@@ -187,27 +191,29 @@ def _group(problem: Problem, step: Step, state: State, numbers: dict[str, int]) 
     found = 0
     for name in step.operations:
         if name not in numbers or graph.begin >> numbers[name] & 1:
-            raise WrongError(f"operations: has the unknown operation {name}")
+            raise InvalidPlanError(f"operations: has the unknown operation {name}")
         bit = 1 << numbers[name]
         if (state.done | found) & bit:
-            raise WrongError(f"operations: has {name}, which has been executed")
+            raise InvalidPlanError(f"operations: has {name}, which has been executed")
         if found > bit:
-            raise WrongError(f"operations: has {name} behind a later one of the network")
+            raise InvalidPlanError(f"operations: has {name} behind a later one of the network")
         found |= bit
     if not found:
-        raise WrongError("operations: has none")
+        raise InvalidPlanError("operations: has none")
     needed = group_mask(graph, state.done, found.bit_length() - 1)
     if missing := needed & ~found:
         names = ", ".join(operation.name for operation in graph.numbers(missing)[:4])
-        raise WrongError(f"order: needs {names}, which no earlier step has executed")
+        raise InvalidPlanError(f"order: needs {names}, which no earlier step has executed")
     if strangers := found & ~needed:
         names = ", ".join(operation.name for operation in graph.numbers(strangers)[:4])
-        raise WrongError(f"operations: has {names}, which do not lead to the last one")
+        raise InvalidPlanError(f"operations: has {names}, which do not lead to the last one")
     limits = problem.limits
     if limits.most_operations is not None and found.bit_count() > limits.most_operations:
-        raise WrongError(f"limits: has {found.bit_count()} operations, at most {limits.most_operations}")
+        raise InvalidPlanError(
+            f"limits: has {found.bit_count()} operations, at most {limits.most_operations}"
+        )
     if limits.order == "given" and found != ((1 << found.bit_length()) - 1) & ~state.done:
-        raise WrongError("limits: leaves out an operation that the network's order has before")
+        raise InvalidPlanError("limits: leaves out an operation that the network's order has before")
     return Group.of(graph, found)
 
 
@@ -215,59 +221,65 @@ def _shape(step: Step, group: Group, numbers: dict[str, int]) -> Shape:
     kept = frozenset(numbers.get(name, -1) for name in step.kept)
     weighty = {operation.number for operation in group.operations if operation.weights}
     if not kept <= weighty or len(kept) < len(step.kept):
-        raise WrongError("weights: keeps those of an operation that it does not have, or that has none")
+        raise InvalidPlanError("weights: keeps those of an operation that it does not have, or that has none")
     if step.pixels > group.pixels:
-        raise WrongError(f"pixels: computes {step.pixels} at a time, there are {group.pixels}")
+        raise InvalidPlanError(f"pixels: computes {step.pixels} at a time, there are {group.pixels}")
     most = max(operation.units for operation in group.operations)
     if step.kernels > most:
-        raise WrongError(f"kernels: has blocks of {step.kernels} output channels, there are {most}")
+        raise InvalidPlanError(f"kernels: has blocks of {step.kernels} output channels, there are {most}")
     if step.order in tiles.SUMMED:
         return _of_sums(step, group)
     if step.channels is not None:
-        raise WrongError(f"channels: has blocks, which only the orders {' and '.join(tiles.SUMMED)} have")
+        raise InvalidPlanError(
+            f"channels: has blocks, which only the orders {' and '.join(tiles.SUMMED)} have"
+        )
     if step.columns is not None:
         if step.order == "kernels":
-            raise WrongError("columns: has strips, which the order kernels has not")
-        if step.columns not in widths(group):
-            raise WrongError(f"columns: strips of {step.columns} are not the narrowest of their number")
+            raise InvalidPlanError("columns: has strips, which the order kernels has not")
+        if step.columns not in strip_widths(group):
+            raise InvalidPlanError(f"columns: strips of {step.columns} are not the narrowest of their number")
         if kept != weighty:
-            raise WrongError("weights: strips keep those of all operations")
+            raise InvalidPlanError("weights: strips keep those of all operations")
         strip = step.columns * group.graph.tensors[group.output].shape[1]
         if step.pixels > strip:
-            raise WrongError(f"pixels: computes {step.pixels} at a time, a strip has {strip}")
+            raise InvalidPlanError(f"pixels: computes {step.pixels} at a time, a strip has {strip}")
         if step.pixels > step.columns and step.pixels % step.columns:
-            raise WrongError(f"pixels: {step.pixels} are no whole rows of {step.columns} columns")
+            raise InvalidPlanError(f"pixels: {step.pixels} are no whole rows of {step.columns} columns")
     if step.order == "kernels":
         if len(group.operations) > 1 or kept:
-            raise WrongError("order: only one operation, whose weights are not kept, has the order kernels")
+            raise InvalidPlanError(
+                "order: only one operation, whose weights are not kept, has the order kernels"
+            )
     elif kept != weighty and step.pixels % group.graph.tensors[group.output].shape[2]:
-        raise WrongError("pixels: loads weights for each pass, which then must be of whole rows")
+        raise InvalidPlanError("pixels: loads weights for each pass, which then must be of whole rows")
     return Shape(step.order, step.pixels, step.kernels, kept, step.columns)
 
 
 def _of_sums(step: Step, group: Group) -> Shape:
     """Return the shape of a step that adds up blocks of input channels."""
     operation = group.last
-    depth = tiles.depth(group.graph, operation)
+    depth = tiles.summed_channels(group.graph, operation)
     if len(group.operations) > 1 or step.kept or not operation.parameters:
-        raise WrongError(
+        raise InvalidPlanError(
             f"order: only one operation with weights that are not kept has the order {step.order}"
         )
     if step.channels is None or not 1 <= step.channels <= depth:
-        raise WrongError(f"channels: adds up blocks of {step.channels} input channels, there are {depth}")
+        raise InvalidPlanError(
+            f"channels: adds up blocks of {step.channels} input channels, there are {depth}"
+        )
     if (step.order == "tiles") != (step.columns is not None):
-        raise WrongError("columns: tiles have them, and nothing else")
+        raise InvalidPlanError("columns: tiles have them, and nothing else")
     if step.columns is not None:
         height, width = group.graph.tensors[group.output].shape[1:]
         rows, rest = divmod(step.pixels, step.columns)
         if rest or step.columns > width or rows > height:
-            raise WrongError(f"columns: {step.pixels} pixels are no tile of {step.columns} columns")
+            raise InvalidPlanError(f"columns: {step.pixels} pixels are no tile of {step.columns} columns")
     return Shape(step.order, step.pixels, step.kernels, frozenset(), step.columns, step.channels)
 
 
-def overlap(problem: Problem, plan: Plan, steps: list[Told]) -> str | None:
+def find_overlap(problem: Problem, plan: Plan, steps: list[DecodedStep]) -> str | None:
     """Say what is wrong with the addresses of a plan, or None."""
-    placed = items(of_plan(problem, plan).graph, [step.choice for step in steps])
+    placed = placed_items(problem_of_plan(problem, plan).graph, [step.choice for step in steps])
     wanted: list[set[str]] = [set() for _ in steps]
     for item in placed:
         for number, name in item.names:
@@ -310,7 +322,7 @@ def _overlaps(problem: Problem, plan: Plan, placed: list[Item]) -> Iterator[str]
                 )
 
 
-def told_of(graph: Graph, choices: list[Choice], addresses: list[dict[str, int]]) -> Plan:
+def encode_plan(graph: Graph, choices: list[StepChoice], addresses: list[dict[str, int]]) -> Plan:
     """Return the plan of some steps with their addresses."""
 
     def names(mask: int) -> tuple[str, ...]:

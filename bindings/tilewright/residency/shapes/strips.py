@@ -15,7 +15,7 @@ from typing import Any
 import numpy as np
 
 from tilewright.residency.graph import Operation, Reading
-from tilewright.residency.passes import Group, pass_sizes
+from tilewright.residency.shapes.groups import Group, pass_sizes
 from tilewright.simulator.program import Counts
 
 KEPT = 2**12
@@ -46,12 +46,12 @@ class Strip(Group):
                 found.setdefault(reading.tensor, []).append((operation, reading))
         return found
 
-    def looks(self, tensor: int) -> tuple[list[int], Counts]:
+    def readings_of(self, tensor: int) -> tuple[list[int], Counts]:
         """Return the operations that read a tensor here, by number, and how: see `line_buffers.numbers`."""
-        from tilewright.residency import line_buffers  # start-up time: numba
+        from tilewright.residency.shapes import line_buffers  # start-up time: numba
 
         numbers = [operation.number for operation, _ in self._read[tensor]]
-        return numbers, line_buffers.numbers([reading for _, reading in self._read[tensor]])
+        return numbers, line_buffers.encode_readings([reading for _, reading in self._read[tensor]])
 
     @cached_property
     def row(self) -> int:
@@ -64,7 +64,7 @@ class Strip(Group):
         return self.graph.tensors[self.output].shape[1] * self.width
 
 
-class Cut:
+class Strips:
     """A group in strips of some columns of the last operation's output."""
 
     def __init__(self, group: Group, columns: int) -> None:
@@ -85,11 +85,13 @@ class Cut:
         if tensor == self.group.output:
             starts = np.arange(0, width, self.columns, dtype=np.int64)
             return starts, np.minimum(starts + self.columns, width)
-        from tilewright.residency import line_buffers  # start-up time: numba
+        from tilewright.residency.shapes import line_buffers  # start-up time: numba
 
-        numbers, readings = self.group.looks(tensor)
+        numbers, readings = self.group.readings_of(tensor)
         own = np.array([self.span(number + 1) for number in numbers])
-        found: tuple[Counts, Counts] = line_buffers.spanned(np.array([0, own.shape[2]]), readings, own, width)
+        found: tuple[Counts, Counts] = line_buffers.span_strips(
+            np.array([0, own.shape[2]]), readings, own, width
+        )
         return found
 
     @cached_property
@@ -137,11 +139,11 @@ class Cut:
             return np.minimum(pixels, width)
         return pixels // self.columns * width
 
-    def held(self, pixels: int) -> dict[int, int]:
+    def line_pixels(self, pixels: int) -> dict[int, int]:
         """Return the pixels of each tensor's line buffer."""
-        return {tensor: self.line(tensor, pixels) for tensor in reversed(self.group.lines)}
+        return {tensor: self.line_pixels_of(tensor, pixels) for tensor in reversed(self.group.lines)}
 
-    def line(self, tensor: int, pixels: int) -> int:
+    def line_pixels_of(self, tensor: int, pixels: int) -> int:
         """Return the pixels of a tensor's line buffer."""
         return self._counts(tensor, pixels)[0]
 
@@ -174,16 +176,16 @@ class Cut:
             numbers = np.arange(begins[-1], dtype=np.int64) - np.repeat(begins[:-1], passes + 1)
             ends = np.minimum(numbers * np.repeat(own, passes + 1), np.repeat(total, passes + 1))
             return ends, np.minimum(own, total), passes
-        from tilewright.residency import line_buffers  # start-up time: numba
+        from tilewright.residency.shapes import line_buffers  # start-up time: numba
 
-        readers, readings = group.looks(tensor)
+        readers, readings = group.readings_of(tensor)
         strips = np.repeat(readings[None], len(widths), axis=0)
         starts, strips[:, :, 1] = self.span(tensor)[0][:, None], self._widths(tensor)[:, None]
         for place, number in enumerate(readers):
             shift = starts[:, 0] - self.span(number + 1)[0] * readings[place, 5]
             strips[:, place, 3], strips[:, place, 7] = self._widths(number + 1), readings[place, 7] + shift
         ends = np.array([self._ends(number + 1, pixels) for number in readers])
-        found: tuple[Counts, Counts, Counts] = line_buffers.counted(begins, strips, ends)
+        found: tuple[Counts, Counts, Counts] = line_buffers.count_passes(begins, strips, ends)
         return found
 
     def _ends(self, tensor: int, pixels: int) -> Counts:
@@ -210,15 +212,15 @@ class Cut:
         return read
 
 
-def cut(group: Group, columns: int) -> Cut:
+def strips_of(group: Group, columns: int) -> Strips:
     """Return a group in strips, always the same."""
-    known: dict[int, Cut] = group.__dict__.setdefault("_cuts", {})
+    known: dict[int, Strips] = group.__dict__.setdefault("_cuts", {})
     if columns not in known:
-        known[columns] = Cut(group, columns)
+        known[columns] = Strips(group, columns)
     return known[columns]
 
 
-def widths(group: Group) -> list[int]:
+def strip_widths(group: Group) -> list[int]:
     """Return the columns of strips: the least for each number of strips from two on, the widest first."""
     width = group.graph.tensors[group.output].shape[2] if group.graph.tiles else 1
     return [columns for columns in reversed(pass_sizes(width)) if columns < width]
@@ -226,20 +228,22 @@ def widths(group: Group) -> list[int]:
 
 def least_lines(group: Group, whole: Collection[int], columns: int) -> int:
     """Return the elements of line buffers, at least."""
-    return sum(lines_of(group, whole, columns).values())
+    return sum(least_lines_by_tensor(group, whole, columns).values())
 
 
-def lines_of(group: Group, whole: Collection[int], columns: int) -> dict[int, int]:
+def least_lines_by_tensor(group: Group, whole: Collection[int], columns: int) -> dict[int, int]:
     """Return the elements of each line buffer, at least: the rows under a window, the last one a pixel."""
-    return {tensor: line_of(group, tensor, columns) for tensor in group.lines if tensor not in whole}
+    return {tensor: least_line(group, tensor, columns) for tensor in group.lines if tensor not in whole}
 
 
-def line_of(group: Group, tensor: int, columns: int) -> int:
+def least_line(group: Group, tensor: int, columns: int) -> int:
     """Return the elements of a line buffer, at least."""
 
     def least() -> int:
         rows = most_rows(group, tensor)
-        return ((rows - 1) * cut(group, columns).widest(tensor) + 1) * group.graph.tensors[tensor].channels
+        return ((rows - 1) * strips_of(group, columns).widest(tensor) + 1) * group.graph.tensors[
+            tensor
+        ].channels
 
     size: int = group.shared("least line", columns, tensor, least)
     return size
@@ -249,7 +253,7 @@ def reread(group: Group, whole: Collection[int], columns: int | None) -> int:
     """Return the elements of sources that strips of some columns read again."""
     if columns is None:
         return 0
-    strips, again = cut(group, columns), 0
+    strips, again = strips_of(group, columns), 0
     for number in group.sources:
         if number not in whole:
             channels, height, width = group.graph.tensors[number].shape

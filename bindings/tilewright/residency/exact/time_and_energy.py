@@ -7,28 +7,28 @@ from fractions import Fraction
 from typing import NamedTuple
 
 from tilewright.core.branch_and_bound import ignore, share_of
+from tilewright.residency.decode_plan import decode_plan
 from tilewright.residency.evaluation import objective, violation
 from tilewright.residency.exact import search
-from tilewright.residency.exact.best import (
+from tilewright.residency.exact.labels import Found, Labels
+from tilewright.residency.exact.recompute import search_recompute
+from tilewright.residency.exact.resident_weights import search_resident_weights
+from tilewright.residency.exact.timed_steps import TimedSteps
+from tilewright.residency.exact.traffic import (
     FINENESS,
     REPEAT,
     TRIED,
     Answer,
-    addressed,
-    bisected,
+    bisect_memory,
+    elements_moved_by,
     least_memory,
     least_traffic,
-    moved,
+    place_found,
 )
-from tilewright.residency.exact.labels import Found, Labels
-from tilewright.residency.exact.recompute import search_recompute
-from tilewright.residency.exact.resident_weights import search_resident_weights
-from tilewright.residency.exact.ways import Ways
-from tilewright.residency.lowering import planned
+from tilewright.residency.lowering import place_steps
 from tilewright.residency.machine import ONE
 from tilewright.residency.plan import Plan
 from tilewright.residency.problem import Problem
-from tilewright.residency.reading import told
 from tilewright.spec.errors import OutOfTimeError
 
 
@@ -56,7 +56,7 @@ def best(
     if problem.limits.executions != 1:
         return search_recompute(problem, deadline, on_bound, on_plan, start)
     if problem.minimise == "traffic" and not limits:
-        known = None if start is None else moved(problem, start)
+        known = None if start is None else elements_moved_by(problem, start)
         return least_traffic(problem, deadline, on_bound, on_plan, known)
     return least_spent(problem, deadline, on_bound, on_plan)
 
@@ -147,7 +147,9 @@ class _Scales:
         return parts * self.width if name == "traffic" else -(-parts // self.parts[name])
 
 
-def _labels(problem: Problem, ways: Ways, first: int | None, deadline: float, repeat: int = 1) -> Labels:
+def _labels(
+    problem: Problem, ways: TimedSteps, first: int | None, deadline: float, repeat: int = 1
+) -> Labels:
     scales, limits = _Scales(problem), problem.objective.limits
     most = (first, *(scales.most(name, limits[name]) for name in ways.names[1:]))
     return Labels(problem, ways, most, repeat=repeat, deadline=deadline)
@@ -172,7 +174,7 @@ def least_spent(
     as much as that of the plan which moves least, or of another valid one to start from.
     """
     scales, name, capacity = _Scales(problem), problem.minimise, problem.machine.capacity
-    ways = Ways(problem, capacity, _names(problem))
+    ways = TimedSteps(problem, capacity, _names(problem))
     compulsory = _labels(problem, ways, None, deadline).bound
     bound, more = compulsory, max(1, compulsory // FINENESS)
 
@@ -206,7 +208,7 @@ def least_spent(
             return Answer(first, scales.units(name, bound), impossible=first is None)
         proven(limit + 1 if found is None else found.costs[0])
         more *= 2
-    plan = addressed(problem, search.Found(0, found.choices), capacity, deadline)
+    plan = place_found(problem, search.StepSequence(0, found.choices), capacity, deadline)
     plans = [each for each in (plan or _another(problem, ways, deadline), first) if each is not None]
     best_plan = min(plans, key=lambda plan: objective(problem, plan), default=None)
     return Answer(best_plan, scales.units(name, bound))
@@ -216,24 +218,26 @@ FIRST = 0.25
 """Share of the time in which a plan is looked for that moves least, to begin with."""
 
 
-def _first(problem: Problem, ways: Ways, deadline: float) -> Plan | None:
+def _first(problem: Problem, ways: TimedSteps, deadline: float) -> Plan | None:
     """Return the plan that moves least, its steps cut up as is best, if that is within all limits."""
     traffic = problem.with_(objective={"minimise": "traffic", **{f"most_{each}": None for each in LIMITED}})
     found = least_traffic(traffic, share_of(deadline, FIRST), ignore, ignore).plan
     if found is None:
         return None
-    choices = [step.choice for step in told(problem, found)]
-    better = addressed(problem, search.Found(0, tuple(ways.improved(choices))), ways.capacity, deadline)
+    choices = [step.choice for step in decode_plan(problem, found)]
+    better = place_found(
+        problem, search.StepSequence(0, tuple(ways.improved(choices))), ways.capacity, deadline
+    )
     plans = [plan for plan in (better, found) if plan is not None and violation(problem, plan) is None]
     return min(plans, key=lambda plan: objective(problem, plan), default=None)
 
 
-def _another(problem: Problem, ways: Ways, deadline: float) -> Plan | None:
+def _another(problem: Problem, ways: TimedSteps, deadline: float) -> Plan | None:
     """Return the first plan with addresses of those that follow."""
     labels = _labels(problem, ways, None, deadline, REPEAT)
     try:
         for number, found in enumerate(labels.paths()):
-            plan = planned(problem.graph, found.choices, problem.machine.capacity, deadline, exact=True)
+            plan = place_steps(problem.graph, found.choices, problem.machine.capacity, deadline, exact=True)
             if plan is not None or number > TRIED:
                 return plan
     except OutOfTimeError:
@@ -246,9 +250,9 @@ def _least_memory(problem: Problem, deadline: float, on_bound: Callable[[int], N
     scales, names = _Scales(problem), _names(problem)
     first = scales.most(names[0], problem.objective.limits[names[0]])
 
-    def within(capacity: int) -> search.Found | None:
-        ways = Ways(problem, capacity, names)
+    def within(capacity: int) -> search.StepSequence | None:
+        ways = TimedSteps(problem, capacity, names)
         found = next(_labels(problem, ways, first, deadline).paths(), None)
-        return None if found is None else search.Found(0, found.choices)
+        return None if found is None else search.StepSequence(0, found.choices)
 
-    return bisected(problem, within, deadline, on_bound)
+    return bisect_memory(problem, within, deadline, on_bound)

@@ -26,7 +26,7 @@ SUMMED = ("tiles", "channels")
 """Orders with blocks of input channels."""
 
 
-def depth(graph: Graph, operation: Operation) -> int:
+def summed_channels(graph: Graph, operation: Operation) -> int:
     """Return the input channels that are added up one after the other; 0 where they may not be divided."""
     if not graph.tiles:
         return 0
@@ -44,15 +44,15 @@ def depth(graph: Graph, operation: Operation) -> int:
     )
 
 
-def taps(graph: Graph, operation: Operation) -> tuple[int, int]:
+def weights_of_a_channel(graph: Graph, operation: Operation) -> tuple[int, int]:
     """Return the weights that an output channel has for each input channel, and for its bias."""
     spec = operation.op.spec
     assert isinstance(spec, NamedLayer)
     bias = int(spec.bias)
-    return (operation.parameters // operation.units - bias) // depth(graph, operation), bias
+    return (operation.parameters // operation.units - bias) // summed_channels(graph, operation), bias
 
 
-def spans(reading: Reading, axis: int, size: int) -> tuple[Counts, Counts]:
+def parts_read(reading: Reading, axis: int, size: int) -> tuple[Counts, Counts]:
     """Return begin and end of what each part of the output's rows (0) or columns (1) reads, without gaps.
 
     What strides and borders leave out is read, too, so that parts together read all.
@@ -69,24 +69,24 @@ def spans(reading: Reading, axis: int, size: int) -> tuple[Counts, Counts]:
     return begins, ends
 
 
-def largest(reading: Reading, rows: int, columns: int) -> int:
+def largest_tile_read(reading: Reading, rows: int, columns: int) -> int:
     """Return the most pixels that a tile reads."""
-    return prod(lengths(reading, axis, size)[0] for axis, size in enumerate((rows, columns)))
+    return prod(longest_and_total(reading, axis, size)[0] for axis, size in enumerate((rows, columns)))
 
 
 def read_in_tiles(reading: Reading, rows: int, columns: int) -> int:
     """Return the pixels that all tiles read."""
-    return prod(lengths(reading, axis, size)[1] for axis, size in enumerate((rows, columns)))
+    return prod(longest_and_total(reading, axis, size)[1] for axis, size in enumerate((rows, columns)))
 
 
-def lengths(reading: Reading, axis: int, size: int) -> tuple[int, int]:
+def longest_and_total(reading: Reading, axis: int, size: int) -> tuple[int, int]:
     """Return how long the longest is that a part of the rows (0) or columns (1) reads, and all together."""
-    begins, ends = spans(reading, axis, size)
+    begins, ends = parts_read(reading, axis, size)
     return int((ends - begins).max()), int((ends - begins).sum())
 
 
 @lru_cache(maxsize=4096)
-def sizes(reading: Reading, axis: int) -> dict[int, tuple[int, int, int]]:
+def useful_sizes(reading: Reading, axis: int) -> dict[int, tuple[int, int, int]]:
     """Return the sizes of parts along an axis that are not worse than a smaller one.
 
     Returns
@@ -95,7 +95,7 @@ def sizes(reading: Reading, axis: int) -> dict[int, tuple[int, int, int]]:
     """
     found: dict[int, tuple[int, int, int]] = {}
     for size in range(1, reading.output[axis] + 1):
-        way = (parts(reading.output[axis], size), *lengths(reading, axis, size))
+        way = (ceil_div(reading.output[axis], size), *longest_and_total(reading, axis, size))
         if not any(
             other[0] <= way[0] and other[1] <= way[1] and other[2] <= way[2] for other in found.values()
         ):
@@ -103,6 +103,6 @@ def sizes(reading: Reading, axis: int) -> dict[int, tuple[int, int, int]]:
     return found
 
 
-def parts(length: int, size: int) -> int:
+def ceil_div(length: int, size: int) -> int:
     """Return into how many parts a length is cut."""
     return -(-length // size)

@@ -6,13 +6,13 @@ from collections.abc import Iterable, Sequence
 from dataclasses import replace
 from typing import NamedTuple
 
-from tilewright.residency.costs import Shape, blocks, computed_whole, placed, replaces
-from tilewright.residency.passes import Group, pass_sizes
-from tilewright.residency.strips import least_lines, reread
-from tilewright.residency.tile_stairs import in_blocks
+from tilewright.residency.shapes.groups import Group, pass_sizes
+from tilewright.residency.shapes.pareto_tiles import pareto_tiles
+from tilewright.residency.shapes.shape import Shape, buffer_sizes, computed_whole, count_blocks, replaces
+from tilewright.residency.shapes.strips import least_lines, reread
 
 
-class Stair(NamedTuple):
+class ParetoShape(NamedTuple):
     """A way to cut up a step.
 
     Attributes
@@ -28,7 +28,7 @@ class Stair(NamedTuple):
     shape: Shape
 
 
-def staircase(
+def pareto_shapes(
     group: Group,
     whole: frozenset[int],
     streamed: int,
@@ -36,7 +36,7 @@ def staircase(
     worst: int,
     cuts: Sequence[int | None] = (None,),
     in_place: int = -1,
-) -> list[Stair]:
+) -> list[ParetoShape]:
     """Return the ways to cut up a step of which none takes less memory and moves no more than another.
 
     Parameters
@@ -59,7 +59,7 @@ def staircase(
     Least memory first.
     """
 
-    def best(found: Iterable[Stair]) -> list[Stair]:
+    def best(found: Iterable[ParetoShape]) -> list[ParetoShape]:
         return pareto(
             stair
             for stair in found
@@ -68,40 +68,42 @@ def staircase(
             and (in_place < 0 or replaces(group, stair.shape, in_place))
         )
 
-    found: list[Stair] = []
+    found: list[ParetoShape] = []
     if None in cuts:
         found += _by_rows(group, whole, most, worst, in_place)
         if len(group.operations) == 1:
             found += _by_kernels(group, whole, streamed)
-            found += [Stair(*way) for way in in_blocks(group, whole, most, worst)]
+            found += [ParetoShape(*way) for way in pareto_tiles(group, whole, most, worst)]
         found = best(found)
     strips = [columns for columns in cuts if columns is not None]
     return best([*found, *_in_strips(group, whole, most, worst, strips, found)]) if strips else found
 
 
-def pareto(stairs: Iterable[Stair]) -> list[Stair]:
+def pareto(stairs: Iterable[ParetoShape]) -> list[ParetoShape]:
     """Return those that are not worse than another, least memory first."""
-    kept: list[Stair] = []
+    kept: list[ParetoShape] = []
     for stair in sorted(stairs, key=lambda each: each[:2]):
         if not kept or stair.again < kept[-1].again:
             kept.append(stair)
     return kept
 
 
-def _by_kernels(group: Group, whole: frozenset[int], streamed: int) -> Iterable[Stair]:
+def _by_kernels(group: Group, whole: frozenset[int], streamed: int) -> Iterable[ParetoShape]:
     units = group.last.units
     sizes = [1] if group.last.channelwise or not streamed else pass_sizes(units)
     for kernels in sizes:
         shape = Shape("kernels", 1, kernels)
-        memory = sum(placed(group, shape, whole).values())
-        again = 0 if group.last.channelwise else (blocks(group.last, shape) - 1) * streamed
-        yield Stair(memory, again, shape)
+        memory = sum(buffer_sizes(group, shape, whole).values())
+        again = 0 if group.last.channelwise else (count_blocks(group.last, shape) - 1) * streamed
+        yield ParetoShape(memory, again, shape)
 
 
-def _by_rows(group: Group, whole: frozenset[int], most: int, worst: int, in_place: int) -> Iterable[Stair]:
+def _by_rows(
+    group: Group, whole: frozenset[int], most: int, worst: int, in_place: int
+) -> Iterable[ParetoShape]:
     weights = sum(operation.weights for operation in group.operations)
     if weights <= most:
-        for pixels in [1] if in_place < 0 else group.smallest(in_place):
+        for pixels in [1] if in_place < 0 else group.pixels_that_replace(in_place):
             yield _all_kept(group, whole, None, pixels)
     if not weights:
         return
@@ -128,8 +130,8 @@ def _in_strips(
     most: int,
     worst: int,
     widths: Iterable[int],
-    known: Sequence[Stair],
-) -> Iterable[Stair]:
+    known: Sequence[ParetoShape],
+) -> Iterable[ParetoShape]:
     weights = sum(operation.weights for operation in group.operations)
     for columns in widths:
         again = reread(group, whole, columns)
@@ -140,11 +142,11 @@ def _in_strips(
             yield _all_kept(group, whole, columns)
 
 
-def _all_kept(group: Group, whole: frozenset[int], columns: int | None, pixels: int = 1) -> Stair:
+def _all_kept(group: Group, whole: frozenset[int], columns: int | None, pixels: int = 1) -> ParetoShape:
     """Return the way that keeps all weights: buffers are smallest with one pixel a pass."""
     every = frozenset(operation.number for operation in group.operations if operation.weights)
     shape = Shape("pixels", pixels, 1, every, columns)
-    return Stair(sum(placed(group, shape, whole).values()), reread(group, whole, columns), shape)
+    return ParetoShape(sum(buffer_sizes(group, shape, whole).values()), reread(group, whole, columns), shape)
 
 
 def _least_loaded(group: Group, most: int) -> int:
@@ -153,10 +155,12 @@ def _least_loaded(group: Group, most: int) -> int:
     return max(sum(weights) - most, min(weights))
 
 
-def _some_kept(group: Group, whole: frozenset[int], most: int, worst: int, pixels: int) -> list[Stair] | None:
+def _some_kept(
+    group: Group, whole: frozenset[int], most: int, worst: int, pixels: int
+) -> list[ParetoShape] | None:
     """Return the ways that load some weights for each pass of some rows; None if not even buffers fit."""
     least = Shape("pixels", pixels, 1)
-    sizes = placed(group, least, whole)
+    sizes = buffer_sizes(group, least, whole)
     if sum(sizes.values()) > most:
         return None
     active = group.active(pixels)
@@ -172,7 +176,7 @@ def _some_kept(group: Group, whole: frozenset[int], most: int, worst: int, pixel
             # Of what is written, all channels are computed at once.
             large += (group.graph.tensors[group.output].channels - 1) * pixels
         ways = _merged(ways, number, (small, again), large, most, worst)
-    return [Stair(memory, again, replace(least, kept=kept)) for memory, again, kept in ways]
+    return [ParetoShape(memory, again, replace(least, kept=kept)) for memory, again, kept in ways]
 
 
 Way = tuple[int, int, frozenset[int]]
