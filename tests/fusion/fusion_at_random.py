@@ -15,6 +15,7 @@ from pydantic import TypeAdapter
 from tilewright.core import catalogue
 from tilewright.fusion import Plan, Problem
 from tilewright.fusion.fused_group import FusedGroup
+from tilewright.fusion.graph import engine_of
 from tilewright.fusion.machine import HOST
 from tilewright.fusion.plan import HALOS, ORDERS, PARAMETERS, Group, Tile
 from tilewright.fusion.tiles import violation
@@ -170,7 +171,7 @@ class AnyGroups(Problem):
     @cached_property
     def allowed(self) -> dict[Nodes, bool]:
         """All convex groups, whether connected or not."""
-        computed = [op.number for op in self.ops if op.engine != HOST]
+        computed = [op.number for op in self.ops if engine_of(op) != HOST]
         sets = chain.from_iterable(combinations(computed, size) for size in range(2, len(computed) + 1))
         alone = {(op.number,): True for op in self.ops}
         return alone | {nodes: True for nodes in sets if self._is_convex(nodes)}
@@ -212,7 +213,7 @@ def _computes(pair: tuple[Random, Table]) -> bool:
 
 def group(random: Random, problem: AnyGroups) -> Nodes:
     """Return a group that the accelerator can execute, as likely a small one as a large one."""
-    groups = [nodes for nodes in problem.allowed if problem.ops[nodes[0]].engine != HOST]
+    groups = [nodes for nodes in problem.allowed if engine_of(problem.ops[nodes[0]]) != HOST]
     size = random.choice(sorted({len(nodes) for nodes in groups}))
     return random.choice([nodes for nodes in groups if len(nodes) == size])
 
@@ -251,7 +252,7 @@ def plan(random: Random, problem: AnyGroups) -> Plan:
         left.remove(order[-1])
     groups: list[list[int]] = []
     for number in order:
-        alone = not groups or any(problem.ops[n].engine == HOST for n in (number, groups[-1][0]))
+        alone = not groups or any(engine_of(problem.ops[n]) == HOST for n in (number, groups[-1][0]))
         if alone or random.random() < 0.4:
             groups.append([])
         groups[-1].append(number)
@@ -261,7 +262,7 @@ def plan(random: Random, problem: AnyGroups) -> Plan:
 def made_group(random: Random, problem: Problem, nodes: Sequence[int]) -> Group:
     """Return a group with a random tile."""
     names = tuple(problem.ops[number].name for number in nodes)
-    if problem.ops[nodes[0]].engine == HOST:
+    if engine_of(problem.ops[nodes[0]]) == HOST:
         return Group(names, None)
     return Group(names, tile(random, problem.fused(nodes)))
 

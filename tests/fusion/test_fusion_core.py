@@ -189,7 +189,7 @@ def test_the_best_tile_is_that_of_enumeration(minimise: str, random: Random) -> 
         tight = with_machine(roomy, **small)
     except InputError:  # some other operation has too little
         tight = roomy
-    orders = [tight.fused(order) for order in tight.graph.orders(nodes).listed]
+    orders = [tight.fused(order) for order in tight.orders_of(nodes).listed]
     of_order = [[choice(tight, fused, one) for one in searched(tight, fused)] for fused in orders]
     found, every = best(tight, nodes), [one for choices in of_order for one in choices]
     # Of tiles that cost the same it is the one that moves least, and so on.

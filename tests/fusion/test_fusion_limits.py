@@ -24,6 +24,7 @@ from tilewright.core.context import RunContext
 from tilewright.fusion import Plan, Problem, best_bound, choices, objective, plot, simulate, violation
 from tilewright.fusion.bounds import unfit
 from tilewright.fusion.candidates import candidates, fitting_groups
+from tilewright.fusion.graph import engine_of
 from tilewright.fusion.machine import BUFFERS, HOST
 from tilewright.fusion.tiles import best, choice, enough
 from tilewright.spec.validation import validated
@@ -288,7 +289,7 @@ def test_small_buffers_agree_with_an_enumeration_apart_from_the_package(seed: in
         assume(False)
     found = catalogue.formulation("fusion", "downsets").solve(problem, RunContext())
     assert found.status == ("infeasible" if expected is None else "optimal")
-    alone = [op.number for op in problem.ops if op.engine != HOST]
+    alone = [op.number for op in problem.ops if engine_of(op) != HOST]
     assert unfit(problem) == [number for number in alone if best(problem, (number,)) is None]
     if best_bound(problem).impossible is not None:
         assert expected is None

@@ -16,7 +16,7 @@ from tilewright.core import catalogue
 from tilewright.fusion import candidates as module
 from tilewright.fusion import matching
 from tilewright.fusion.candidates import candidates
-from tilewright.fusion.graph import OpGraph
+from tilewright.fusion.graph import engine_of
 from tilewright.fusion.machine import HOST
 from tilewright.fusion.matching import check_matches, matches, unmatched
 from tilewright.fusion.plan import Tile
@@ -25,6 +25,7 @@ from tilewright.fusion.templates import SOURCE, Template, bundled
 from tilewright.fusion.tiles import Choice, best
 from tilewright.spec.base import unchecked_copy
 from tilewright.spec.errors import InputError
+from tilewright.spec.graph import NetworkGraph
 from tilewright.spec.validation import validated
 
 MACHINE = {
@@ -73,7 +74,7 @@ def known(name: str) -> Problem:
     return validated(Problem, {"network": catalogue.shared("networks", name), "machine": MACHINE})
 
 
-def parts(problem: Problem) -> tuple[OpGraph, tuple[Template, ...]]:
+def parts(problem: Problem) -> tuple[NetworkGraph, tuple[Template, ...]]:
     """Return what templates are matched on."""
     return problem.graph, problem.templates
 
@@ -139,7 +140,7 @@ def enumerated(found: Problem, template: Template) -> set[tuple[int, ...]]:
     def fits(number: int, kinds: str) -> bool:
         if kinds == SOURCE:
             return True
-        if number == INPUT or found.ops[number].engine == HOST:
+        if number == INPUT or engine_of(found.ops[number]) == HOST:
             return False
         return kinds == "any" or found.ops[number].spec.kind in kinds.split("|")
 
@@ -203,7 +204,7 @@ def test_blocks_match_what_enumeration_finds(ops: list[tuple[str, list[int]]], m
                 continue
             region = nx.descendants(graph, first) & (nx.ancestors(graph, last) | {last})
             members = tuple(sorted(node for node in region if isinstance(node, int)))
-            if len(members) <= most and all(found.ops[number].engine != HOST for number in members):
+            if len(members) <= most and all(engine_of(found.ops[number]) != HOST for number in members):
                 expected.add(members)
     assert groups(found) == expected
     assert all(is_convex(found, set(members)) for members in expected)

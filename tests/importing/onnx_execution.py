@@ -83,6 +83,12 @@ def _execute(
     tables = layers(operation)
     if {"conv", "fc", "matmul"} & {table["kind"] for table in tables}:
         return [_product(operation, tables, found, tensors).reshape(result.shape)]
+    if tables[0]["kind"] == "slice":
+        values = _images(operation, found[operation.given[0].name], tuple(tables[0]["input"]))
+        cuts = [zip(table["first"], table["output"], strict=True) for table in tables]
+        parts = [values[(..., *(slice(first, first + size) for first, size in cut))] for cut in cuts]
+        wanted = [value.shape for value in operation.outputs if value is not None]
+        return [part.reshape(shape) for part, shape in zip(parts, wanted, strict=True) if shape]
     if tables[-1]["kind"] == "pool":
         return [_pooled(operation, tables[-1], found).reshape(result.shape)]
     given: dict[str, Array] = {}

@@ -21,7 +21,6 @@ KINDS = ("node", "simple", "pytorch-converted", "pytorch-operator")
 
 REASONS = {
     "no layer does": "an operator, or a use of one, that no layer does",
-    "must have a batch and channels": "inputs of fewer than two dimensions",
     "can be of any size": "sizes that the file leaves open",
     "have subgraphs": "control flow",
     "is no tensor": "sequences and optional values",

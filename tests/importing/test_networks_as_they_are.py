@@ -13,12 +13,15 @@ import onnx_execution
 import pytest
 from onnx import TensorProto, helper, numpy_helper
 
+import tilewright
 from tilewright.importing import network, summary
+from tilewright.importing.assembly import Changes, assembled
 from tilewright.importing.files import network_file
 from tilewright.importing.model import read
-from tilewright.spec.coarsening import coarse
+from tilewright.spec.coarsening import coarse, coarse_graph
 from tilewright.spec.errors import InputError
-from tilewright.spec.network import MatMul, Network
+from tilewright.spec.graph import OWN, Access
+from tilewright.spec.network import MatMul, Network, Slice
 
 N = helper.make_node
 Node = onnx.NodeProto
@@ -677,3 +680,98 @@ def test_contradictions_of_a_file_are_refused(file: Path) -> None:
         InputError, match=r"graph\.output\.y = .* the operators before it give \[1, 4, 6, 6\]"
     ):
         network(file)
+
+
+# Slices --------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("axis", [1, 2, 3])
+@pytest.mark.parametrize("turn", [False, True], ids=["as written", "channels last"])
+def test_splits_and_slices_are_parts_of_what_is_stored(file: Path, axis: int, turn: bool) -> None:
+    sizes = {1: [4, 8, 8], 2: [8, 4, 8], 3: [8, 8, 4]}[axis]
+    own = [*sizes[1:], sizes[0]] if turn else sizes
+    place = [1, 2, 3].index(axis) if not turn else {1: 2, 2: 0, 3: 1}[axis]
+    nodes = [
+        N("Split", ["x", "two"], ["a", "b"], axis=place + 1),
+        N("Slice", ["x", "begin", "end", "axes"], ["c"]),
+        N("Mul", ["a", "b"], ["product"]),
+        N("Add", ["product", "c"], ["y"]),
+    ]
+    half = own[place] // 2
+    numbers = [ints("two", half, half), ints("begin", -half - 1), ints("end", -1), ints("axes", place + 1)]
+    if turn:
+        nodes = [turned("input", "x"), *nodes]
+    inputs = {"input" if turn else "x": [1, *sizes]}
+    save(file, nodes, numbers, inputs=inputs)
+    found = network(file)
+    part = [size // 2 if at + 1 == axis else size for at, size in enumerate(sizes)]
+    first = [[half * (at + 1 == axis) for at in range(3)], [(half - 1) * (at + 1 == axis) for at in range(3)]]
+    slices = [layer for layer in found.layers if isinstance(layer, Slice)]
+    assert [(list(each.first), list(each.output)) for each in slices] == [
+        ([0, 0, 0], part),
+        (first[0], part),
+        (first[1], part),
+    ]
+    onnx_execution.check_numbers(file)
+
+
+def test_a_split_costs_what_groups_cost(file: Path) -> None:
+    """Four convolutions of a quarter of the channels each read what one of four groups reads."""
+    parts = [f"p{place}" for place in range(4)]
+    nodes = [
+        N("Split", ["x", "sizes"], parts, axis=1),
+        *(N("Conv", [part, "w"], [f"c{part}"], kernel_shape=[1, 1]) for part in parts),
+        N("Concat", [f"c{part}" for part in parts], ["y"], axis=1),
+    ]
+    save(file, nodes, [ints("sizes", 4, 4, 4, 4), w("w", 4, 4, 1, 1)], inputs={"x": [1, 16, 8, 8]})
+    split = coarse_graph(network(file))
+    assert [op.accesses for op in split.ops] == [(Access(OWN, (4 * at, 4 * at + 4)),) for at in range(4)]
+    groups = N("Conv", ["x", "w"], ["y"], kernel_shape=[1, 1], group=4)
+    whole = file.with_name("groups.onnx")
+    save(whole, [groups], [w("w", 16, 4, 1, 1)], inputs={"x": [1, 16, 8, 8]})
+    moved = []
+    for path in (file, whole):
+        machine = {"machine": "idsp", "values": (("machine.memory_bytes", 4096),)}
+        instance = assembled(path, Changes(room="tiling", **machine))
+        moved.append(tilewright.solve(instance, "auto").objective)
+    assert moved[0] == moved[1]
+
+
+# Choices that shapes decide, and inputs without images -----------------------------------------------
+
+
+@pytest.mark.parametrize("then", [True, False])
+def test_a_choice_that_shapes_decide_is_its_branch(file: Path, then: bool) -> None:
+    """As exporters write a squeeze of a dimension that may have one value."""
+    result = [onnx.ValueInfoProto(name="inside")]
+    branches = [
+        helper.make_graph([N("Relu", ["c"], ["inside"])], "then", [], result),
+        helper.make_graph([N("Sigmoid", ["c"], ["before"]), N("Mul", ["c", "before"], ["inside"])], "else",
+                          [], result),
+    ]  # fmt: skip
+    nodes = [
+        N("Conv", ["x", "w"], ["c"], kernel_shape=[1, 1]),
+        N("Shape", ["c"], ["sizes"]),
+        N("Gather", ["sizes", "place"], ["size"], axis=0),
+        N("Equal", ["size", "wanted"], ["same"]),
+        N("If", ["same"], ["y"], then_branch=branches[0], else_branch=branches[1]),
+    ]
+    numbers = [w("w", 5, 4, 1, 1), ints("place", 1), ints("wanted", 5 if then else 4)]
+    save(file, nodes, numbers)
+    kinds = [getattr(layer, "op", layer.kind) for layer in network(file).layers]
+    assert kinds == [*(["conv", "relu"] if then else ["conv", "sigmoid", "mul"]), "identity"]
+
+
+@pytest.mark.parametrize("sizes", [[3, 8, 8], [8, 8]], ids=["channels first", "a plane alone"])
+def test_the_first_dimension_of_an_input_need_not_be_images(file: Path, sizes: list[int]) -> None:
+    nodes = [N("Unsqueeze", ["x", "front"], ["u"]), N("Conv", ["u", "w"], ["y"], kernel_shape=[3, 3])]
+    lacking = list(range(4 - len(sizes)))
+    channels = sizes[0] if len(sizes) == 3 else 1
+    save(file, nodes, [ints("front", *lacking), w("w", 5, channels, 3, 3)], inputs={"x": sizes})
+    assert [layer.output for layer in network(file).layers][-1] == (5, 6, 6)
+
+
+def test_a_line_of_values_is_a_network_input(file: Path) -> None:
+    nodes = [N("Unsqueeze", ["x", "front"], ["u"]), N("Conv", ["u", "w"], ["y"], strides=[5])]
+    save(file, nodes, [ints("front", 0, 1), w("w", 8, 1, 10)], inputs={"x": [160]})
+    assert [layer.output for layer in network(file).layers][-1] == (8, 1, 31)

@@ -17,8 +17,9 @@ from numpy.typing import NDArray
 
 from tilewright.core import catalogue
 from tilewright.importing.files import network_file
-from tilewright.spec.coarsening import CoarseningStage, CoarseOperation, coarse, stages
+from tilewright.spec.coarsening import coarse, coarse_graph, stages
 from tilewright.spec.errors import InputError
+from tilewright.spec.graph import OWN, NetworkGraph
 from tilewright.spec.network import AnyLayer, NamedLayer, Network
 
 CONV = {"kind": "conv", "input": [4, 8, 8], "kernels": 4, "kernel": [1, 1]}
@@ -50,14 +51,10 @@ def folded(before: Network) -> dict[str, tuple[str, ...]]:
     after = coarse(before)
     after.check_shapes()
     assert after.macs == before.macs
-    graph = stages(before)[-1].graph
-    operations: dict[str, CoarseOperation] = {
-        name: attributes["operation"] for name, attributes in graph.nodes(data=True) if name != "input"
-    }
-    assert [layer.name for layer in after.layers] == list(operations)
-    assert all(set(graph.predecessors(name)) == set(each.inputs) for name, each in operations.items())
+    graph = coarse_graph(before)
+    assert [layer.name for layer in after.layers] == [op.name for op in graph.ops]
     assert coarse(after) == after
-    return {name: tuple(layer.name for layer in each.folded) for name, each in operations.items()}
+    return {op.name: tuple(layer.name for layer in op.folded) for op in graph.ops}
 
 
 # Intrinsic fusion --------------------------------------------------------------------------------
@@ -75,7 +72,7 @@ def test_what_follows_a_convolution_alone_is_folded_into_it() -> None:
     assert folded(net) == {"conv": ("bn", "scale", "bias", "relu", "drop")}
     (conv,) = coarse(net).layers
     assert isinstance(conv, NamedLayer) and conv.bias
-    assert [(stage.name, len(stage.graph), stage.graph.number_of_edges()) for stage in stages(net)] == [
+    assert [(name, len(graph.reads), graph.reads.number_of_edges()) for name, graph in stages(net)] == [
         ("raw", 7, 6),
         ("intrinsic fusion", 4, 3),
         ("point-wise fusion", 2, 1),
@@ -338,7 +335,7 @@ def test_node_counts_of_table_2(net: Network) -> None:
     """
     nodes, operations, macs = TABLE2[net.name]
     graph = stages(net)[1].graph
-    layers = [graph.nodes[name]["operation"].layer for name in graph if name != "input"]
+    layers = [op.spec for op in graph.ops]
     end = next(
         place
         for place, layer in enumerate(layers)
@@ -364,7 +361,7 @@ PARAMETERS = {
 @pytest.mark.parametrize("net", [vgg16(), resnet(50), resnet(152), googlenet()], ids=lambda net: net.name)
 def test_parameters_and_nodes(net: Network) -> None:
     assert net.parameters == PARAMETERS[net.name]
-    counts = [(len(stage.graph), stage.graph.number_of_edges()) for stage in stages(net)]
+    counts = [(len(graph.reads), graph.reads.number_of_edges()) for _, graph in stages(net)]
     assert (
         counts
         == {
@@ -435,11 +432,10 @@ def test_any_network_keeps_its_work_shapes_and_outputs(net: Network) -> None:
         assert sum(not readers for readers in fused.consumers) >= sum(
             not readers for readers in net.consumers
         )
-    sizes = [len(stage.graph) for stage in stages(net)]
+    sizes = [len(stage.graph.ops) for stage in stages(net)]
     assert sizes == sorted(sizes, reverse=True)
     for stage in stages(net):
-        operations = [data["operation"] for name, data in stage.graph.nodes(data=True) if name != "input"]
-        found = {layer.name for each in operations for layer in (each.layer, *each.folded)}
+        found = {layer.name for op in stage.graph.ops for layer in (op.spec, *op.folded)}
         lost = [layer for layer in net.layers if layer.name not in found]
         # What only moves the network's input has no operation to become part of.
         assert all(
@@ -479,26 +475,23 @@ def computed(layer: AnyLayer, values: Values) -> Values:
     return functions.get(getattr(layer, "op", ""), lambda: values)()
 
 
-def outputs(stage: CoarseningStage, place: dict[str, int]) -> list[float]:
+def outputs(graph: NetworkGraph, place: dict[str, int]) -> list[float]:
     """Compute a network's outputs; what was folded is done before or after a layer, as in the network."""
-    values = {"input": some("input", 4, 8, 8)}
-    for name, data in stage.graph.nodes(data=True):
-        if name == "input":
-            continue
-        operation: CoarseOperation = data["operation"]
-        found = np.concatenate([values[each] for each in operation.inputs])
-        raw = {layer.name: layer for layer in (*operation.folded, operation.layer)}
+    values = {OWN: some("input", 4, 8, 8)}
+    for op in graph.ops:
+        found = np.concatenate([values[producer] for producer in op.producers])
+        raw = {layer.name: layer for layer in (*op.folded, op.spec)}
         for each in sorted(raw, key=place.__getitem__):
             # Padding is the convolution's by now.
-            found = found if raw[each].kind == "pad" and each != name else computed(raw[each], found)
-        values[name] = found
-    return sorted(float(values[name].sum()) for name in stage.graph if not stage.graph.out_degree(name))
+            found = found if raw[each].kind == "pad" and each != op.name else computed(raw[each], found)
+        values[op.number] = found
+    return sorted(float(values[op.number].sum()) for op in graph.ops if op.leaves)
 
 
 @given(networks(["conv", "map", "pool", "pad"]))
 def test_fusion_changes_no_value(net: Network) -> None:
     place = {layer.name: place for place, layer in enumerate(net.layers)}
-    raw, *fused = (outputs(stage, place) for stage in stages(net))
+    raw, *fused = (outputs(graph, place) for _, graph in stages(net))
     for found in fused:
         # The parts of a concatenation become outputs in its place.
         assert np.allclose(found, raw) if len(found) == len(raw) else np.isclose(sum(found), sum(raw))

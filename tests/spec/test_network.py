@@ -236,8 +236,8 @@ def test_parameters_are_weights_biases_and_those_of_maps() -> None:
             {"kind": "pol"},
             "kind",
             "pol",
-            "must be one of: conv, fc, pool, add, mul, concat, map, pad, reshape, input, matmul, function, "
-            "opaque",
+            "must be one of: conv, fc, pool, add, mul, concat, map, pad, reshape, slice, input, matmul, "
+            "function, opaque",
         ),
         (1, {"kind": [1]}, "kind", [1], "must be one of: conv, fc, pool, add"),
         (1, {"name": "input"}, "name", "input", "the network's own input"),

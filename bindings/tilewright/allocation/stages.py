@@ -7,12 +7,11 @@ from dataclasses import dataclass
 from math import prod
 from typing import NamedTuple
 
+from tilewright.spec.coarsening import coarse_graph
 from tilewright.spec.errors import InputError
+from tilewright.spec.graph import OWN, Operation
 from tilewright.spec.layer import Layer
 from tilewright.spec.network import Add, Map, NamedLayer, Network, Pool
-
-ON_THE_ARRAY = ("conv", "pool", "add", "map")
-"""Kinds of layers that PEs compute."""
 
 
 class Task(NamedTuple):
@@ -89,27 +88,29 @@ def stages_of(network: Network) -> tuple[Stage, ...]:
     InputError
         If a layer for the array reads one that runs elsewhere.
     """
-    if any(layer.kind not in (*ON_THE_ARRAY, "fc") or layer.kind == "map" for layer in network.layers):
-        # For start-up time: it imports a graph library, which networks of such layers alone do not need.
-        from tilewright.spec.coarsening import coarse
-
-        network = coarse(network)  # activations and the like are part of the layer before
-    number: dict[int, int] = {-1: -1}
-    chosen: list[tuple[int, NamedLayer | Pool | Add | Map, tuple[int, ...]]] = []
-    leaving = {*network.results}
+    graph = coarse_graph(network)  # activations and the like are part of the layer before
+    number: dict[int, int] = {OWN: OWN}
+    chosen: list[tuple[Operation, NamedLayer | Pool | Add | Map]] = []
+    leaving = {op.number for op in graph.ops if op.leaves}
     elsewhere: dict[int, str] = {}
-    for index, (layer, producers) in enumerate(zip(network.layers, network.producers, strict=True)):
-        blocking = next((elsewhere[producer] for producer in producers if producer in elsewhere), None)
+    for op in graph.ops:
+        layer = op.spec
+        blocking = next((elsewhere[each] for each in op.producers if each in elsewhere), None)
+        if blocking is None and any(access.channels for access in op.accesses):
+            blocking = "some channels of a map alone"
         if not isinstance(layer, NamedLayer | Pool | Add | Map) or layer.kind == "fc" or blocking:
             if blocking and layer.kind in ("conv", "pool", "add"):
                 limit = f"reads {blocking}, which does not run on the array, so it has to be among the last"
                 raise InputError("network.layers", layer.name, limit)
-            elsewhere[index] = f"layer {layer.name} of kind {layer.kind}"
-            leaving.update(producers)
+            elsewhere[op.number] = f"layer {layer.name} of kind {layer.kind}"
+            leaving.update(op.producers)
             continue
-        number[index] = len(chosen)
-        chosen.append((index, layer, tuple(number[producer] for producer in producers)))
-    return tuple(_stage(number[index], layer, read, index in leaving) for index, layer, read in chosen)
+        number[op.number] = len(chosen)
+        chosen.append((op, layer))
+    return tuple(
+        _stage(number[op.number], layer, tuple(map(number.__getitem__, op.producers)), op.number in leaving)
+        for op, layer in chosen
+    )
 
 
 def _stage(

@@ -9,12 +9,12 @@ from typing import NamedTuple
 
 import numpy as np
 
-from tilewright.fusion.graph import Op, OpGraph
 from tilewright.simulator.fixed_point import Format, Integers, wrap
 from tilewright.simulator.integer_network import scaled
 from tilewright.simulator.reference import addition, convolution, pooling
-from tilewright.spec.coarsening import PERMUTES, stages
+from tilewright.spec.coarsening import PERMUTES
 from tilewright.spec.errors import InputError
+from tilewright.spec.graph import NetworkGraph, Operation
 from tilewright.spec.network import (
     AFFINE,
     OWN_INPUT,
@@ -104,7 +104,7 @@ class Numbers:
     def __init__(
         self,
         network: Network,
-        graph: OpGraph,
+        graph: NetworkGraph,
         element_bytes: int,
         images: int = 1,
         seed: int = 0,
@@ -119,7 +119,6 @@ class Numbers:
         for layer in network.layers:
             if isinstance(layer, Reshape) and layer.op in PERMUTES:
                 raise self.refused(layer)
-        self._stage = stages(network)[-1].graph
         self._choose_scales()
         self.forms: dict[str, Form] = {}
         self.maps: dict[str, Integers] = {OWN_INPUT: self._input(OWN_INPUT, graph.own_input)}
@@ -143,22 +142,17 @@ class Numbers:
                 found |= dict.fromkeys(self.sources(op) if op.name in self._left_out else (op.name,))
         return tuple(name for name in found if name in self.forms)
 
-    def sources(self, op: Op) -> tuple[str, ...]:
+    def sources(self, op: Operation) -> tuple[str, ...]:
         """Return the names of what an operation reads."""
-        return tuple(
-            OWN_INPUT if producer < 0 else self.graph.ops[producer].name for producer in op.producers
-        )
-
-    def folded(self, op: Op) -> tuple[AnyLayer, ...]:
-        """Return the layers of the network that became part of an operation, in order."""
-        found: tuple[AnyLayer, ...] = self._stage.nodes[op.name]["operation"].folded
-        return found
+        return tuple(map(self.graph.name, op.producers))
 
     # Forms ----------------------------------------------------------------------------------------------
 
-    def _add(self, op: Op) -> None:
+    def _add(self, op: Operation) -> None:
         """Choose the numbers of an operation, and execute it."""
         spec, inputs = op.spec, [self.maps[name] for name in self.sources(op)]
+        if any(access.channels for access in op.accesses):
+            raise self.refused(spec, "reads some channels of a map alone; there is no C for it")
         if isinstance(spec, Mul) and len(inputs) * (self.format.bits - 1) > 62:
             raise self.refused(spec, f"multiplies {len(inputs)} values, which 64 bits do not hold")
         parameters, bias_shift = np.zeros((spec.output[0], 0), dtype=np.int64), 0
@@ -171,7 +165,7 @@ class Numbers:
         divisor = prod(spec.kernel) if isinstance(spec, Pool) and spec.op == "average" else 1
         self.maps[op.name] = scaled(found, divisor, form.shift, self.format)
 
-    def _kind(self, op: Op) -> str:
+    def _kind(self, op: Operation) -> str:
         spec = op.spec
         if isinstance(spec, NamedLayer):
             return "CONV"
@@ -185,10 +179,10 @@ class Numbers:
             return "COPY"
         raise self.refused(spec)
 
-    def _rectified(self, op: Op) -> bool:
+    def _rectified(self, op: Operation) -> bool:
         """Return whether a rectifier is part of an operation; refuse other functions."""
         relu = isinstance(op.spec, Map) and op.spec.op == "relu"
-        for layer in self.folded(op):
+        for layer in op.folded:
             if isinstance(layer, Map) and layer.op == "relu":
                 relu = True
                 continue
@@ -214,7 +208,7 @@ class Numbers:
     def _choose_scales(self) -> None:
         """Choose scales of what is computed before anything is; numbers that are made have none."""
 
-    def _shift(self, op: Op, form: Form, found: Integers) -> int:
+    def _shift(self, op: Operation, form: Form, found: Integers) -> int:
         """Return the power of two that results are divided by, so that few saturate."""
         if form.kind not in ("CONV", "ADD", "MULTIPLY"):
             return 0

@@ -10,10 +10,10 @@ import numpy as np
 
 from tilewright.codegen.made_numbers import Form, Numbers
 from tilewright.codegen.trained import Trained, refuse_another
-from tilewright.fusion.graph import Op, OpGraph
 from tilewright.simulator.fixed_point import Floats, Format, Integers, integer_length
 from tilewright.simulator.float_network import refuse_quantised
 from tilewright.spec.errors import Disagreement
+from tilewright.spec.graph import NetworkGraph, Operation
 from tilewright.spec.network import OWN_INPUT, Mul, NamedLayer, Network, Pool
 
 CHECKED_BYTES = 3
@@ -46,7 +46,7 @@ class TrainedNumbers(Numbers):
     def __init__(
         self,
         network: Network,
-        graph: OpGraph,
+        graph: NetworkGraph,
         element_bytes: int,
         trained: Trained,
         left_out: Collection[str] = (),
@@ -77,13 +77,13 @@ class TrainedNumbers(Numbers):
         for op in self.graph.ops:
             if op.leaves:
                 (name,) = self.sources(op) if op.name in self._left_out else (op.name,)
-                became = (op.name, *(layer.name for layer in self.folded(op)))
+                became = (op.name, *(layer.name for layer in op.folded))
                 outputs = [self.trained.expected[each] for each in became if each in self.trained.expected]
                 alike = [each for each in outputs if each[0].size == prod(op.spec.output)]
                 found[name] = alike[0] if alike else self._value(op)
         return found
 
-    def _value(self, op: Op) -> Floats:
+    def _value(self, op: Operation) -> Floats:
         """Return what an operation gives, with what is folded into it, as our own executor computes it."""
         found = self._values[op.name]
         return np.maximum(found, 0) if self._rectified(op) else found
@@ -110,7 +110,7 @@ class TrainedNumbers(Numbers):
     def _input(self, name: str, shape: Sequence[int]) -> Integers:
         return Format(self.format.bits, self.fractions[name]).quantise(self.trained.inputs[name])
 
-    def _shift(self, op: Op, form: Form, found: Integers) -> int:
+    def _shift(self, op: Operation, form: Form, found: Integers) -> int:
         read = [self.fractions[name] for name in self.sources(op)]
         if form.kind == "MULTIPLY":
             return sum(read) - self.fractions[op.name]
@@ -137,7 +137,7 @@ class TrainedNumbers(Numbers):
 
 def coarse_numbers(
     network: Network,
-    graph: OpGraph,
+    graph: NetworkGraph,
     element_bytes: int,
     images: int,
     seed: int,

@@ -14,11 +14,12 @@ from typing import NamedTuple
 
 import numpy as np
 
-from tilewright.fusion.graph import Op
+from tilewright.fusion.graph import engine_of
 from tilewright.fusion.machine import HOST
 from tilewright.simulator.operations import exact, windows
 from tilewright.simulator.program import Values
 from tilewright.simulator.reference import addition, convolution, pooling
+from tilewright.spec.graph import Operation
 from tilewright.spec.layer import Layer, Window
 from tilewright.spec.network import Add, AnyLayer, Mul, NamedLayer, Pool
 
@@ -129,11 +130,11 @@ class ComputeTile:
         return result.reshape(images, len(rows), *self._size)
 
 
-def reference(op: Op, inputs: Sequence[Values], parameters: Values | None) -> Values:
+def reference(op: Operation, inputs: Sequence[Values], parameters: Values | None) -> Values:
     """Return what an operation computes of whole maps, each of shape (images, C, H, W)."""
     spec = op.spec
     values = [small(each) for each in inputs]
-    if op.engine == HOST:  # whose numbers nobody looks at; any will do
+    if engine_of(op) == HOST:  # whose numbers nobody looks at; any will do
         told = np.concatenate([each.reshape(len(each), -1) for each in values], axis=1)
         return np.stack([np.resize(image, spec.output) for image in told])
     if isinstance(spec, Add):
@@ -153,6 +154,6 @@ def reference(op: Op, inputs: Sequence[Values], parameters: Values | None) -> Va
     )
 
 
-def random_parameters(op: Op, each: int, rng: np.random.Generator) -> Values:
+def random_parameters(op: Operation, each: int, rng: np.random.Generator) -> Values:
     """Return random parameters of an operation, `each` for each output channel."""
     return rng.integers(-8, 9, (op.spec.output[0], each), dtype=np.int64)

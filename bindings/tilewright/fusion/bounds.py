@@ -14,11 +14,13 @@ import numpy as np
 from numpy.typing import NDArray
 
 from tilewright.core.bounds import Bound
-from tilewright.fusion.graph import Op
+from tilewright.fusion.exact.schedule_kernel import Ints
+from tilewright.fusion.graph import engine_of
 from tilewright.fusion.host import host_cycles
 from tilewright.fusion.machine import BUFFERS, CONV, HOST, LOAD, MISC, POOL, SAVE
 from tilewright.fusion.problem import FusionLimits, Problem
 from tilewright.fusion.tiles import enough, fits
+from tilewright.spec.graph import OWN, Operation
 from tilewright.spec.layer import Layer, Window
 
 
@@ -44,22 +46,23 @@ def best_bound(problem: Problem) -> Bound:
     machine = problem.machine
     loads = saves = macs = hosted = 0
     work = dict.fromkeys((CONV, POOL, MISC), 0)
-    outside: dict[int, int] = {}
+    outside: dict[int, Ints] = {}  # of each channel of a map, positions that are loaded
     for op, lines in zip(problem.ops, _needed(problem), strict=True):
-        if op.engine == HOST:
+        if engine_of(op) == HOST:
             hosted += host_cycles(problem, op)
             continue
         loads += _parameters(problem, op)
-        for producer in op.producers:
-            if producer < 0 or problem.ops[producer].engine == HOST:
-                size = _shape(problem, producer)[0] * _read(problem, op, producer, lines).positions
-                outside[producer] = max(outside.get(producer, 0), size)
+        for source, channels in op.accesses:
+            if source == OWN or engine_of(problem.ops[source]) == HOST:
+                whole = np.zeros(_shape(problem, source)[0], dtype=np.int64)
+                read = outside.setdefault(source, whole)[slice(*(channels or (None,)))]
+                np.maximum(read, _read(problem, op, source, lines).positions, out=read)
         if _leaves(problem, op):
             saves += machine.arrays * prod(op.spec.output)
-        work[op.engine] += _work(problem, op, lines)
+        work[engine_of(op)] += _work(problem, op, lines)
         if isinstance(op.spec, Layer):
             macs += _values(problem, op, lines)
-    loads += machine.arrays * sum(outside.values())
+    loads += machine.arrays * int(sum(read.sum() for read in outside.values()))
     traffic = (loads + saves) * machine.element_bytes
     cycles = (
         hosted
@@ -85,7 +88,7 @@ def best_bound(problem: Problem) -> Bound:
 
 def unfit(problem: Problem) -> list[int]:
     """Return the numbers of the operations that alone have no tile which fits and which the limits allow."""
-    return [op.number for op in problem.ops if op.engine != HOST and not fits(problem, (op.number,))]
+    return [op.number for op in problem.ops if engine_of(op) != HOST and not fits(problem, (op.number,))]
 
 
 def _in_group(problem: Problem, number: int) -> bool:
@@ -114,19 +117,19 @@ def lacking(problem: Problem, numbers: Sequence[int], where: str = "alone") -> s
     return f"{told} tile that fits, {where}: {sizes} would be enough{otherwise}"
 
 
-def _parameters(problem: Problem, op: Op) -> int:
+def _parameters(problem: Problem, op: Operation) -> int:
     """Return the parameters of an operation."""
     fused = problem.fused((op.number,))
     return op.spec.output[0] * fused.parameters(fused.loaded, (0, fused.summed(fused.loaded)))
 
 
-def _values(problem: Problem, op: Op, lines: _Lines) -> int:
+def _values(problem: Problem, op: Operation, lines: _Lines) -> int:
     """Return the values that an operation takes for some lines of its output, MACs of a convolution."""
     fused = problem.fused((op.number,))
     return problem.machine.arrays * op.spec.output[0] * lines.positions * fused.operands(fused.loaded)
 
 
-def _work(problem: Problem, op: Op, lines: _Lines) -> int:
+def _work(problem: Problem, op: Operation, lines: _Lines) -> int:
     """Return the least cycles in which an engine computes some lines of an operation's output."""
     machine, fused = problem.machine, problem.fused((op.number,))
     if not isinstance(op.spec, Layer):
@@ -137,8 +140,8 @@ def _work(problem: Problem, op: Op, lines: _Lines) -> int:
     return passes * int(lines.columns.sum()) * prod(op.spec.kernel)
 
 
-def _leaves(problem: Problem, op: Op) -> bool:
-    return op.leaves or any(problem.ops[reader].engine == HOST for reader in problem.consumers[op.number])
+def _leaves(problem: Problem, op: Operation) -> bool:
+    return op.leaves or any(engine_of(problem.ops[reader]) == HOST for reader in problem.consumers[op.number])
 
 
 def _shape(problem: Problem, producer: int) -> tuple[int, int, int]:
@@ -157,7 +160,7 @@ def _needed(problem: Problem) -> list[_Lines]:
     return needed
 
 
-def _read(problem: Problem, op: Op, producer: int, lines: _Lines) -> _Lines:
+def _read(problem: Problem, op: Operation, producer: int, lines: _Lines) -> _Lines:
     """Return the lines of a map that some lines of an operation's output are computed from."""
     spec, shape = op.spec, _shape(problem, producer)[1:]
     assert isinstance(spec, Window)

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import NamedTuple
 
+from tilewright.fusion.graph import engine_of
 from tilewright.fusion.host import host_cost
 from tilewright.fusion.machine import HOST
 from tilewright.fusion.matching import Nodes, matches
@@ -49,9 +50,9 @@ def alone(problem: Problem) -> list[Candidate]:
     """Return each operation alone; one that does not fit costs nothing."""
     candidates = []
     for op in problem.ops:
-        choice = None if op.engine == HOST else best(problem, (op.number,))
+        choice = None if engine_of(op) == HOST else best(problem, (op.number,))
         cost, tile = (host_cost(problem, op), None) if choice is None else (choice.cost, choice.tile)
-        fits = choice is not None or op.engine == HOST
+        fits = choice is not None or engine_of(op) == HOST
         candidates.append(Candidate((op.number,), cost, "", tile, fits))
     return candidates
 
@@ -71,7 +72,7 @@ def fitting_groups(problem: Problem, max_bytes: int | None = None) -> list[Candi
     candidates = []
     for nodes, templates in sorted(matches(problem.graph, problem.templates).items()):
         op = problem.ops[nodes[0]]
-        if op.engine == HOST:
+        if engine_of(op) == HOST:
             candidates.append(Candidate(nodes, host_cost(problem, op), "", None))
             continue
         alone = len(nodes) == 1

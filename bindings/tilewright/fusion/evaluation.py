@@ -8,6 +8,7 @@ from math import prod
 from tilewright.core.context import CONSTRUCT
 from tilewright.core.portfolio import Portfolio
 from tilewright.fusion.bounds import lacking
+from tilewright.fusion.graph import engine_of
 from tilewright.fusion.host import host_cost, host_cycles
 from tilewright.fusion.machine import HOST
 from tilewright.fusion.plan import Group, Plan
@@ -63,7 +64,7 @@ def _wrong_order(
         for producer in problem.ops[node].producers:
             if producer >= 0 and producer not in executed and producer not in nodes:
                 return f"order: {where} reads {problem.ops[producer].name}, which no earlier group computes"
-    orders = problem.graph.orders(nodes) if tuple(sorted(nodes)) in problem.allowed else None
+    orders = problem.orders_of(nodes) if tuple(sorted(nodes)) in problem.allowed else None
     if orders is not None and nodes not in orders.listed:
         why = "" if orders.every else ", one in which its branches stay together (docs/fusion.md)"
         return f"order: {where} does not have its operations in the order of execution{why}"
@@ -72,7 +73,7 @@ def _wrong_order(
 
 def _wrong_tile(problem: Problem, nodes: tuple[int, ...], group: Group, where: str) -> str | None:
     """Say why a group cannot be executed as one, with its tile."""
-    if any(problem.ops[node].engine == HOST for node in nodes):
+    if any(engine_of(problem.ops[node]) == HOST for node in nodes):
         if len(nodes) > 1 or group.tile is not None:
             return f"host: {where} is not computed by the accelerator, so it has no tile and stays alone"
         return None

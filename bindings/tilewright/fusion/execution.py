@@ -14,6 +14,7 @@ from tilewright.fusion.arithmetic import random_parameters, reference
 from tilewright.fusion.evaluation import computed_groups, violation
 from tilewright.fusion.exact.schedule_kernel import WHAT
 from tilewright.fusion.fused_group import FusedGroup
+from tilewright.fusion.graph import engine_of
 from tilewright.fusion.host import host_cycles, host_work
 from tilewright.fusion.lowering import Lowering, name_of, parameters_of
 from tilewright.fusion.machine import HOST
@@ -26,6 +27,7 @@ from tilewright.simulator import Program, Report, Violation, execute
 from tilewright.simulator.program import Values
 from tilewright.simulator.report import Names, Rows
 from tilewright.spec.errors import OutOfTimeError
+from tilewright.spec.graph import Access
 from tilewright.spec.network import OWN_INPUT
 
 MOST_NUMERIC_MACS = 3_000_000_000
@@ -169,7 +171,7 @@ class _Reference:
     """What the reference computes of a network, operation by operation, from random integers."""
 
     def __init__(self, problem: Problem, seed: int, deadline: float) -> None:
-        self.rng = np.random.default_rng(seed)
+        self.rng, self.graph = np.random.default_rng(seed), problem.graph
         given = (problem.machine.arrays, *problem.graph.own_input)
         self.maps: dict[str, Values] = {OWN_INPUT: self.rng.integers(-8, 9, given, dtype=np.int64)}
         self.parameters: dict[str, Values] = {}
@@ -180,20 +182,23 @@ class _Reference:
                 shape = (problem.machine.arrays, *op.spec.output)
                 self.maps[op.name] = self.rng.integers(-8, 9, shape, dtype=np.int64)
                 continue
-            names = [OWN_INPUT if p < 0 else problem.ops[p].name for p in op.producers]
             fused = problem.fused((op.number,))
             each = fused.parameters(fused.loaded, (0, fused.summed(fused.loaded)))
-            if each and op.engine != HOST:
+            if each and engine_of(op) != HOST:
                 self.parameters[op.name] = random_parameters(op, each, self.rng)
-            inputs = [self.maps[name] for name in names]
-            self.maps[op.name] = reference(op, inputs, self.parameters.get(op.name))
+            self.maps[op.name] = reference(op, [*map(self._read, op.accesses)], self.parameters.get(op.name))
+
+    def _read(self, access: Access) -> Values:
+        """Return what is read of a map."""
+        values = self.maps[self.graph.name(access.source)]
+        return values if access.channels is None else values[:, slice(*access.channels)]
 
     def of(self, fused: FusedGroup) -> tuple[dict[str, Values], dict[str, Values]]:
         """Return what a group is given, and what it must save."""
         given, expected = {}, {}
         for index, feature in enumerate(fused.features):
             if index < fused.loaded:
-                maps = [self.maps[name] for name in feature.sources]
+                maps = list(map(self._read, feature.sources))
                 for copy in range(2):
                     given[name_of(fused, index, copy)] = np.concatenate(maps, axis=1)
                 continue
@@ -226,7 +231,7 @@ def _facts(problem: Problem, plan: Plan, report: Report) -> dict[str, Any]:
         "gops": operations / machine.milliseconds(facts["cycles"]) / 1e6,
         "ctc": operations / facts["traffic"],
         "operations": len(problem.ops),
-        "on_host": [op.name for op in problem.ops if op.engine == HOST],
+        "on_host": [op.name for op in problem.ops if engine_of(op) == HOST],
         "host_bytes": sum(each.moved for each in work),
         "host_macs": sum(each.macs for each in work),
         "host_cycles": None if machine.host is None else sum(cycles),

@@ -17,11 +17,12 @@ import numpy as np
 from numpy.typing import NDArray
 
 from tilewright.fusion.exact.schedule_kernel import Column, Ints
-from tilewright.fusion.graph import Op, OpGraph
+from tilewright.fusion.graph import engine_of, mixes_channels
 from tilewright.fusion.machine import ENGINES, EngineMachine
 from tilewright.fusion.plan import Tile
+from tilewright.spec.graph import Access, NetworkGraph, Operation
 from tilewright.spec.layer import Layer, Window
-from tilewright.spec.network import OPERANDS, OWN_INPUT, Map, NamedLayer
+from tilewright.spec.network import OPERANDS, Map, NamedLayer
 
 
 class Part(NamedTuple):
@@ -51,7 +52,7 @@ class Feature:
     shape
         Channels, height and width.
     sources
-        Names of the operations that computed what is loaded; empty for others.
+        What is loaded; empty for others.
     op
         The operation, None for what is loaded.
     parts
@@ -62,8 +63,8 @@ class Feature:
 
     name: str
     shape: tuple[int, int, int]
-    sources: tuple[str, ...] = ()
-    op: Op | None = None
+    sources: tuple[Access, ...] = ()
+    op: Operation | None = None
     parts: tuple[Part, ...] = ()
     saved: bool = False
 
@@ -94,12 +95,12 @@ class FusedGroup:
         Numbers of the features that each stage computes, in the order of execution.
     """
 
-    def __init__(self, machine: EngineMachine, graph: OpGraph, nodes: Sequence[int]) -> None:
+    def __init__(self, machine: EngineMachine, graph: NetworkGraph, nodes: Sequence[int]) -> None:
         self.machine = machine
         members = set(nodes)
         runs = _runs(graph, nodes)
-        number = {node: index for index, run in enumerate(runs) for node in run}
-        number |= {node: index for index, node in enumerate(nodes, len(runs))}
+        number = {access: index for index, run in enumerate(runs) for access in run}
+        number |= {Access(node): index for index, node in enumerate(nodes, len(runs))}
         self.loaded = len(runs)
         self.features = [_joined(graph, run) for run in runs]
         for node in nodes:
@@ -107,10 +108,10 @@ class FusedGroup:
             saved = op.leaves or any(consumer not in members for consumer in consumers)
             parts: list[Part] = []
             first = 0
-            for producer in op.producers:
-                index = number[producer]
-                if index < self.loaded and runs[index][0] != producer:
-                    continue  # loaded together with the producer before
+            for access in op.accesses:
+                index = number[access]
+                if index < self.loaded and runs[index][0] != access:
+                    continue  # loaded together with what is read before
                 parts.append(Part(index, first))
                 if op.spec.kind not in OPERANDS:
                     first += self.features[index].shape[0]
@@ -126,7 +127,7 @@ class FusedGroup:
             assert op is not None
             latest = max(self.stage[part.map] for part in feature.parts)
             joined = op.spec.kind not in OPERANDS and len(feature.parts) > 1
-            if latest < 0 or op.dense or joined or latest != len(self.stages) - 1:
+            if latest < 0 or mixes_channels(op) or joined or latest != len(self.stages) - 1:
                 self.stage.append(len(self.stages))
                 self.stages.append([index])
             else:
@@ -138,7 +139,7 @@ class FusedGroup:
         """Numbers of the features that the group computes."""
         return range(self.loaded, len(self.features))
 
-    def op(self, feature: int) -> Op:
+    def op(self, feature: int) -> Operation:
         """Return the operation that computes a feature."""
         op = self.features[feature].op
         assert op is not None
@@ -174,7 +175,7 @@ class FusedGroup:
                 feature.shape,
                 feature.parts,
                 feature.saved,
-                feature.op and (feature.op.engine, _geometry(feature.op)),
+                feature.op and (engine_of(feature.op), _geometry(feature.op)),
             )
             for feature in self.features
         )
@@ -233,7 +234,7 @@ class FusedGroup:
             if index >= self.loaded:
                 blockwise.append({self.stage[reader] for reader in readers} <= {self.stage[index]})
             else:
-                alone = len(readers) == 1 and not self.op(readers[0]).dense
+                alone = len(readers) == 1 and not mixes_channels(self.op(readers[0]))
                 blockwise.append(alone and feature.shape[1:] == self.op(readers[0]).spec.input[1:])
         return np.array(blockwise)
 
@@ -242,8 +243,8 @@ class FusedGroup:
         """Of each feature, tiles of it that are on chip together: two if one is read as the next is made."""
         slots = []
         for index, feature in enumerate(self.features):
-            engines = {self.op(reader).engine for reader in self.readers[index]}
-            alone = feature.op is not None and engines == {feature.op.engine} and not feature.saved
+            engines = {engine_of(self.op(reader)) for reader in self.readers[index]}
+            alone = feature.op is not None and engines == {engine_of(feature.op)} and not feature.saved
             slots.append(1 if alone else 2)
         return np.array(slots, dtype=np.int64)
 
@@ -282,7 +283,7 @@ class FusedGroup:
                 row[Column.STAGE] = min(self.stage[reader] for reader in self.readers[index])
                 continue
             spec = feature.op.spec
-            row[[Column.ENGINE, Column.STAGE]] = ENGINES.index(feature.op.engine), self.stage[index]
+            row[[Column.ENGINE, Column.STAGE]] = ENGINES.index(engine_of(feature.op)), self.stage[index]
             row[[Column.SUMMED, Column.OPERANDS]] = self.summed(index), self.operands(index)
             if isinstance(spec, NamedLayer):
                 row[[Column.WINDOW, Column.BIAS]] = prod(spec.kernel), spec.bias
@@ -353,14 +354,14 @@ class FusedGroup:
         return [np.ascontiguousarray(piece) for piece in np.split(spans, pieces[1:-1], axis=1)]
 
 
-def _runs(graph: OpGraph, nodes: Sequence[int]) -> list[tuple[int, ...]]:
+def _runs(graph: NetworkGraph, nodes: Sequence[int]) -> list[tuple[Access, ...]]:
     """Return what is loaded from outside, in runs of maps that all their readers read side by side."""
     members = set(nodes)
-    rows = [graph.ops[node].producers for node in nodes]
+    rows = [graph.ops[node].accesses for node in nodes]
     joins = [graph.ops[node].spec.kind not in OPERANDS for node in nodes]
-    outside = dict.fromkeys(producer for row in rows for producer in row if producer not in members)
-    after: dict[int, set[int | None]] = {producer: set() for producer in outside}
-    before: dict[int, set[int | None]] = {producer: set() for producer in outside}
+    outside = dict.fromkeys(access for row in rows for access in row if access.source not in members)
+    after: dict[Access, set[Access | None]] = {access: set() for access in outside}
+    before: dict[Access, set[Access | None]] = {access: set() for access in outside}
     for row, join in zip(rows, joins, strict=True):
         for left, right in zip((None, *row), (*row, None), strict=True):
             left, right = (left, right) if join else (None, None)
@@ -369,25 +370,28 @@ def _runs(graph: OpGraph, nodes: Sequence[int]) -> list[tuple[int, ...]]:
             if right in outside:
                 before[right].add(left if left in outside else None)
         if not join:
-            for producer in outside.keys() & set(row):
-                after[producer].add(None)
-                before[producer].add(None)
-    runs: list[list[int]] = []
-    for producer in outside:
+            for access in outside.keys() & set(row):
+                after[access].add(None)
+                before[access].add(None)
+    runs: list[list[Access]] = []
+    for access in outside:
         last = runs[-1][-1] if runs else None
-        if last is not None and after[last] == {producer} and before[producer] == {last}:
-            runs[-1].append(producer)
+        if last is not None and after[last] == {access} and before[access] == {last}:
+            runs[-1].append(access)
         else:
-            runs.append([producer])
+            runs.append([access])
     return [tuple(run) for run in runs]
 
 
-def _joined(graph: OpGraph, run: tuple[int, ...]) -> Feature:
+def _joined(graph: NetworkGraph, run: tuple[Access, ...]) -> Feature:
     """Return the map of a run of operations, side by side in DRAM."""
-    names = [OWN_INPUT if node < 0 else graph.ops[node].name for node in run]
-    shapes = [graph.own_input if node < 0 else graph.ops[node].spec.output for node in run]
+    names = [
+        graph.name(source) if channels is None else f"{graph.name(source)}[{channels[0]}:{channels[1]}]"
+        for source, channels in run
+    ]
+    shapes = [graph.shape(access) for access in run]
     name = names[0] if len(names) == 1 else f"{names[0]} to {names[-1]}"
-    return Feature(name, (sum(shape[0] for shape in shapes), *shapes[0][1:]), tuple(names))
+    return Feature(name, (sum(shape[0] for shape in shapes), *shapes[0][1:]), run)
 
 
 def _free(name: str, taken: set[str]) -> str:
@@ -398,7 +402,7 @@ def _free(name: str, taken: set[str]) -> str:
     return name
 
 
-def _window(op: Op, span: Span, axis: int, extent: int) -> Span:
+def _window(op: Operation, span: Span, axis: int, extent: int) -> Span:
     """Return what an operation needs of its input for some rows of its output (F^-1 and G^-1)."""
     spec, (low, high) = op.spec, span
     if extent == 1 and spec.kind in OPERANDS:  # One value for all positions of a product.
@@ -410,9 +414,16 @@ def _window(op: Op, span: Span, axis: int, extent: int) -> Span:
     return begin, np.maximum(end, begin + 1)
 
 
-def _geometry(op: Op) -> tuple[object, ...]:
+def _geometry(op: Operation) -> tuple[object, ...]:
     spec = op.spec
     assert isinstance(spec, Window)
     geometry = (spec.input, spec.kernel, spec.stride, spec.padding, spec.dilation)
     numbers = spec.parameters if isinstance(spec, Map) else 0
-    return (spec.kind, *geometry, getattr(spec, "groups", 1), getattr(spec, "bias", False), numbers, op.dense)
+    return (
+        spec.kind,
+        *geometry,
+        getattr(spec, "groups", 1),
+        getattr(spec, "bias", False),
+        numbers,
+        mixes_channels(op),
+    )

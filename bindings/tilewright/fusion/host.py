@@ -2,15 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
 from math import prod
 from typing import NamedTuple
 
-from tilewright.fusion.graph import Op
+from tilewright.fusion.graph import engine_of
 from tilewright.fusion.machine import HOST
 from tilewright.fusion.problem import Problem
 from tilewright.spec.access import access
-from tilewright.spec.network import Input, Shape
+from tilewright.spec.graph import Operation
+from tilewright.spec.network import Input
 
 __all__ = ["HostWork", "host_cost", "host_cycles", "host_work", "unknown_of"]
 
@@ -30,33 +30,28 @@ class HostWork(NamedTuple):
     macs: int
 
 
-def _is_hosted(op: Op) -> bool:
-    return op.engine == HOST and not isinstance(op.spec, Input)  # which is there, and not computed
+def _is_hosted(op: Operation) -> bool:
+    return engine_of(op) == HOST and not isinstance(op.spec, Input)  # which is there, and not computed
 
 
-def host_work(problem: Problem, op: Op) -> HostWork:
+def host_work(problem: Problem, op: Operation) -> HostWork:
     """Return what the host has to do for an operation: none for the accelerator's own and for inputs."""
     if not _is_hosted(op):
         return HostWork(0, 0)
     machine, spec = problem.machine, op.spec
-    read = sum(map(prod, _given(problem, dict.fromkeys(op.producers))))
+    read = sum(prod(problem.graph.shape(access)) for access in dict.fromkeys(op.accesses))
     values = machine.arrays * (read + prod(spec.output)) + getattr(spec, "parameters", 0)
     macs = getattr(spec, "macs", 0) // getattr(spec, "batch", 1)
     return HostWork(machine.element_bytes * values, machine.arrays * macs)
 
 
-def _given(problem: Problem, producers: Iterable[int]) -> list[Shape]:
-    """Return the shapes of what operations give, -1 being the network's input."""
-    return [problem.graph.own_input if each < 0 else problem.ops[each].spec.output for each in producers]
-
-
-def host_cycles(problem: Problem, op: Op) -> int:
+def host_cycles(problem: Problem, op: Operation) -> int:
     """Return the cycles that the host takes for an operation; none where it has no price."""
     host = problem.machine.host
     return host.cycles(host_work(problem, op).moved) if host is not None and _is_hosted(op) else 0
 
 
-def host_cost(problem: Problem, op: Op) -> int:
+def host_cost(problem: Problem, op: Operation) -> int:
     """Return what an operation of the host adds to what groups cost.
 
     The accelerator moves nothing for it, and where it takes power at all times it does so meanwhile.
@@ -67,9 +62,9 @@ def host_cost(problem: Problem, op: Op) -> int:
     return 0 if problem.minimise == "traffic" else cycles
 
 
-def unknown_of(problem: Problem, op: Op) -> str | None:
+def unknown_of(problem: Problem, op: Operation) -> str | None:
     """Say what is not known of an operation of the host whose price counts, or None."""
     counts = problem.minimise != "memory" and host_cost(problem, op)
-    if counts and access(op.spec, _given(problem, op.producers)) == "whole":
+    if counts and access(op.spec, [problem.graph.shape(each) for each in op.accesses]) == "whole":
         return "what the host takes for it is not known, but that it reads and writes each value"
     return None

@@ -7,6 +7,7 @@ from math import prod
 
 from tilewright.fusion.arithmetic import ComputeTile, Source
 from tilewright.fusion.fused_group import FusedGroup
+from tilewright.fusion.graph import engine_of, mixes_channels
 from tilewright.fusion.machine import BUFFERS, ENGINES, LOAD, SAVE
 from tilewright.fusion.schedule import GroupSchedule, Instruction, Range
 from tilewright.simulator import (
@@ -138,7 +139,7 @@ class Lowering:
             tuple(dict.fromkeys(operands)),
             macs,
             ComputeTile(op.spec, tuple(sources), weights, i.rows, i.columns, i.channels, i.summed),
-            op.engine,
+            engine_of(op),
             cycles=i.finish - i.start,
         )
 
@@ -146,7 +147,7 @@ class Lowering:
         """Return the channels of a map that an instruction reads."""
         op, size = self.fused.op(i.feature), self.fused.features[source].shape[0]
         low, high = i.channels
-        if op.dense and not isinstance(op.spec, Layer):
+        if mixes_channels(op) and not isinstance(op.spec, Layer):
             return 0, size
         if isinstance(op.spec, Layer):
             each, deep = op.spec.kernels // op.spec.groups, self.fused.summed(i.feature)

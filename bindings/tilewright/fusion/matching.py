@@ -10,10 +10,11 @@ from operator import or_
 import networkx as nx
 from networkx.algorithms.isomorphism import DiGraphMatcher
 
-from tilewright.fusion.graph import OpGraph
+from tilewright.fusion.graph import engine_of
 from tilewright.fusion.machine import HOST
 from tilewright.fusion.templates import SOURCE, Template, bundled
 from tilewright.spec.errors import InputError
+from tilewright.spec.graph import NetworkGraph
 from tilewright.spec.network import OPERANDS
 
 MAX_ATTEMPTS = 100_000
@@ -26,13 +27,13 @@ Nodes = tuple[int, ...]
 """Numbers of operations, ascending."""
 
 
-def unmatched(graph: OpGraph, templates: Sequence[Template]) -> tuple[str, ...]:
+def unmatched(graph: NetworkGraph, templates: Sequence[Template]) -> tuple[str, ...]:
     """Return the names of the templates that match nothing in the network."""
     matched = {template.name for allowing in matches(graph, templates).values() for template in allowing}
     return tuple(template.name for template in templates if template.name not in matched)
 
 
-def check_matches(graph: OpGraph, templates: Sequence[Template]) -> None:
+def check_matches(graph: NetworkGraph, templates: Sequence[Template]) -> None:
     """Refuse a template of the user's own that matches nothing in the network.
 
     Raises
@@ -42,12 +43,12 @@ def check_matches(graph: OpGraph, templates: Sequence[Template]) -> None:
     """
     own = {template.name for template in templates if template not in bundled()}
     if own and (missing := [name for name in unmatched(graph, templates) if name in own]):
-        kinds = ", ".join(dict.fromkeys(op.spec.kind for op in graph.ops if op.engine != HOST))
+        kinds = ", ".join(dict.fromkeys(op.spec.kind for op in graph.ops if engine_of(op) != HOST))
         limit = f"matches nothing in the network; kinds of the operations that can be fused: {kinds}"
         raise InputError("templates", missing[0], limit)
 
 
-def matches(graph: OpGraph, templates: Sequence[Template]) -> dict[Nodes, list[Template]]:
+def matches(graph: NetworkGraph, templates: Sequence[Template]) -> dict[Nodes, list[Template]]:
     """Return all groups with the templates that allow them; operations alone may have none.
 
     Members are none of the host's, and no way leads from a member through others back to a member. A bundled
@@ -63,14 +64,22 @@ def matches(graph: OpGraph, templates: Sequence[Template]) -> dict[Nodes, list[T
                 raise
             continue  # a network too wide for it has enough to choose from without
         for nodes in matched:
-            allowing.setdefault(nodes, []).append(template)
+            if not _reads_a_part(graph, nodes):
+                allowing.setdefault(nodes, []).append(template)
     return allowing
+
+
+def _reads_a_part(graph: NetworkGraph, nodes: Nodes) -> bool:
+    """Whether some of a group read a part of what others of it compute, which would have to stay whole."""
+    members = {*nodes}
+    accesses = (access for node in nodes for access in graph.ops[node].accesses)
+    return any(access.channels is not None and access.source in members for access in accesses)
 
 
 # Patterns ------------------------------------------------------------------------------------------
 
 
-def _isomorphisms(graph: OpGraph, template: Template) -> Iterator[Nodes]:
+def _isomorphisms(graph: NetworkGraph, template: Template) -> Iterator[Nodes]:
     """Find convex induced subgraphs isomorphic to a template's graph, some repeatedly (algorithm 1)."""
     fits = [_fitting(graph, kinds) for kinds in template.nodes]
     if not all(fits):
@@ -120,20 +129,22 @@ def _twins(template: Template, node: int) -> list[int]:
     return [other for other in template.graph if other != node and described(other) == described(node)]
 
 
-def _fitting(graph: OpGraph, kinds: str) -> set[int]:
+def _fitting(graph: NetworkGraph, kinds: str) -> set[int]:
     """Return the operations that a node of a template can stand for."""
     if kinds == SOURCE:
         return set(graph.reads)
     allowed = kinds.split("|")
     return {
-        op.number for op in graph.ops if op.engine != HOST and ("any" in allowed or op.spec.kind in allowed)
+        op.number
+        for op in graph.ops
+        if engine_of(op) != HOST and ("any" in allowed or op.spec.kind in allowed)
     }
 
 
 # Blocks --------------------------------------------------------------------------------------------
 
 
-def _regions(graph: OpGraph, max_ops: int) -> Iterator[Nodes]:
+def _regions(graph: NetworkGraph, max_ops: int) -> Iterator[Nodes]:
     """Find runs of at most `max_ops` operations that are entered behind one node and left from one.
 
     What is read as one map, concatenated, is a node as well, through which ways can pass.
@@ -153,7 +164,7 @@ def _regions(graph: OpGraph, max_ops: int) -> Iterator[Nodes]:
             node = next_on_all_ways[node]
 
 
-def _joined(graph: OpGraph) -> nx.DiGraph:
+def _joined(graph: NetworkGraph) -> nx.DiGraph:
     """Return the graph with a node for each set of maps that is read as one, and one behind all outputs."""
     joined = nx.DiGraph()
     for op in graph.ops:
@@ -168,7 +179,9 @@ def _joined(graph: OpGraph) -> nx.DiGraph:
     return joined
 
 
-def _region(graph: OpGraph, joined: nx.DiGraph, first: Hashable, last: Hashable, max_ops: int) -> set[int]:
+def _region(
+    graph: NetworkGraph, joined: nx.DiGraph, first: Hashable, last: Hashable, max_ops: int
+) -> set[int]:
     """Return the operations after a node up to the next that all ways pass, none if it is no such region."""
     nodes: set[Hashable] = set()
     operations: set[int] = set()
@@ -187,5 +200,5 @@ def _region(graph: OpGraph, joined: nx.DiGraph, first: Hashable, last: Hashable,
     entered = any(
         before not in nodes and before != first for node in nodes for before in joined.predecessors(node)
     )
-    alone = all(graph.ops[number].engine != HOST for number in operations)
+    alone = all(engine_of(graph.ops[number]) != HOST for number in operations)
     return set() if entered or not alone else operations

@@ -15,6 +15,7 @@ from numpy.typing import NDArray
 
 from tilewright.fusion.exact.schedule_kernel import Ints
 from tilewright.fusion.fused_group import FusedGroup
+from tilewright.fusion.graph import engine_of
 from tilewright.fusion.machine import CONV, LOAD, SAVE
 from tilewright.fusion.plan import Tile
 from tilewright.spec.layer import Layer
@@ -289,7 +290,7 @@ class TileCosts:
             self._plane(table, self._columns.total, index)
             * (fused.features[index].shape[0] * fused.operands(index))
             for index in fused.members
-            if fused.op(index).engine == CONV
+            if engine_of(fused.op(index)) == CONV
         )
 
     # Cycles ------------------------------------------------------------------------------------------
@@ -302,7 +303,7 @@ class TileCosts:
             SAVE: self._cycles(SAVE, self.saves),
         }
         for index in self.fused.members:
-            engine = self.fused.op(index).engine
+            engine = engine_of(self.fused.op(index))
             cycles[engine] = cycles.get(engine, 0) + self._work(index)
         return cycles
 
@@ -329,8 +330,8 @@ class TileCosts:
             if not self.keeps:
                 last = _least([self._block_cycles(index, rows.last, columns.last, True) for index in results])
         longest = np.maximum(self.work[LOAD] + last + end, first + self.work[SAVE])
-        engines = {fused.op(index).engine for index in results}
-        head = fused.op(fused.loaded).engine
+        engines = {engine_of(fused.op(index)) for index in results}
+        head = engine_of(fused.op(fused.loaded))
         for engine, cycles in self.work.items():
             if engine in (LOAD, SAVE):
                 continue
@@ -347,7 +348,7 @@ class TileCosts:
             fused.features[index].shape[0],
             self._columns.total[index],
         )
-        if op.engine != CONV:
+        if engine_of(op) != CONV:
             values = self._plane(rows.fresh if self.keeps else rows.total, self._columns.total, index)
             return -(-values * (channels * fused.operands(index)) // machine.operands_per_cycle)
         ins, outs, _ = machine.conv_array
@@ -392,7 +393,7 @@ class TileCosts:
         op, channels = fused.op(index), fused.features[index].shape[0]
         rest = channels % self._kernels
         block = np.minimum(self._kernels, np.where(rest, rest, channels))
-        if op.engine != CONV:
+        if engine_of(op) != CONV:
             values = self._plane(rows, columns, index) * block * fused.operands(index)
             return -(-values // machine.operands_per_cycle)
         ins, outs, high = machine.conv_array

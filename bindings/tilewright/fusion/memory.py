@@ -9,6 +9,7 @@ from typing import NamedTuple
 
 from tilewright.fusion.candidates import Candidate, completed, dearer_than_any, fitting_groups
 from tilewright.fusion.exact.search import answers
+from tilewright.fusion.graph import engine_of
 from tilewright.fusion.machine import HOST
 from tilewright.fusion.problem import Problem
 from tilewright.fusion.tiles import choice, cycle_limit, peaks
@@ -44,7 +45,7 @@ def least(problem: Problem, deadline: float = inf) -> Iterator[LeastMemory]:
         {
             peak
             for nodes, tiled in problem.allowed.items()
-            if problem.ops[nodes[0]].engine != HOST
+            if engine_of(problem.ops[nodes[0]]) != HOST
             for peak in peaks(problem, nodes, not tiled)
         }
     )

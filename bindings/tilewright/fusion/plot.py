@@ -16,6 +16,7 @@ from numpy.typing import NDArray
 
 from tilewright import plotting
 from tilewright.fusion.fused_group import FusedGroup
+from tilewright.fusion.graph import engine_of
 from tilewright.fusion.machine import CONV, ENGINES, HOST, MISC, POOL
 from tilewright.fusion.plan import Group, Plan, Tile
 from tilewright.fusion.problem import FusionLimits, Problem
@@ -189,7 +190,7 @@ def timeline(
 def _described(problem: Problem) -> str:
     """Say what runs on what."""
     machine, count = problem.machine, len(problem.ops)
-    hosted = sum(op.engine == HOST for op in problem.ops)
+    hosted = sum(engine_of(op) == HOST for op in problem.ops)
     arrays = f"{machine.arrays} × " if machine.arrays > 1 else ""
     return (
         f"{count} operation{'s' * (count > 1)} of {problem.network.name or 'a network'}"
@@ -286,7 +287,7 @@ class Drawing:
 
     def __init__(self, problem: Problem, plan: Plan) -> None:
         self.groups = Groups.of(problem, plan)
-        engines = {op.engine for op in problem.ops}
+        engines = {engine_of(op) for op in problem.ops}
         self.key = [words for words, engine in SHAPES.items() if engine in engines]
         several = max(map(len, self.groups.members)) > 1
         self.key += [words for words in LINES if "chip" not in words or several]
@@ -371,10 +372,10 @@ def _operations(axes: Axes, problem: Problem, drawn: Drawing) -> None:
     layers, groups = drawn.layers, drawn.groups
     for op in problem.ops:
         colour = groups.colours[groups.of_op[op.number]]
-        fused, hosted = colour != ALONE, op.engine == HOST
+        fused, hosted = colour != ALONE, engine_of(op) == HOST
         axes.add_collection(
             PolyCollection(
-                [_outline(layers, op.number, op.engine)],
+                [_outline(layers, op.number, engine_of(op))],
                 facecolors=[tint(colour, PALER) if fused else "white" if hosted else ALONE],
                 edgecolors=[colour if fused else GREY],
                 linewidths=0.7 * drawn.scale,
@@ -415,7 +416,7 @@ def _key(axes: Axes, problem: Problem, drawn: Drawing) -> None:
         handletextpad=0.6,
     )
     members = drawn.groups.members
-    hosted = sum(len(nodes) == 1 and problem.ops[nodes[0]].engine == HOST for nodes in members)
+    hosted = sum(len(nodes) == 1 and engine_of(problem.ops[nodes[0]]) == HOST for nodes in members)
     fused = sum(len(nodes) > 1 for nodes in members)
     counts = [
         (fused, "fused group", ""),

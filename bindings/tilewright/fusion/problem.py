@@ -9,12 +9,14 @@ from typing import Annotated, ClassVar, Literal
 from pydantic import Field
 
 from tilewright.fusion.fused_group import FusedGroup
-from tilewright.fusion.graph import MOST_ORDERS, Op, OpGraph
+from tilewright.fusion.graph import MOST_ORDERS, Orders, engine_of, orders_of
 from tilewright.fusion.machine import HOST, EngineMachine
 from tilewright.fusion.matching import check_matches, matches
 from tilewright.fusion.templates import Template, bundled
 from tilewright.spec.base import Spec
+from tilewright.spec.coarsening import coarse_graph
 from tilewright.spec.errors import InputError
+from tilewright.spec.graph import NetworkGraph, Operation
 from tilewright.spec.network import Network
 
 UNITS = {"cycles": "cycles", "traffic": "bytes", "energy": "nJ", "memory": "bytes"}
@@ -89,7 +91,7 @@ class Problem(Spec):
         for name in names:
             if names.count(name) > 1:
                 raise InputError("templates", name, "two templates have this name")
-        if all(op.engine == HOST for op in self.ops):
+        if all(engine_of(op) == HOST for op in self.ops):
             raise InputError("network.layers", len(self.ops), "holds no operation that the accelerator does")
         self._check_prices()
         check_matches(self.graph, self.templates)
@@ -101,7 +103,7 @@ class Problem(Spec):
             return
         told = "nothing has a price: "
         if prices.pj_per_mac:
-            if any(op.macs for op in self.ops if op.engine != HOST):
+            if any(op.macs for op in self.ops if engine_of(op) != HOST):
                 return
             told = "the only price is that of MACs, which nothing here takes: "
         keys = " or ".join(f"machine.energy.{name}" for name in ("pj_per_dram_byte", "milliwatts"))
@@ -118,10 +120,21 @@ class Problem(Spec):
     @cached_property
     def orders(self) -> str | None:
         """Say of which groups not all orders of their operations are tried; None where they are."""
-        many = sum(not self.graph.orders(nodes).every for nodes in self.allowed if len(nodes) > 1)
+        many = sum(not self.orders_of(nodes).every for nodes in self.allowed if len(nodes) > 1)
         if not many:
             return None
         return f"{many} groups have more than {MOST_ORDERS} orders of their operations; not all are tried"
+
+    def orders_of(self, nodes: Sequence[int]) -> Orders:
+        """Return the orders in which the operations of a group may be executed, found once."""
+        key = tuple(sorted(nodes))
+        if key not in self._orders:
+            self._orders[key] = orders_of(self.graph, key)
+        return self._orders[key]
+
+    @cached_property
+    def _orders(self) -> dict[tuple[int, ...], Orders]:
+        return {}
 
     @property
     def minimise(self) -> str:
@@ -134,12 +147,12 @@ class Problem(Spec):
         return UNITS[self.minimise]
 
     @cached_property
-    def graph(self) -> OpGraph:
+    def graph(self) -> NetworkGraph:
         """The coarse graph of the network."""
-        return OpGraph.of(self.network)
+        return coarse_graph(self.network)
 
     @property
-    def ops(self) -> tuple[Op, ...]:
+    def ops(self) -> tuple[Operation, ...]:
         """The operations of the coarse graph, in an order of execution."""
         return self.graph.ops
 

@@ -16,6 +16,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from tilewright.fusion.fused_group import FusedGroup
+from tilewright.fusion.graph import engine_of
 from tilewright.fusion.host import host_cycles
 from tilewright.fusion.machine import BUFFERS, ENGINES, HOST, EngineMachine
 from tilewright.fusion.measure import AxisTiles, Grid, TileCosts, only
@@ -109,7 +110,7 @@ def best(
     answers = _answers(problem)
     if key not in answers:
         found: Choice | None = None
-        for order in problem.graph.orders(nodes).listed:
+        for order in problem.orders_of(nodes).listed:
             space = _space(problem, problem.fused(order), whole)
             if space is not None:
                 found = _least(problem, space, max_bytes, tuple(map(list(nodes).index, order)), found)
@@ -123,9 +124,7 @@ def peaks(problem: Problem, nodes: Sequence[int], whole: bool = False) -> set[in
     key = problem.fused(nodes).key, whole, "peaks"
     answers = _answers(problem)
     if key not in answers:
-        spaces = [
-            _space(problem, problem.fused(order), whole) for order in problem.graph.orders(nodes).listed
-        ]
+        spaces = [_space(problem, problem.fused(order), whole) for order in problem.orders_of(nodes).listed]
         answers[key] = {
             peak for space in spaces if space for peak in space.peaks[space.bounds < _NEVER].tolist()
         }
@@ -465,6 +464,6 @@ def cycle_limit(problem: Problem) -> int:
     if problem.objective.most_cycles is not None:
         return problem.objective.most_cycles
     fastest = problem.model_copy(update={"objective": FusionObjective()})
-    alone = [best(fastest, (op.number,)) for op in problem.ops if op.engine != HOST]
+    alone = [best(fastest, (op.number,)) for op in problem.ops if engine_of(op) != HOST]
     hosted = sum(host_cycles(problem, op) for op in problem.ops)
     return hosted + sum(MOST_CYCLES if choice is None else choice.cycles for choice in alone)

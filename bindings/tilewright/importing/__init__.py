@@ -49,7 +49,7 @@ def network(
     """
     path = Path(path)
     try:
-        return imported(path, read(path, sizes or {}, allow_unknown=allow_unknown), allow_unknown).network
+        return opened(path, sizes or {}, allow_unknown)[1].network
     except InputError as error:
         raise error.in_file(str(path)) from None
 
@@ -75,7 +75,7 @@ def with_parameters(
     """
     path = Path(path)
     try:
-        found = imported(path, read(path, sizes or {}))
+        _, found = opened(path, sizes or {})
         refuse_quantised(found.network)
         return Folding(found.network, found.operations, found.layer_of, initialisers(path)).folded()
     except InputError as error:
@@ -100,8 +100,8 @@ def summary(network: Network) -> dict[str, Any]:
         "macs": network.macs,
         "parameters": network.parameters,
         "stages": [
-            {"graph": stage.name, "nodes": len(stage.graph), "edges": stage.graph.number_of_edges()}
-            for stage in stages(network)
+            {"graph": name, "nodes": len(graph.reads), "edges": graph.reads.number_of_edges()}
+            for name, graph in stages(network)
         ],
     }
 
@@ -125,8 +125,26 @@ class Imported(NamedTuple):
     outputs: Mapping[str, str]
 
 
-def imported(path: Path, model: Model, allow_unknown: bool = False) -> Imported:
-    """Return the network of a model; see `network`."""
+def opened(
+    path: Path, sizes: Mapping[str, Sequence[int]], allow_unknown: bool = False
+) -> tuple[Model, Imported]:
+    """Read a file and its network; see `network`.
+
+    Images lie along the first dimension of the inputs, unless only a network without that dimension makes
+    sense of all operations.
+    """
+    refused: list[InputError] = []
+    for batched, unknown in ((True, False), (False, False), *([(True, True)] if allow_unknown else [])):
+        try:
+            model = read(path, sizes, allow_unknown=unknown, batched=batched)
+            return model, _imported(path, model, unknown)
+        except InputError as error:
+            refused.append(error)
+    raise refused[-1 if allow_unknown else 0]
+
+
+def _imported(path: Path, model: Model, allow_unknown: bool) -> Imported:
+    """Return the network of a model."""
     layouts = stored(model)
     operations = layouts.operations
     found = [_layers(operation, allow_unknown) for operation in operations]

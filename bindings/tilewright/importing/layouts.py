@@ -272,10 +272,38 @@ def pointwise(layouts: Layouts, operation: OnnxOperation) -> None:
     if len(operation.given) != 1 or operation.given[0] is not first or not _all_of_rank(operation, rank):
         as_written(layouts, operation)
         return
-    axis, mapped = operation.attributes.get("axis"), {}
-    if operation.operator in ("LogSoftmax", "Softmax") and axis is not None and -rank <= axis < rank:
+    mapped: dict[str, Any] = {}
+    axis = operation.attributes.get("axis", 0 if operation.operator == "Split" else None)
+    if operation.operator in ("LogSoftmax", "Softmax", "Split") and axis is not None and -rank <= axis < rank:
         mapped["axis"] = layouts.of(first).order[axis % rank]
+    if operation.operator == "Slice" and (begins := _begins(operation, first.shape or ())) is not None:
+        mapped["begins"] = list(_placed(begins, layouts.of(first).order))
     _like(layouts, operation, mapped)
+
+
+def _begins(operation: OnnxOperation, shape: Sequence[int]) -> list[int] | None:
+    """Return where a slice begins along each dimension; None where it is not known, or leaves gaps."""
+
+    def numbers(name: str, place: int, default: Sequence[int]) -> list[int] | None:
+        if (given := operation.attributes.get(name)) is not None:
+            return list(given)
+        value = operation.inputs[place] if place < len(operation.inputs) else None
+        if value is None:
+            return list(default)
+        return None if value.data is None else [int(number) for number in value.data.ravel()]
+
+    starts = numbers("starts", 1, ())
+    axes = numbers("axes", 3, range(len(starts or ())))
+    steps = numbers("steps", 4, [1] * len(starts or ()))
+    if starts is None or axes is None or steps is None or set(steps) - {1} or len(axes) != len(starts):
+        return None
+    begins = [0] * len(shape)
+    for axis, start in zip(axes, starts, strict=True):
+        if not -len(shape) <= axis < len(shape):
+            return None
+        size = shape[axis]
+        begins[axis] = min(max(start + size if start < 0 else start, 0), size)
+    return begins
 
 
 def _all_of_rank(operation: OnnxOperation, rank: int) -> bool:

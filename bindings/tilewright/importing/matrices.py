@@ -61,6 +61,8 @@ def _product(operation: OnnxOperation, first: Value, second: Value) -> list[Tabl
     known, given = sizes(operation, first), sizes(operation, second)
     if len(known) != len(given) or known[:-2] != given[:-2]:
         raise Unknown("its matrices are of different numbers")
+    if len(known) < 2:
+        raise Unknown("it multiplies vectors")
     deep, rows = known[-2:]
     groups = prod(own) // (deep * rows)
     if groups * deep * rows != prod(own) or prod(result) % (groups * rows):

@@ -164,7 +164,9 @@ class Model:
     assumed: tuple[str, ...] = ()
 
 
-def read(path: Path, sizes: Mapping[str, Sequence[int]], *, allow_unknown: bool = False) -> Model:
+def read(
+    path: Path, sizes: Mapping[str, Sequence[int]], *, allow_unknown: bool = False, batched: bool = True
+) -> Model:
     """Read an ONNX file; weights may be missing, as only their shapes count.
 
     Parameters
@@ -174,6 +176,8 @@ def read(path: Path, sizes: Mapping[str, Sequence[int]], *, allow_unknown: bool 
         their names.
     allow_unknown
         Take operations that ONNX finds a mistake in, and sizes that nothing tells.
+    batched
+        Whether images lie along the first of several dimensions of the inputs; else there is one.
 
     Raises
     ------
@@ -183,8 +187,8 @@ def read(path: Path, sizes: Mapping[str, Sequence[int]], *, allow_unknown: bool 
     proto = _parsed(path)
     nodes = _live(proto.graph, allow_unknown)
     images = _inputs(proto.graph, nodes, sizes)
-    reader = _Reader(proto, nodes, images, sizes, allow_unknown)
-    operations = [operation for node in nodes if (operation := reader.operation(node)) is not None]
+    reader = _Reader(proto, nodes, images, sizes, allow_unknown, batched)
+    operations = [operation for node in nodes for operation in reader.operations(node)]
     given = tuple(reader.values[image.name] for image in images)
     reader.check_outputs()
     outputs = tuple(value.name for value in proto.graph.output)
@@ -270,12 +274,9 @@ def _nested(node: NodeProto) -> bool:
 
 def _live(graph: onnx.GraphProto, allow_unknown: bool) -> list[NodeProto]:
     """Return the nodes that an output depends on, refusing graphs that cannot be executed in order."""
-    nested = [f"{_name(node)} ({node.op_type})" for node in graph.node if _nested(node)]
+    nested = [node for node in graph.node if _nested(node) and node.op_type != "If"]
     if nested and not allow_unknown:
-        limit = (
-            "have subgraphs; what is executed must not depend on values; --allow-unknown keeps them as opaque"
-        )
-        raise InputError("graph.node", nested, limit)
+        raise _depends_on_values(nested)
     known = _fixed_names(graph) | {value.name for value in graph.input}
     everything = {name for node in graph.node for name in node.output}
     for node in graph.node:
@@ -304,6 +305,27 @@ def _live(graph: onnx.GraphProto, allow_unknown: bool) -> list[NodeProto]:
     return live[::-1]
 
 
+def _depends_on_values(nodes: Sequence[NodeProto]) -> InputError:
+    """Return what says that nodes decide by values what is executed."""
+    limit = "have subgraphs; what is executed must not depend on values; --allow-unknown keeps them as opaque"
+    return InputError("graph.node", [f"{_name(node)} ({node.op_type})" for node in nodes], limit)
+
+
+def _renamed(node: NodeProto, names: Mapping[str, str]) -> NodeProto:
+    """Return a node, with its subgraphs, that reads and gives tensors of other names."""
+    found = NodeProto()
+    found.CopyFrom(node)
+    found.input[:] = [names.get(name, name) for name in node.input]
+    found.output[:] = [names.get(name, name) for name in node.output]
+    for attribute in found.attribute:
+        for graph in (attribute.g, *attribute.graphs):
+            for inner in graph.node:
+                inner.CopyFrom(_renamed(inner, names))
+            for value in graph.output:
+                value.name = names.get(value.name, value.name)
+    return found
+
+
 def _inputs(
     graph: onnx.GraphProto, nodes: Sequence[NodeProto], sizes: Mapping[str, Sequence[int]]
 ) -> list[onnx.ValueInfoProto]:
@@ -319,10 +341,6 @@ def _inputs(
         raise InputError("graph.input", [], "a network has an input that its outputs depend on")
     found = [_sized(value, sizes) for value in inputs.values()]
     found.sort(key=lambda value: len(value.type.tensor_type.shape.dim) < 2)
-    known = [each.dim_value for each in found[0].type.tensor_type.shape.dim]
-    if len(known) < 2:
-        limit = "must have a batch and channels, at least"
-        raise InputError(f"graph.input.{found[0].name}", known, limit)
     return found
 
 
@@ -371,9 +389,11 @@ class _Reader:
         images: Sequence[onnx.ValueInfoProto],
         sizes: Mapping[str, Sequence[int]],
         allow_unknown: bool,
+        batched: bool,
     ) -> None:
         self.proto, self.sizes, self.allow_unknown = proto, sizes, allow_unknown
-        self.batch = images[0].type.tensor_type.shape.dim[0].dim_value
+        first = [each.dim_value for each in images[0].type.tensor_type.shape.dim]
+        self.batch = first[0] if batched and len(first) > 1 else 1
         self.opsets = {entry.domain: entry.version for entry in proto.opset_import}
         graph = proto.graph
         stated = {value.name: _stated(value.type.tensor_type) or [] for value in graph.input}
@@ -399,6 +419,43 @@ class _Reader:
         for sparse in graph.sparse_initializer:
             element = sparse.values.data_type
             self._keep(sparse.values.name, helper.make_tensor_type_proto(element, sparse.dims), True)
+
+    def operations(self, node: NodeProto) -> Iterator[OnnxOperation]:
+        """Yield what a node does for an image: of a choice that shapes decide what the chosen branch does."""
+        branch = self._chosen(node)
+        if branch is None:
+            if _nested(node) and not self.allow_unknown:
+                raise _depends_on_values([node])
+            operation = self.operation(node)
+            if operation is not None:
+                yield operation
+            return
+        own = [tensor.name for tensor in branch.initializer]
+        own += [name for each in branch.node for name in each.output if name]
+        names = {name: f"{node.output[0]}/{name}" for name in own}
+        for tensor in branch.initializer:
+            type_ = helper.make_tensor_type_proto(tensor.data_type, tensor.dims)
+            self._keep(names[tensor.name], type_, True)
+            self._fill(names[tensor.name], tensor)
+        given = [
+            helper.make_node("Identity", [value.name], [name])
+            for value, name in zip(branch.output, node.output, strict=False)
+            if name
+        ]
+        inlined = [_renamed(each, names) for each in (*branch.node, *given)]
+        self.read.update(name for each in inlined for name in (*each.input, *_captured(each)))
+        for each in inlined:
+            yield from self.operations(each)
+
+    def _chosen(self, node: NodeProto) -> onnx.GraphProto | None:
+        """Return the branch of a choice whose condition is the same for all values, None of another node."""
+        if node.domain or node.op_type != "If":
+            return None
+        condition = self.values[node.input[0]].data
+        if condition is None or condition.size != 1:
+            return None
+        wanted = "then_branch" if bool(condition.item()) else "else_branch"
+        return next((each.g for each in node.attribute if each.name == wanted), None)
 
     def operation(self, node: NodeProto) -> OnnxOperation | None:
         """Return what a node does for an image; None if it is the same for all, and done now."""

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
+from math import prod
 
 import numpy as np
 from onnx import TensorProto
@@ -10,7 +11,7 @@ from onnx import TensorProto
 from tilewright.importing.functions import UNDERSTOOD, function
 from tilewright.importing.layouts import SAME
 from tilewright.importing.matrices import matrix
-from tilewright.importing.model import OnnxOperation
+from tilewright.importing.model import OnnxOperation, Value
 from tilewright.importing.shapes import (
     Invalid,
     Table,
@@ -57,7 +58,7 @@ def layers(operation: OnnxOperation) -> list[Table]:
         raise Unknown
     several = [value for value in operation.outputs[1:] if value is not None]
     try:
-        if operation.operator in OPERATORS and not several:
+        if operation.operator in OPERATORS and (not several or operation.operator == "Split"):
             tables = OPERATORS[operation.operator](operation)
             widths = {} if operation.bits is None else {"bits": operation.bits}
             return [table | (widths if table["kind"] in ("conv", "fc") else {}) for table in tables]
@@ -191,6 +192,46 @@ def _response(operation: OnnxOperation) -> list[Table]:
     return found
 
 
+def _split(operation: OnnxOperation) -> list[Table]:
+    """Return a slice for each output that is used."""
+    axis = operation.attributes.get("axis", 0)
+    own, tables, begin = sizes(operation, source(operation)), [], 0
+    for place, value in enumerate(operation.outputs):
+        if value is None:
+            raise Unknown("where its other outputs begin is not known")
+        begins = [begin if each == axis else 0 for each in range(len(own))]
+        tables.append(_part(operation, begins, value) | {"gives": place, "reads": [-1]})
+        begin += sizes(operation, value)[axis]
+    return tables
+
+
+def _slice(operation: OnnxOperation) -> list[Table]:
+    begins = operation.attributes.get("begins")
+    if begins is None:
+        raise Unknown("where it begins is not known, or it leaves gaps")
+    return [_part(operation, begins, result(operation))]
+
+
+def _part(operation: OnnxOperation, begins: Sequence[int], value: Value) -> Table:
+    """Return the slice that gives a tensor, which begins at some place of each dimension of the source."""
+    first, images = source(operation), operation.batch
+    whole, part = list(sizes(operation, first)), list(sizes(operation, value))
+    own, given = input_shape(operation), shape(operation, value)
+    begins, axis = list(begins), first.images if images > 1 else 0
+    if axis is not None and (images > 1 or whole[0] == 1):
+        if part[axis] != whole[axis]:
+            raise Unknown("it leaves out images")
+        if whole[axis] == images:
+            del whole[axis], part[axis], begins[axis]
+    outer = max(1, len(whole) - 2)  # dimensions of channels
+    cut = [axis for axis in range(outer) if part[axis] != whole[axis]]
+    if len(cut) > 1 or (cut and prod(whole[: cut[0]]) > 1):
+        raise Unknown("its channels do not lie side by side")
+    channel = begins[cut[0]] * prod(whole[cut[0] + 1 : outer]) if cut else 0
+    plane = [0, 0, *begins[outer:]][-2:]
+    return {"kind": "slice", "input": own, "first": [channel, *plane], "output": given}
+
+
 FLOATING = {TensorProto.FLOAT, TensorProto.FLOAT16, TensorProto.BFLOAT16, TensorProto.DOUBLE}
 """Types of numbers that hold nearly the same ones."""
 
@@ -208,6 +249,8 @@ OPERATORS: Mapping[str, Callable[[OnnxOperation], list[Table]]] = {
     "LRN": _response,
     **dict.fromkeys(("LogSoftmax", "Softmax"), _softmax),
     "Pad": _pad,
+    "Slice": _slice,
+    "Split": _split,
     **{
         name: _reshape(op)
         for name, op in {

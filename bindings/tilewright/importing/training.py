@@ -11,8 +11,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from tilewright.codegen.trained import Trained
-from tilewright.importing import Imported, imported
-from tilewright.importing.model import Model, read
+from tilewright.importing import Imported, opened
+from tilewright.importing.model import Model
 from tilewright.importing.parameters import Folding, initialisers
 from tilewright.simulator.float_network import refuse_quantised, refuse_unknown
 from tilewright.simulator.onnx_executor import version
@@ -51,13 +51,12 @@ def trained(
     """
     path = Path(path)
     try:
-        return _trained(path, read(path, sizes or {}), images, seed)
+        return _trained(path, *opened(path, sizes or {}), images, seed)
     except InputError as error:
         raise error.in_file(str(path)) from None
 
 
-def _trained(path: Path, model: Model, images: int, seed: int) -> Trained:
-    found = imported(path, model)
+def _trained(path: Path, model: Model, found: Imported, images: int, seed: int) -> Trained:
     refuse_quantised(found.network)
     rng = np.random.default_rng(seed)
     try:
@@ -68,7 +67,7 @@ def _trained(path: Path, model: Model, images: int, seed: int) -> Trained:
         folding = Folding(found.network, found.operations, found.layer_of, _made(found, rng))
         network, parameters = folding.folded()
         missing = f"weights are made from seed {seed}, as those of the file are not read: {error.field}"
-    refuse_unknown(network, more=("mul", "input"))
+    refuse_unknown(network, more=("mul", "input", "slice"))
     batch = max(1, model.operations[0].batch)
     parts = [_drawn(model, rng) for _ in range(-(-images // batch))]
     inputs = {

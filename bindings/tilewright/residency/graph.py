@@ -11,10 +11,12 @@ from typing import Any
 
 import numpy as np
 
-from tilewright.fusion.graph import Op, OpGraph
 from tilewright.residency.plan import MAP, key_of
 from tilewright.simulator.program import Counts
 from tilewright.spec.access import RECURRENT
+from tilewright.spec.coarsening import coarse_graph
+from tilewright.spec.graph import Access, NetworkGraph
+from tilewright.spec.graph import Operation as Op
 from tilewright.spec.layer import Layer, Window
 from tilewright.spec.network import (
     NORMALISATIONS,
@@ -229,7 +231,7 @@ class Graph:
         free: Collection[str] = (),
     ) -> None:
         self.sum_elements, self.tiles, self.staying = sum_elements, tiles, frozenset(staying)
-        self.ops, self.first = with_copies(OpGraph.of(network), again or {})
+        self.ops, self.first = with_copies(coarse_graph(network, slices=False), again or {})
         ops = self.ops.ops
         shapes = [self.ops.own_input, *(op.spec.output for op in ops)]
         readers: list[list[int]] = [[] for _ in shapes]
@@ -373,7 +375,7 @@ class Graph:
         return tuple(self.operations[number] for number in members(mask))
 
 
-def names_of_copies(ops: OpGraph) -> dict[str, str]:
+def names_of_copies(ops: NetworkGraph) -> dict[str, str]:
     """Return what the second execution of each operation is called."""
     taken, found = {op.name for op in ops.ops}, {}
     for op in ops.ops:
@@ -385,7 +387,9 @@ def names_of_copies(ops: OpGraph) -> dict[str, str]:
     return found
 
 
-def with_copies(ops: OpGraph, again: Mapping[str, Collection[str]]) -> tuple[OpGraph, dict[int, int]]:
+def with_copies(
+    ops: NetworkGraph, again: Mapping[str, Collection[str]]
+) -> tuple[NetworkGraph, dict[int, int]]:
     """Return a graph in which some operations are executed twice, and for each copy what it repeats.
 
     Parameters
@@ -443,8 +447,8 @@ def with_copies(ops: OpGraph, again: Mapping[str, Collection[str]]) -> tuple[OpG
         replace(
             own[repeats.get(name, name)],
             number=number,
-            name=name,
-            producers=tuple(numbers[operand] for operand in read[name]),
+            spec=own[repeats.get(name, name)].spec.model_copy(update={"name": name}),
+            accesses=tuple(Access(numbers[operand]) for operand in read[name]),
             leaves=own[name].leaves if name in own else False,  # the first execution is what leaves
         )
         for name, number in order.items()

@@ -10,7 +10,7 @@ from graphlib import CycleError, TopologicalSorter
 from math import gcd, lcm
 from typing import Annotated, Any, Literal
 
-from pydantic import Field, model_validator
+from pydantic import Field
 
 from tilewright.spec.base import Spec
 from tilewright.spec.errors import InputError
@@ -50,19 +50,6 @@ class Graph(Spec):
     native_granularity: tuple[
         Annotated[int, Field(ge=1, le=MAX_NATIVE)], Annotated[int, Field(ge=1, le=MAX_NATIVE)]
     ]
-
-    @model_validator(mode="before")
-    @classmethod
-    def _nested(cls, table: object) -> object:
-        """Turn lists of lists into tuples of tuples."""
-        if not isinstance(table, dict):
-            return table
-        nested = {
-            key: tuple(tuple(one) if isinstance(one, list) else one for one in table[key])
-            for key in ("inputs", "outputs")
-            if isinstance(table.get(key), list | tuple)
-        }
-        return table | nested
 
     def model_post_init(self, _context: object) -> None:
         """Refuse what is no graph of operations, naming the field and what it must be."""

@@ -25,6 +25,7 @@ from tilewright.spec.network import (
     Padding,
     Pool,
     Reshape,
+    Slice,
 )
 
 Compute = Callable[[NamedLayer, Floats], Floats]
@@ -160,6 +161,9 @@ def _output(layer: AnyLayer, given: Sequence[Floats], compute: Compute) -> Float
         return compute(layer, values)
     if isinstance(layer, Pool):
         return _pooled(layer, values)
+    if isinstance(layer, Slice):
+        parts = (slice(first, first + size) for first, size in zip(layer.first, layer.output, strict=True))
+        return values[(slice(None), *parts)]
     if isinstance(layer, Padding):
         top, bottom, left, right = layer.padding
         return np.pad(values, ((0, 0), (0, 0), (top, bottom), (left, right)))

@@ -20,6 +20,7 @@ from tilewright.spec.network import (
     Padding,
     Reshape,
     Shape,
+    Slice,
 )
 
 Access = Literal["window", "place", "stream", "whole"]
@@ -57,11 +58,11 @@ def access(layer: AnyLayer, given: Sequence[Shape]) -> Access:
         return "place"
     if isinstance(layer, Opaque):
         return "whole"
-    return "stream" if isinstance(layer, Concat | Padding | Reshape) else "window"
+    return "stream" if isinstance(layer, Concat | Padding | Reshape | Slice) else "window"
 
 
-def read(layer: Function | Opaque, given: Sequence[Shape]) -> tuple[Shape, ...]:
+def read(layer: Function | Opaque | Slice, given: Sequence[Shape]) -> tuple[Shape, ...]:
     """Return the shapes of what a function reads at least, of inputs that have the given ones."""
-    if layer.op in AS_MANY:
+    if isinstance(layer, Slice) or layer.op in AS_MANY:
         return (layer.output,)
     return ((1, 1, 1),) if layer.op in SOME else (layer.input, *given[1:])

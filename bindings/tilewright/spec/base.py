@@ -145,7 +145,6 @@ def _plain_value(value: object) -> object:
         value = value.tolist()
     if isinstance(value, np.generic):
         return value.item()
-    if isinstance(value, list | tuple):
-        members = [member.item() if isinstance(member, np.generic) else member for member in value]
-        return tuple(members) if type(value) in (list, tuple) else value
+    if type(value) is list or type(value) is tuple:
+        return tuple(_plain_value(member) for member in value)
     return value

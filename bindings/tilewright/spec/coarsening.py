@@ -15,10 +15,10 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, replace
 from typing import Any, NamedTuple
 
-import networkx as nx
 from pydantic import ValidationError
 
 from tilewright.spec.errors import InputError
+from tilewright.spec.graph import Access, NetworkGraph, Operation
 from tilewright.spec.network import (
     ACTIVATIONS,
     AFFINE,
@@ -31,6 +31,8 @@ from tilewright.spec.network import (
     Network,
     Padding,
     Reshape,
+    Shape,
+    Slice,
 )
 
 COMPUTES = ("conv", "fc", "matmul", "pool", "add", "mul", "map")
@@ -43,262 +45,302 @@ PERMUTES = ("transpose", "space_to_depth", "depth_to_space")
 """Reshapes that change the order of values in memory."""
 
 
-@dataclass(frozen=True)
-class CoarseOperation:
-    """A node of the graph.
-
-    Attributes
-    ----------
-    layer
-        What it does; its geometry and bias are those after fusion.
-    inputs
-        Names of the nodes that it reads, in order.
-    folded
-        The layers that became part of it.
-    """
-
-    layer: AnyLayer
-    inputs: tuple[str, ...]
-    folded: tuple[AnyLayer, ...] = ()
-
-
 class CoarseningStage(NamedTuple):
-    """The graph after a stage.
-
-    Its nodes are names of layers, in an order of execution, and ``input``, the network's own input. Each but
-    that has its `CoarseOperation` as the attribute ``operation``. The graph's attribute ``outputs`` names
-    those whose values leave the network, ``input`` is the shape in which its own input is stored.
-    """
+    """The graph after a stage."""
 
     name: str
-    graph: nx.DiGraph
+    graph: NetworkGraph
 
 
 def stages(network: Network) -> tuple[CoarseningStage, ...]:
     """Return the graphs of a network, from the finest to the coarsest."""
-    graph = _raw(network)
-    found = [CoarseningStage("raw", graph)]
+    draft = _Draft(network)
+    found = [CoarseningStage("raw", draft.graph())]
     for name, fuse in (
         ("intrinsic fusion", _fuse_intrinsic),
         ("point-wise fusion", _fuse_pointwise),
         ("pruned", _prune),
     ):
-        graph = graph.copy()
-        fuse(graph)
-        found.append(CoarseningStage(name, graph))
+        fuse(draft)
+        found.append(CoarseningStage(name, draft.graph()))
     return tuple(found)
 
 
-def coarse(network: Network) -> Network:
-    """Return the network after all stages; layers keep their names."""
-    graph = stages(network)[-1].graph
-    layers: list[AnyLayer] = []
-    before = OWN_INPUT
-    for name in _in_order(graph):
-        operation = _operation(graph, name)
-        changes: dict[str, Any] = {"inputs": None if operation.inputs == (before,) else operation.inputs}
-        if _is_affine(operation.layer):
-            changes["op"] = "fused"  # an activation that is not told may stand between it and a convolution
-        layers.append(operation.layer.model_copy(update=changes))
-        before = name
-    found = Network(
-        name=network.name, source=network.source, layers=tuple(layers), input=graph.graph["input"]
-    )
-    if found.layers[0].kind != "input" and found.layers[0].input == found.input:
-        found = found.with_(input=None)
-    outputs = graph.graph["outputs"]
-    if set(outputs) == {found.layers[index].name for index in found.results}:
-        return found
-    return found.with_(outputs=outputs)
+def coarse_graph(network: Network, *, slices: bool = True) -> NetworkGraph:
+    """Return the graph of a network after all stages; operations keep the names of their layers.
 
-
-def _in_order(graph: nx.DiGraph) -> list[str]:
-    """Return the names of the operations, one that reads the network's own input first."""
-    names = _names(graph)
-    if _operation(graph, names[0]).layer.kind == "input":
-        first = next((name for name in names if set(_operation(graph, name).inputs) == {OWN_INPUT}), None)
-        names.sort(key=lambda name: name != first)
-    return names
-
-
-def _raw(network: Network) -> nx.DiGraph:
-    outputs = tuple(network.layers[index].name for index in network.results)
-    graph = nx.DiGraph(outputs=outputs, input=network.own_input)
-    graph.add_node(OWN_INPUT)
-    for layer, producers in zip(network.layers, network.producers, strict=True):
-        inputs = tuple(OWN_INPUT if each < 0 else network.layers[each].name for each in producers)
-        graph.add_node(layer.name, operation=CoarseOperation(layer, inputs))
-        graph.add_edges_from((each, layer.name) for each in inputs)
-    return graph
-
-
-def _names(graph: nx.DiGraph) -> list[str]:
-    """Return the names of the operations, in order."""
-    return [name for name in graph if name != OWN_INPUT]
-
-
-def _operation(graph: nx.DiGraph, name: str) -> CoarseOperation:
-    found: CoarseOperation = graph.nodes[name]["operation"]
-    return found
-
-
-def _change(graph: nx.DiGraph, name: str, **changes: Any) -> None:
-    graph.nodes[name]["operation"] = replace(_operation(graph, name), **changes)
-
-
-# Folding -------------------------------------------------------------------------------------------
-
-
-def _fold(graph: nx.DiGraph, name: str, into: Iterable[str]) -> None:
-    """Make an operation part of others; its consumers read what it read, which are outputs if it was one."""
-    folded = _operation(graph, name)
-    outputs = (each for one in graph.graph["outputs"] for each in (folded.inputs if one == name else (one,)))
-    graph.graph["outputs"] = tuple(dict.fromkeys(outputs))
-    for other in into:
-        known = _operation(graph, other).folded
-        _change(graph, other, folded=(*known, folded.layer, *folded.folded))
-    for consumer in list(graph.successors(name)):
-        _change(graph, consumer, inputs=_inputs_without(graph, name, consumer))
-        graph.add_edges_from((source, consumer) for source in folded.inputs)
-    graph.remove_node(name)
-
-
-def _inputs_without(graph: nx.DiGraph, name: str, consumer: str) -> tuple[str, ...]:
-    """Return what a consumer reads when it reads the inputs of an operation instead of the operation."""
-    instead = _operation(graph, name).inputs
-    inputs = _operation(graph, consumer).inputs
-    return tuple(source for each in inputs for source in (instead if each == name else (each,)))
-
-
-def _is_given(graph: nx.DiGraph, name: str) -> bool:
-    """Whether this is an input of the network."""
-    return name == OWN_INPUT or _operation(graph, name).layer.kind == "input"
-
-
-def _is_output(graph: nx.DiGraph, name: str) -> bool:
-    """Whether the values of an operation leave the network."""
-    return name in graph.graph["outputs"]
-
-
-def _only_read_by(graph: nx.DiGraph, name: str, reader: str) -> bool:
-    """Whether nobody but one operation gets the values of another."""
-    return set(graph.successors(name)) == {reader} and not _is_output(graph, name)
-
-
-def _can_skip(graph: nx.DiGraph, name: str) -> bool:
-    """Whether all consumers of an operation can read its inputs instead."""
-    several = len(_operation(graph, name).inputs) > 1
-    for consumer in graph.successors(name):
-        kind = _operation(graph, consumer).layer.kind
-        inputs = _inputs_without(graph, name, consumer)
-        if kind not in OPERANDS and len(set(inputs)) < len(inputs):
-            return False
-        if several and kind in (*OPERANDS, *WHOLE):
-            return False
-    return True
-
-
-def _writers(graph: nx.DiGraph, name: str, through: Sequence[str] = ("concat",)) -> list[str]:
-    """Return the operations whose outputs this one alone reads, directly or through others of some kinds.
-
-    There are none if some of what it reads has other readers, is an output, or is the network's input.
+    Parameters
+    ----------
+    slices
+        Whether operations find the channels of a slice where they are, so that it is none itself.
     """
-    found: list[str] = []
-    readers = [name]
-    while readers:
-        reader = readers.pop()
-        for source in _operation(graph, reader).inputs:
-            if _is_given(graph, source) or not _only_read_by(graph, source, reader):
-                return []
-            passes = _operation(graph, source).layer.kind in through
-            (readers if passes else found).append(source)
-    return found
+    draft = _coarse(network)
+    if slices:
+        _read_slices(draft)
+    return draft.graph()
+
+
+def coarse(network: Network) -> Network:
+    """Return the network after all stages; layers keep their names, and slices are layers."""
+    return _coarse(network).graph().network(network.name, network.source)
+
+
+def _coarse(network: Network) -> _Draft:
+    draft = _Draft(network)
+    for fuse in (_fuse_intrinsic, _fuse_pointwise, _prune):
+        fuse(draft)
+    return draft
+
+
+# A graph that is being changed ---------------------------------------------------------------------
+
+
+class Read(NamedTuple):
+    """What an operation reads: of whom, by name, and which channels where these are not all."""
+
+    name: str
+    channels: tuple[int, int] | None = None
+
+
+@dataclass(frozen=True)
+class _Node:
+    """An operation, as `tilewright.spec.graph.Operation` describes it; what it reads goes by names."""
+
+    layer: AnyLayer
+    reads: tuple[Read, ...]
+    folded: tuple[AnyLayer, ...] = ()
+
+
+class _Draft:
+    """A network's graph, while stages fold its operations into one another.
+
+    Attributes
+    ----------
+    nodes
+        By name, in an order of execution.
+    readers
+        Names of those that read each, and the network's own input.
+    outputs
+        Names of those whose values leave the network.
+    own_input : (C, H, W)
+        Shape in which the network's own input is stored.
+    """
+
+    def __init__(self, network: Network) -> None:
+        self.own_input: Shape = network.own_input
+        self.outputs = tuple(network.layers[index].name for index in network.results)
+        self.nodes: dict[str, _Node] = {}
+        self.readers: dict[str, dict[str, None]] = {OWN_INPUT: {}}
+        graph = NetworkGraph.of(network)
+        for op in graph.ops:
+            reads = tuple(Read(graph.name(producer)) for producer in op.producers)
+            self.nodes[op.name] = _Node(op.spec, reads)
+            self.readers[op.name] = {}
+            for read in reads:
+                self.readers[read.name][op.name] = None
+
+    def graph(self) -> NetworkGraph:
+        """Return the graph as it is now, an operation that reads the network's own input first."""
+        names = list(self.nodes)
+        if self.nodes[names[0]].layer.kind == "input":
+            own = (name for name in names if {read.name for read in self.nodes[name].reads} == {OWN_INPUT})
+            first = next(own, None)
+            names.sort(key=lambda name: name != first)
+        number = {name: place for place, name in enumerate((OWN_INPUT, *names), -1)}
+        ops = []
+        for name in names:
+            node = self.nodes[name]
+            accesses = tuple(Access(number[read.name], read.channels) for read in node.reads)
+            ops.append(Operation(number[name], node.layer, accesses, name in self.outputs, node.folded))
+        return NetworkGraph(tuple(ops), self.own_input)
+
+    def layer(self, name: str) -> AnyLayer:
+        """Return what an operation does."""
+        return self.nodes[name].layer
+
+    def change(self, name: str, **changes: Any) -> None:
+        """Change an operation's layer, what it reads, or what was folded into it."""
+        self.nodes[name] = replace(self.nodes[name], **changes)
+
+    def fold(self, name: str, into: Iterable[str]) -> None:
+        """Make an operation part of others; its readers read what it read, which leaves if it left."""
+        folded = self.nodes.pop(name)
+        sources = tuple(read.name for read in folded.reads)
+        outputs = (each for one in self.outputs for each in (sources if one == name else (one,)))
+        self.outputs = tuple(dict.fromkeys(outputs))
+        for other in into:
+            known = self.nodes[other].folded
+            self.change(other, folded=(*known, folded.layer, *folded.folded))
+        for source in sources:
+            self.readers[source].pop(name, None)
+        for reader in self.readers.pop(name):
+            self.change(reader, reads=self._reads_without(name, folded, reader))
+            for source in sources:
+                self.readers[source][reader] = None
+
+    def reads_without(self, name: str, reader: str) -> tuple[Read, ...]:
+        """Return what a reader reads when it reads what an operation reads instead of the operation."""
+        return self._reads_without(name, self.nodes[name], reader)
+
+    def _reads_without(self, name: str, node: _Node, reader: str) -> tuple[Read, ...]:
+        found: list[Read] = []
+        for read in self.nodes[reader].reads:
+            if read.name != name:
+                found.append(read)
+            elif read.channels is None and not isinstance(node.layer, Slice):
+                found += node.reads
+            else:
+                first, end = read.channels or (0, node.layer.output[0])
+                offset = node.layer.first[0] if isinstance(node.layer, Slice) else 0
+                found += self._part(node.reads, offset + first, offset + end)
+        return tuple(found)
+
+    def _part(self, reads: Sequence[Read], first: int, end: int) -> list[Read]:
+        """Return what some channels are of what is read one after the other."""
+        found, begin = [], 0
+        for read in reads:
+            offset, last = read.channels or (0, self.channels(read.name))
+            low, high = max(first - begin, 0), min(end - begin, last - offset)
+            if low < high:
+                all_of_it = (low, high) == (0, last - offset)
+                found.append(read if all_of_it else Read(read.name, (offset + low, offset + high)))
+            begin += last - offset
+        return found
+
+    def channels(self, name: str) -> int:
+        """Return the channels of what an operation computes, or of the network's own input."""
+        return self.own_input[0] if name == OWN_INPUT else self.nodes[name].layer.output[0]
+
+    def is_given(self, name: str) -> bool:
+        """Whether this is an input of the network."""
+        return name == OWN_INPUT or self.layer(name).kind == "input"
+
+    def only_reads(self, reader: str, name: str) -> bool:
+        """Whether an operation reads another alone, and all of it."""
+        return self.nodes[reader].reads == (Read(name),)
+
+    def only_read_by(self, name: str, reader: str) -> bool:
+        """Whether nobody but one operation gets the values of another, and that gets all of them."""
+        whole = all(read.channels is None for read in self.nodes[reader].reads if read.name == name)
+        return whole and self.readers[name].keys() == {reader} and name not in self.outputs
+
+    def can_skip(self, name: str) -> bool:
+        """Whether all readers of an operation can read what it reads instead."""
+        node = self.nodes[name]
+        several = len(node.reads) > 1
+        layer = node.layer
+        reorders = isinstance(layer, Reshape) and (layer.op in PERMUTES or layer.input != layer.output)
+        for reader in self.readers[name]:
+            kind, reads = self.layer(reader).kind, self.reads_without(name, reader)
+            if kind not in OPERANDS and len(set(reads)) < len(reads):
+                return False
+            if several and kind in (*OPERANDS, *WHOLE):
+                return False
+            if reorders and any(read.channels for read in self.nodes[reader].reads if read.name == name):
+                return False
+        return True
+
+    def writers(self, name: str, through: Sequence[str] = ("concat",)) -> list[str]:
+        """Return the operations whose outputs this one alone reads, directly or through others of some kinds.
+
+        There are none if some of what it reads has other readers, is an output, or is the network's input.
+        """
+        found: list[str] = []
+        readers = [name]
+        while readers:
+            reader = readers.pop()
+            for read in self.nodes[reader].reads:
+                if self.is_given(read.name) or not self.only_read_by(read.name, reader):
+                    return []
+                passes = self.layer(read.name).kind in through
+                (readers if passes else found).append(read.name)
+        return found
 
 
 # Intrinsic fusion ----------------------------------------------------------------------------------
 
 
-def _fuse_intrinsic(graph: nx.DiGraph) -> None:
-    for name in _names(graph):
-        layer = _operation(graph, name).layer
+def _fuse_intrinsic(draft: _Draft) -> None:
+    for name in list(draft.nodes):
+        layer = draft.layer(name)
         if _is_affine(layer):
-            _fuse_before(graph, name)
-    for name in _names(graph):
-        layer = _operation(graph, name).layer
+            _fuse_before(draft, name)
+    for name in list(draft.nodes):
+        layer = draft.layer(name)
         if _is_affine(layer):
-            _fuse_after(graph, name)
+            _fuse_after(draft, name)
         elif isinstance(layer, Padding):
-            _fuse_padding(graph, name, layer)
-    _part_shared_weights(graph)
+            _fuse_padding(draft, name, layer)
+    _part_shared_weights(draft)
 
 
-def _part_shared_weights(graph: nx.DiGraph) -> None:
+def _part_shared_weights(draft: _Draft) -> None:
     """Give layers weights of their own where something was folded into them that others do not share."""
-    for name in _names(graph):
-        operation = _operation(graph, name)
+    for name in list(draft.nodes):
+        operation = draft.nodes[name]
         layer = operation.layer
         if isinstance(layer, NamedLayer) and layer.weights is not None:
-            folded = (*operation.folded, *_operation(graph, layer.weights).folded)
+            folded = (*operation.folded, *draft.nodes[layer.weights].folded)
             if any(map(_is_affine, folded)):
-                _change(graph, name, layer=layer.model_copy(update={"weights": None}))
+                draft.change(name, layer=layer.model_copy(update={"weights": None}))
 
 
 def _is_affine(layer: AnyLayer) -> bool:
     return isinstance(layer, Map) and layer.op in AFFINE
 
 
-def _fuse_before(graph: nx.DiGraph, name: str) -> None:
+def _fuse_before(draft: _Draft, name: str) -> None:
     """Fold an affine function into the weights, or into the affine function, before it."""
-    writers = _writers(graph, name)
-    before = [_operation(graph, writer).layer for writer in writers]
+    writers = draft.writers(name)
+    before = [draft.layer(writer) for writer in writers]
     if before and all(isinstance(layer, NamedLayer) or _is_affine(layer) for layer in before):
-        _add_bias(graph, name, writers)
-        _fold(graph, name, writers)
+        _add_bias(draft, name, writers)
+        draft.fold(name, writers)
 
 
-def _fuse_after(graph: nx.DiGraph, name: str) -> None:
+def _fuse_after(draft: _Draft, name: str) -> None:
     """Fold an affine function into the weights of all that read it.
 
     What it adds is not added to padding, so that only convolutions without any can take it over.
     """
-    readers = list(graph.successors(name))
-    if not readers or _is_output(graph, name) or not _can_skip(graph, name):
+    readers = list(draft.readers[name])
+    if not readers or name in draft.outputs or not draft.can_skip(name):
         return
     for reader in readers:
-        operation = _operation(graph, reader)
-        if not isinstance(operation.layer, NamedLayer) or operation.inputs != (name,):
+        operation = draft.nodes[reader]
+        if not isinstance(operation.layer, NamedLayer) or not draft.only_reads(reader, name):
             return
-        if _adds(_operation(graph, name)) and any(operation.layer.padding):
+        if _adds(draft.nodes[name]) and any(operation.layer.padding):
             return
-    _add_bias(graph, name, readers)
-    _fold(graph, name, readers)
+    _add_bias(draft, name, readers)
+    draft.fold(name, readers)
 
 
-def _adds(operation: CoarseOperation) -> bool:
+def _adds(operation: _Node) -> bool:
     """Whether an affine function does more than multiply."""
     layers = (operation.layer, *operation.folded)
     return any(isinstance(layer, Map) and layer.op in ("batch_norm", "bias") for layer in layers)
 
 
-def _add_bias(graph: nx.DiGraph, name: str, into: Iterable[str]) -> None:
+def _add_bias(draft: _Draft, name: str, into: Iterable[str]) -> None:
     """Give those layers a bias that take over an affine function that adds."""
-    if not _adds(_operation(graph, name)):
+    if not _adds(draft.nodes[name]):
         return
     for other in into:
-        layer = _operation(graph, other).layer
+        layer = draft.layer(other)
         if isinstance(layer, NamedLayer):
-            _change(graph, other, layer=layer.model_copy(update={"bias": True}))
+            draft.change(other, layer=layer.model_copy(update={"bias": True}))
 
 
-def _fuse_padding(graph: nx.DiGraph, name: str, pad: Padding) -> None:
+def _fuse_padding(draft: _Draft, name: str, pad: Padding) -> None:
     """Fold padding into all convolutions that read it, if their windows are large enough."""
     padded = {}
-    if _is_output(graph, name):
+    if name in draft.outputs:
         return
-    for reader in graph.successors(name):
-        operation = _operation(graph, reader)
+    for reader in draft.readers[name]:
+        operation = draft.nodes[reader]
         layer = operation.layer
-        if layer.kind != "conv" or operation.inputs != (name,):
+        if layer.kind != "conv" or not draft.only_reads(reader, name):
             return
         padding = tuple(map(sum, zip(pad.padding, layer.padding, strict=True)))
         try:
@@ -309,24 +351,24 @@ def _fuse_padding(graph: nx.DiGraph, name: str, pad: Padding) -> None:
             return
     if padded:
         for reader, convolution in padded.items():
-            _change(graph, reader, layer=convolution)
-        _fold(graph, name, padded)
+            draft.change(reader, layer=convolution)
+        draft.fold(name, padded)
 
 
 # Point-wise fusion ---------------------------------------------------------------------------------
 
 
-def _fuse_pointwise(graph: nx.DiGraph) -> None:
-    for name in _names(graph):
-        layer = _operation(graph, name).layer
+def _fuse_pointwise(draft: _Draft) -> None:
+    for name in list(draft.nodes):
+        layer = draft.layer(name)
         if isinstance(layer, Map) and layer.op in FREE:
-            _skip(graph, name)
+            _skip(draft, name)
         elif _is_pointwise(layer):
-            writers = _writers(graph, name, ("concat", "reshape"))
-            if writers and all(_computes(graph, writer) for writer in writers):
-                _fold(graph, name, writers)
+            writers = draft.writers(name, ("concat", "reshape"))
+            if writers and all(_computes(draft, writer) for writer in writers):
+                draft.fold(name, writers)
         elif layer.kind in OPERANDS:
-            _fuse_product(graph, name)
+            _fuse_product(draft, name)
 
 
 def _is_pointwise(layer: AnyLayer) -> bool:
@@ -336,92 +378,116 @@ def _is_pointwise(layer: AnyLayer) -> bool:
     )
 
 
-def _computes(graph: nx.DiGraph, name: str) -> bool:
-    return name != OWN_INPUT and _operation(graph, name).layer.kind in COMPUTES
+def _computes(draft: _Draft, name: str) -> bool:
+    return name != OWN_INPUT and draft.layer(name).kind in COMPUTES
 
 
-def _fuse_product(graph: nx.DiGraph, name: str) -> None:
+def _fuse_product(draft: _Draft, name: str) -> None:
     """Fold a product or sum of functions of one value, as x * sigmoid(x), into what computes the value."""
-    chains = [_chain(graph, source) for source in _operation(graph, name).inputs]
+    chains = [_chain(draft, read) for read in draft.nodes[name].reads]
     for source in chains[0]:
-        if not _computes(graph, source) or any(source not in chain for chain in chains):
+        if source.channels or not _computes(draft, source.name):
             continue
-        inside = {name}.union(*(chain[: chain.index(source)] for chain in chains))
-        hidden = {source, *inside} - {name}
-        if all(inside.issuperset(graph.successors(each)) and not _is_output(graph, each) for each in hidden):
-            for each in [each for each in _names(graph) if each in inside]:
-                _change(graph, each, inputs=(source,))
-                _fold(graph, each, (source,))
+        if any(source not in chain for chain in chains):
+            continue
+        inside = {name}.union(*({each.name for each in chain[: chain.index(source)]} for chain in chains))
+        hidden = {source.name, *inside} - {name}
+        if all(inside.issuperset(draft.readers[each]) and each not in draft.outputs for each in hidden):
+            for each in [each for each in draft.nodes if each in inside]:
+                draft.change(each, reads=(source,))
+                draft.fold(each, (source.name,))
             return
 
 
-def _chain(graph: nx.DiGraph, name: str) -> list[str]:
-    """Return an operation and, while it is a function of single values, those that it is computed from."""
-    found = [name]
-    while name != OWN_INPUT:
-        operation = _operation(graph, name)
-        if not _is_pointwise(operation.layer) or len(operation.inputs) > 1:
+def _chain(draft: _Draft, read: Read) -> list[Read]:
+    """Return what is read and, while it is a function of single values, what that is computed from."""
+    found = [read]
+    while read.name != OWN_INPUT and read.channels is None:
+        node = draft.nodes[read.name]
+        if not _is_pointwise(node.layer) or len(node.reads) > 1:
             break
-        (name,) = operation.inputs
-        found.append(name)
+        (read,) = node.reads
+        found.append(read)
     return found
 
 
 # Pruning -------------------------------------------------------------------------------------------
 
 
-def _prune(graph: nx.DiGraph) -> None:
+def _prune(draft: _Draft) -> None:
     left = -1
-    while left != (left := len(graph)):  # what is pruned may make what is before it free
-        for name in _names(graph):
-            layer = _operation(graph, name).layer
-            if isinstance(layer, Reshape) and _is_order_of_input(graph, name):
-                _store_input_as(graph, name, layer.output)
-            elif layer.kind == "concat" or (isinstance(layer, Reshape) and _is_free(graph, name, layer)):
-                _skip(graph, name)
+    while left != (left := len(draft.nodes)):  # what is pruned may make what is before it free
+        for name in list(draft.nodes):
+            layer = draft.layer(name)
+            if isinstance(layer, Reshape) and _is_order_of_input(draft, name):
+                _store_input_as(draft, name, layer.output)
+            elif layer.kind == "concat" or (isinstance(layer, Reshape) and _is_free(draft, name, layer)):
+                _skip(draft, name)
 
 
-def _is_order_of_input(graph: nx.DiGraph, name: str) -> bool:
+def _is_order_of_input(draft: _Draft, name: str) -> bool:
     """Whether an input of the network can be stored at once as a reshape wants it, which alone reads it."""
-    inputs = _operation(graph, name).inputs
+    reads = draft.nodes[name].reads
+    source = reads[0].name
     return (
-        len(inputs) == 1
-        and _is_given(graph, inputs[0])
-        and set(graph.successors(inputs[0])) == {name}
-        and not _is_output(graph, name)
+        len(reads) == 1
+        and draft.is_given(source)
+        and draft.only_read_by(source, name)
+        and (name not in draft.outputs)
     )
 
 
-def _store_input_as(graph: nx.DiGraph, name: str, shape: tuple[int, int, int]) -> None:
+def _store_input_as(draft: _Draft, name: str, shape: Shape) -> None:
     """Fold a reshape into the input that it reads."""
-    (source,) = _operation(graph, name).inputs
+    ((source, _),) = draft.nodes[name].reads
     if source == OWN_INPUT:
-        graph.graph["input"] = shape
+        draft.own_input = shape
+        draft.fold(name, [])
     else:
-        layer = _operation(graph, source).layer.model_copy(update={"input": shape})
-        _change(graph, source, layer=layer)
-    _fold(graph, name, [source] if source != OWN_INPUT else [])
+        draft.change(source, layer=draft.layer(source).model_copy(update={"input": shape}))
+        draft.fold(name, [source])
 
 
-def _is_free(graph: nx.DiGraph, name: str, layer: Reshape) -> bool:
+def _is_free(draft: _Draft, name: str, layer: Reshape) -> bool:
     """Whether values can be stored at once as the readers of a reshape want them."""
-    sources = _operation(graph, name).inputs
-    readers = [_operation(graph, reader).layer for reader in graph.successors(name)]
+    sources = [read.name for read in draft.nodes[name].reads]
+    readers = [draft.layer(reader) for reader in draft.readers[name]]
     if layer.op in PERMUTES:
-        if any(not _only_read_by(graph, source, name) for source in sources):
+        if any(not draft.only_read_by(source, name) for source in sources):
             return False  # others get the same values in the order that they have
         if any(isinstance(reader, Map) and not _is_pointwise(reader) for reader in readers):
             return False  # which tells channels apart
     # A fully connected layer takes values in any shape, but a network's input has one shape for all.
-    given = any(_is_given(graph, source) for source in sources)
+    given = any(map(draft.is_given, sources))
     flat = all(reader.kind == "fc" for reader in readers) and not given
     return flat or layer.input == layer.output
 
 
-def _skip(graph: nx.DiGraph, name: str) -> None:
+def _skip(draft: _Draft, name: str) -> None:
     """Fold an operation that computes nothing into the stores of those before it, if nobody minds."""
-    inputs = _operation(graph, name).inputs
-    if _is_output(graph, name) and not _writers(graph, name, ()):
+    sources = [read.name for read in draft.nodes[name].reads]
+    if name in draft.outputs and not draft.writers(name, ()):
         return  # an output of the network, which those before it do not become in its place
-    if _can_skip(graph, name):
-        _fold(graph, name, [each for each in inputs if not _is_given(graph, each)])
+    if draft.can_skip(name):
+        draft.fold(name, dict.fromkeys(each for each in sources if not draft.is_given(each)))
+
+
+# Slices --------------------------------------------------------------------------------------------
+
+
+def _read_slices(draft: _Draft) -> None:
+    """Let those that read some channels of a tensor find them there, instead of in a copy."""
+    for name in list(draft.nodes):
+        layer = draft.layer(name)
+        if isinstance(layer, Slice) and layer.input[1:] == layer.output[1:] and name not in draft.outputs:
+            readers = {reader: draft.reads_without(name, reader) for reader in draft.readers[name]}
+            if all(_can_read(draft.nodes[reader], reads) for reader, reads in readers.items()):
+                sources = {read.name for read in draft.nodes[name].reads}
+                draft.fold(name, [each for each in sources if not draft.is_given(each)])
+
+
+def _can_read(node: _Node, reads: Sequence[Read]) -> bool:
+    """Whether an operation can read these instead: as many where they are operands, else each once."""
+    kind = node.layer.kind
+    alike = len(reads) == len(node.reads) if kind in (*OPERANDS, *WHOLE) else len(set(reads)) == len(reads)
+    return alike and kind in (*COMPUTES, "concat", "slice")

@@ -263,6 +263,30 @@ class Reshape(Node):
             raise InputError("layer.output", list(self.output), limit)
 
 
+class Slice(Node):
+    """A part of what it reads: some channels, rows and columns, without gaps.
+
+    Attributes
+    ----------
+    input, output : (C, H, W)
+    first : (C, H, W)
+        The first channel, row and column of the part.
+    """
+
+    kind: Literal["slice"]
+    input: Shape
+    first: tuple[Count, Count, Count] = (0, 0, 0)
+    output: Shape
+
+    def model_post_init(self, _context: object) -> None:
+        """Refuse a part that is not there."""
+        super().model_post_init(_context)
+        for first, size, whole in zip(self.first, self.output, self.input, strict=True):
+            if first + size > whole:
+                limit = f"layer {self.name}: from {list(self.first)} on {list(self.input)} has no such part"
+                raise InputError("layer.output", list(self.output), limit)
+
+
 class Input(Node):
     """A further input of the network, beside the one that layers call ``input``.
 
@@ -396,7 +420,19 @@ def _conv_by_default(table: Any) -> Any:
 
 
 AnyLayer = Annotated[
-    NamedLayer | Pool | Add | Mul | Concat | Map | Padding | Reshape | Input | MatMul | Function | Opaque,
+    NamedLayer
+    | Pool
+    | Add
+    | Mul
+    | Concat
+    | Map
+    | Padding
+    | Reshape
+    | Slice
+    | Input
+    | MatMul
+    | Function
+    | Opaque,
     Field(discriminator="kind"),
     BeforeValidator(_conv_by_default),
 ]

@@ -8,7 +8,9 @@ from typing import Annotated, ClassVar, NamedTuple
 from pydantic import Field
 
 from tilewright.spec.base import Spec
+from tilewright.spec.coarsening import coarse_graph
 from tilewright.spec.errors import InputError, did_you_mean
+from tilewright.spec.graph import NetworkGraph
 from tilewright.spec.layer import MAX_SIZE, Layer
 from tilewright.spec.network import MatMul, NamedLayer, Network
 from tilewright.tiling.dsp.machine import DspMachine
@@ -470,17 +472,15 @@ class Problem(Spec):
     def _executed(self) -> tuple[NamedLayer | MatMul | tuple[str, Operation] | Unmodelled, ...]:
         """What the network does, in order."""
         units = () if self.trades_capacity else units_of(self.machine)
-        return tuple(operations(self.executed_network, self.batch, units))
+        return tuple(operations(self.executed_graph, self.batch, units))
 
     @cached_property
-    def executed_network(self) -> Network:
+    def executed_graph(self) -> NetworkGraph:
         """The network as it is executed: where operations count, activations are part of others."""
         assert self.network is not None
         if self.trades_capacity or not units_of(self.machine):
-            return self.network
-        from tilewright.spec.coarsening import coarse  # for start-up time: networkx
-
-        return coarse(self.network)
+            return NetworkGraph.of(self.network)
+        return coarse_graph(self.network)
 
     @property
     def unmodelled(self) -> tuple[Unmodelled, ...]:

@@ -24,6 +24,8 @@ class Operation(Table):
     """The function, of kinds that have several, such as ``max`` of a pool."""
     reads: list[str]
     """Names of the layers whose outputs it reads, or ``input`` for the network's own input."""
+    channels: list[Range | None] | None = None
+    """First and end of the channels that it reads of each, where these are not all."""
     input: Plane
     """Channels, rows and columns before padding."""
     output: Plane

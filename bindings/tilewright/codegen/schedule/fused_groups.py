@@ -6,9 +6,8 @@ from collections.abc import Mapping
 from typing import Any
 
 from tilewright.codegen.schedule.forms import FusionSchedule, GroupBuffers, ScheduledGroup
-from tilewright.codegen.schedule.operations import operation
+from tilewright.codegen.schedule.operations import operation_of
 from tilewright.fusion import Plan, Problem
-from tilewright.spec.network import OWN_INPUT
 
 AS_MEASURED = (
     "operations",
@@ -40,12 +39,7 @@ def fusion_schedule(
         )
     told = [*(name for told in groups.values() for name in told.operations), *measures["on_host"]]
     assert sorted(told) == sorted(numbers), "each operation is in one group, or left to the host"
-    operations = {
-        op.name: operation(
-            op.spec, [OWN_INPUT if producer < 0 else problem.ops[producer].name for producer in op.producers]
-        )
-        for op in problem.ops
-    }
+    operations = {op.name: operation_of(problem.graph, op) for op in problem.ops}
     return FusionSchedule(
         **about,
         duration_cycles=measures["duration_cycles"],

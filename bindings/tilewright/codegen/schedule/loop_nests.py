@@ -18,7 +18,7 @@ from tilewright.codegen.schedule.forms import (
     TiledOperation,
     TilingSchedule,
 )
-from tilewright.codegen.schedule.operations import operation, reads_of
+from tilewright.codegen.schedule.operations import operation, operation_of
 from tilewright.spec.network import OWN_INPUT
 from tilewright.tiling import Plan, Problem
 from tilewright.tiling.dsp import nest_of
@@ -50,18 +50,17 @@ def tiling_schedule(
         shape = operation(problem.one_layer, [OWN_INPUT])
         layers = {name: _layer(problem, plan.layers[0], shape, _costs(measures))}
         return TilingSchedule(**about, layers=layers, left_out={})
-    network, measured = problem.executed_network, measures["layers"]
-    reads, kinds = reads_of(network), {layer.name: layer.kind for layer in network.convolutions}
-    others = {layer.name: layer for layer in network.layers}
+    graph, measured = problem.executed_graph, measures["layers"]
+    others = {op.name: op for op in graph.ops}
     layers, between = {}, {}
     for (name, part), own in zip(problem.parts, plan.layers, strict=True):
+        op = others.pop(name)
         if part.operation is None:
-            shape = operation(part.one_layer, reads[name], kinds.get(name))
+            shape = operation_of(graph, op, part.one_layer)
             layers[name] = _layer(part, own, shape, _costs(measured[name]))
         else:
-            between[name] = _between(operation(others[name], reads[name]), measured[name])
-        del others[name]
-    left_out = {name: operation(layer, reads[name]) for name, layer in others.items()}
+            between[name] = _between(operation_of(graph, op), measured[name])
+    left_out = {name: operation_of(graph, op) for name, op in others.items()}
     return TilingSchedule(**about, layers=layers, operations=between or None, left_out=left_out)
 
 

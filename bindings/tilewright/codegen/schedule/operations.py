@@ -6,8 +6,10 @@ from collections.abc import Sequence
 from typing import Any
 
 from tilewright.codegen.schedule.forms import Operation
+from tilewright.spec.graph import NetworkGraph
+from tilewright.spec.graph import Operation as GraphOperation
 from tilewright.spec.layer import Layer
-from tilewright.spec.network import OWN_INPUT, Network, Pool
+from tilewright.spec.network import Pool
 
 OF_WINDOWS = ("kernel", "stride", "padding", "dilation")
 OF_LAYERS = (*OF_WINDOWS, "kernels", "groups", "batch")
@@ -35,10 +37,17 @@ def operation(spec: Any, reads: Sequence[str], kind: str | None = None) -> Opera
     )
 
 
-def reads_of(network: Network) -> dict[str, list[str]]:
-    """Return the names of what each layer reads."""
-    names = [layer.name for layer in network.layers]
-    return {
-        name: [OWN_INPUT if producer < 0 else names[producer] for producer in producers]
-        for name, producers in zip(names, network.producers, strict=True)
-    }
+def operation_of(graph: NetworkGraph, op: GraphOperation, as_planned: Layer | None = None) -> Operation:
+    """Return an operation of a graph, with the names of what it reads.
+
+    Parameters
+    ----------
+    as_planned
+        The convolution that it is planned as, where it is another.
+    """
+    names = [graph.name(producer) for producer in op.producers]
+    found = operation(as_planned or op.spec, names, op.spec.kind)
+    if any(access.channels for access in op.accesses):
+        channels = [list(access.channels) if access.channels else None for access in op.accesses]
+        found = found.model_copy(update={"channels": channels})
+    return found

@@ -18,10 +18,11 @@ from tilewright.codegen.trained import Trained
 from tilewright.codegen.trained_numbers import TrainedNumbers, coarse_numbers
 from tilewright.core.version import __version__
 from tilewright.fusion import Plan, Problem
-from tilewright.fusion.graph import Op
+from tilewright.fusion.graph import engine_of
 from tilewright.fusion.machine import BUFFERS, HOST
 from tilewright.simulator.fixed_point import Integers
 from tilewright.spec.errors import InputError
+from tilewright.spec.graph import Operation
 from tilewright.spec.network import Map
 
 RUNTIME = ("engine.h", "engine.c", "network.h", "main.c")
@@ -59,10 +60,10 @@ def numbers_of(problem: Problem, seed: int = 0, trained: Trained | None = None) 
     )
 
 
-def left_out(problem: Problem, op: Op) -> bool:
+def left_out(problem: Problem, op: Operation) -> bool:
     """Return whether an operation is left out: a softmax whose output is the network's."""
     is_softmax = isinstance(op.spec, Map) and op.spec.op == "softmax"
-    return op.engine == HOST and is_softmax and not problem.consumers[op.number]
+    return engine_of(op) == HOST and is_softmax and not problem.consumers[op.number]
 
 
 class _Project:

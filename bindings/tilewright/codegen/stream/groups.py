@@ -12,9 +12,9 @@ from tilewright.codegen.project.text import braced
 from tilewright.fusion import Problem
 from tilewright.fusion.addresses import Addressed, Addresses, Area
 from tilewright.fusion.fused_group import Part
-from tilewright.fusion.graph import Op
 from tilewright.fusion.plan import Group
 from tilewright.fusion.schedule import GroupSchedule, Instruction
+from tilewright.spec.graph import Operation
 from tilewright.spec.layer import Window
 from tilewright.spec.network import NamedLayer
 
@@ -52,7 +52,7 @@ class Tables:
     nodes: tuple[str, ...]
     on_host: bool
     maps: tuple[Placed, ...]
-    operations: Mapping[int, tuple[Op, tuple[Part, ...]]]
+    operations: Mapping[int, tuple[Operation, tuple[Part, ...]]]
     instructions: tuple[Addressed, ...]
     elements: tuple[int, int, int]
     accumulators: int
@@ -64,14 +64,12 @@ def planned_tables(problem: Problem, group: Group) -> Tables:
     assert group.tile is not None
     schedule = GroupSchedule(problem.fused([places[name] for name in group.nodes]), group.tile)
     fused, addresses = schedule.fused, Addresses(schedule)
-    maps = [
-        Placed(
-            feature.shape,
-            area,
-            feature.sources if number < fused.loaded else (feature.name,) if feature.saved else (),
-        )
-        for number, (feature, area) in enumerate(zip(fused.features, addresses.areas, strict=True))
-    ]
+    maps = []
+    for number, (feature, area) in enumerate(zip(fused.features, addresses.areas, strict=True)):
+        tensors: tuple[str, ...] = (feature.name,) if feature.saved else ()
+        if number < fused.loaded:
+            tensors = tuple(problem.graph.name(access.source) for access in feature.sources)
+        maps.append(Placed(feature.shape, area, tensors))
     issued = tuple(addresses.instructions())
     sums = [
         prod(end - begin for begin, end in (each.rows, each.columns, each.channels))
@@ -89,7 +87,7 @@ def planned_tables(problem: Problem, group: Group) -> Tables:
     )
 
 
-def host_tables(numbers: Numbers, op: Op) -> Tables:
+def host_tables(numbers: Numbers, op: Operation) -> Tables:
     """Return the tables of an operation of the host, which takes all values in a row."""
     sources = numbers.sources(op)
     sizes = [prod(numbers.maps[name].shape[1:]) for name in sources]
@@ -194,7 +192,7 @@ class GroupText:
             "};",
         ]
 
-    def _operation(self, op: Op, first: int, count: int) -> list[str]:
+    def _operation(self, op: Operation, first: int, count: int) -> list[str]:
         spec, form = op.spec, self._numbers.forms[op.name]
         window = [(1, 1), (1, 1), (0, 0), (1, 1)]
         if isinstance(spec, Window):

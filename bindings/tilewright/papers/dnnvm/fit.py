@@ -8,6 +8,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from tilewright.fusion import Problem
+from tilewright.fusion.graph import engine_of
 from tilewright.fusion.machine import CONV
 from tilewright.fusion.tiles import best
 from tilewright.papers.dnnvm.benchmarks import NAMES, benchmark, machine, problem, table_2
@@ -64,7 +65,7 @@ class Baselines:
     def _layer(self, key: object, bandwidth: int, rate: int) -> int:
         """Return the cycles of a layer; a convolution's do not depend on the rate of other engines."""
         problem, number = self._layers[key]
-        searched = (key, bandwidth, None if problem.ops[number].engine == CONV else rate)
+        searched = (key, bandwidth, None if engine_of(problem.ops[number]) == CONV else rate)
         if searched not in self._cycles:
             rates = {"load_mb_per_s": bandwidth, "save_mb_per_s": bandwidth, "operands_per_cycle": rate}
             varied = unchecked_copy(problem, machine=self.zu2.with_(**rates))

@@ -12,10 +12,10 @@ from pydantic import Field
 from tilewright.spec.access import Access, access, read
 from tilewright.spec.base import Spec
 from tilewright.spec.errors import InputError
+from tilewright.spec.graph import NetworkGraph
 from tilewright.spec.layer import MAX_SIZE, Length, Pad, Window
 from tilewright.spec.network import (
     FREE,
-    OWN_INPUT,
     Add,
     AnyLayer,
     Concat,
@@ -27,12 +27,12 @@ from tilewright.spec.network import (
     Mul,
     Name,
     NamedLayer,
-    Network,
     Opaque,
     Padding,
     Pool,
     Reshape,
     Shape,
+    Slice,
     Work,
     macs_of,
     parameters_of,
@@ -179,7 +179,7 @@ class Unmodelled(NamedTuple):
 
 
 def operations(
-    network: Network, batch: int | None, units: Sequence[str]
+    graph: NetworkGraph, batch: int | None, units: Sequence[str]
 ) -> Iterator[NamedLayer | MatMul | tuple[str, Operation] | Unmodelled]:
     """Yield what a network does, in order: its layers, its operations and what no unit of a machine does.
 
@@ -191,15 +191,15 @@ def operations(
         Those that a machine has, of ``vector`` and ``host``. The host does what it alone can do, and
         everything where there is no other unit.
     """
-    shapes = {OWN_INPUT: network.own_input} | {layer.name: layer.output for layer in network.layers}
-    images = max((layer.batch for layer in network.convolutions), default=1)
+    convolutions = [op.spec for op in graph.ops if isinstance(op.spec, NamedLayer | MatMul)]
+    images = max((layer.batch for layer in convolutions), default=1)
     now = images if batch is None else batch
-    for layer, producers in zip(network.layers, network.producers, strict=True):
+    for op in graph.ops:
+        layer = op.spec
         if isinstance(layer, NamedLayer | MatMul):
             yield layer
         elif not _does_nothing(layer):
-            names = [OWN_INPUT if each < 0 else network.layers[each].name for each in producers]
-            operation = _operation(layer, [shapes[name] for name in names], images, now)
+            operation = _operation(layer, [graph.shape(access) for access in op.accesses], images, now)
             unit = "host" if isinstance(layer, Opaque) else "vector"
             unit = unit if unit in units else next((each for each in units if each == "host"), "")
             if unit:
@@ -243,6 +243,8 @@ def _operation(layer: AnyLayer, given: list[Shape], images: int, batch: int) -> 
             how = "stream" if parameters in (1, prod(layer.output)) and how == "window" else "whole"
     elif isinstance(layer, Concat | Padding | Reshape):
         work = 0
+    elif isinstance(layer, Slice):
+        work, inputs = 0, list(read(layer, given))
     elif isinstance(layer, Function | Opaque):
         work = max(macs, outputs if isinstance(layer, Function) else 0)
         inputs = list(read(layer, given))

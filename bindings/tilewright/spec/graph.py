@@ -1,0 +1,178 @@
+"""A network as a graph: its operations in an order of execution, and where each finds what it reads.
+
+Every room reads networks in this form: as they are in their files (`NetworkGraph.of`), or coarse, as
+`tilewright.spec.coarsening` leaves them. An operation of a coarse graph knows which layers of the file
+became part of it, so that nothing of the network is lost on the way to emitted code.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from functools import cached_property
+from typing import TYPE_CHECKING, NamedTuple
+
+from tilewright.spec.layer import Layer
+from tilewright.spec.network import AFFINE, OWN_INPUT, AnyLayer, Map, Network, Shape
+
+if TYPE_CHECKING:
+    import networkx as nx
+
+OWN = -1
+"""What stands for the network's own input among the numbers of operations."""
+
+
+class Access(NamedTuple):
+    """What an operation reads of a tensor, without a copy.
+
+    Attributes
+    ----------
+    source
+        Number of the operation that computes the tensor; `OWN` for the network's own input.
+    channels : (first, end), optional
+        The channels that are read, where these are not all.
+    """
+
+    source: int
+    channels: tuple[int, int] | None = None
+
+
+@dataclass(frozen=True)
+class Operation:
+    """An operation and the tensor that it computes.
+
+    Attributes
+    ----------
+    number
+        Place in the order of execution, from 0.
+    spec
+        What it does; of a coarse graph with what was folded into its weights and padding.
+    accesses
+        What it reads, in order: concatenated along channels, or operand by operand. A further input of the
+        network reads nothing.
+    leaves
+        Whether what it computes is an output of the network, perhaps read inside as well.
+    folded
+        The layers of the network that became part of it, in the order in which they were folded.
+    """
+
+    number: int
+    spec: AnyLayer
+    accesses: tuple[Access, ...]
+    leaves: bool
+    folded: tuple[AnyLayer, ...] = ()
+
+    @property
+    def name(self) -> str:
+        """Its name, and that of its output."""
+        return self.spec.name
+
+    @cached_property
+    def producers(self) -> tuple[int, ...]:
+        """Numbers of the operations that it reads; `OWN` for the network's own input."""
+        return tuple(access.source for access in self.accesses)
+
+    @property
+    def depthwise(self) -> bool:
+        """Whether it is a convolution in which each output channel has an input channel of its own."""
+        return isinstance(self.spec, Layer) and self.spec.groups == self.spec.input[0] == self.spec.kernels
+
+    @property
+    def macs(self) -> int:
+        """MACs of a convolution or fully connected layer for one image, else 0."""
+        return self.spec.macs // self.spec.batch if isinstance(self.spec, Layer) else 0
+
+
+@dataclass(frozen=True)
+class NetworkGraph:
+    """The operations of a network, and who reads whom.
+
+    Attributes
+    ----------
+    ops
+        In an order of execution; a further input of the network has a place among them.
+    own_input : (C, H, W)
+        Shape in which the network's own input is stored.
+    """
+
+    ops: tuple[Operation, ...]
+    own_input: Shape
+
+    @classmethod
+    def of(cls, network: Network) -> NetworkGraph:
+        """Return the graph of a network as it is in its file."""
+        ops = []
+        for number, (layer, producers) in enumerate(zip(network.layers, network.producers, strict=True)):
+            ops.append(Operation(number, layer, tuple(map(Access, producers)), number in network.results))
+        return cls(tuple(ops), network.own_input)
+
+    def name(self, number: int) -> str:
+        """Return the name of what an operation computes, or of the network's own input."""
+        return OWN_INPUT if number == OWN else self.ops[number].name
+
+    def shape(self, access: Access) -> Shape:
+        """Return the shape (C, H, W) of what an access reads."""
+        channels, *plane = self.own_input if access.source == OWN else self.ops[access.source].spec.output
+        if access.channels is not None:
+            channels = access.channels[1] - access.channels[0]
+        return (channels, plane[0], plane[1])
+
+    @cached_property
+    def consumers(self) -> tuple[tuple[int, ...], ...]:
+        """Numbers of the operations that read each operation, ascending, each once."""
+        readers: list[list[int]] = [[] for _ in self.ops]
+        for op in self.ops:
+            for producer in dict.fromkeys(op.producers):
+                if producer != OWN:
+                    readers[producer].append(op.number)
+        return tuple(map(tuple, readers))
+
+    @cached_property
+    def reads(self) -> nx.DiGraph:
+        """The operations' numbers and `OWN`, with an edge to every reader."""
+        import networkx as nx  # start-up time
+
+        graph = nx.DiGraph()
+        graph.add_node(OWN)
+        graph.add_nodes_from(op.number for op in self.ops)
+        graph.add_edges_from((producer, op.number) for op in self.ops for producer in op.producers)
+        return graph
+
+    @cached_property
+    def ancestors(self) -> tuple[int, ...]:
+        """For each operation, a bit mask of all that it depends on, directly or through others."""
+        masks: list[int] = []
+        for op in self.ops:
+            mask = 0
+            for producer in op.producers:
+                if producer != OWN:
+                    mask |= masks[producer] | 1 << producer
+            masks.append(mask)
+        return tuple(masks)
+
+    @cached_property
+    def descendants(self) -> tuple[int, ...]:
+        """For each operation, a bit mask of all that depend on it, directly or through others."""
+        masks = [0] * len(self.ops)
+        for number in reversed(range(len(masks))):
+            for consumer in self.consumers[number]:
+                masks[number] |= masks[consumer] | 1 << consumer
+        return tuple(masks)
+
+    def network(self, name: str = "", source: str = "") -> Network:
+        """Return the graph, whose operations read all channels, as a network; layers keep their names."""
+        layers = []
+        for op in self.ops:
+            names = tuple(map(self.name, op.producers))
+            before = self.name(op.number - 1)
+            changes: dict[str, object] = {"inputs": None if names == (before,) else names}
+            if isinstance(op.spec, Map) and op.spec.op in AFFINE:
+                # An activation that is not told may stand between it and a convolution.
+                changes["op"] = "fused"
+            layers.append(op.spec.model_copy(update=changes))
+        found = Network(name=name, source=source, layers=tuple(layers), input=self.own_input)
+        if layers[0].kind != "input" and layers[0].input == self.own_input:
+            found = found.with_(input=None)
+        outputs = tuple(op.name for op in self.ops if op.leaves)
+        if set(outputs) == {found.layers[index].name for index in found.results}:
+            return found
+        return found.with_(outputs=outputs)
