@@ -33,7 +33,7 @@ def nest_in(program: Program) -> LoopNest:
 
 
 def with_nest(program: Program, nest: LoopNest) -> Program:
-    return replace(program, steps=NestedSteps(nest, program.steps.__iter__))
+    return replace(program, steps=NestedSteps(nest))
 
 
 def _layer(random: Random, groups: int, maps: int, kernels: int) -> dict[str, Any]:

@@ -1,4 +1,4 @@
-"""The steps of a program as a table, that of its loop nest, are the steps that are made one by one."""
+"""The steps of a loop nest, made one by one, are those of its table."""
 
 from __future__ import annotations
 

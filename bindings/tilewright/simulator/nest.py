@@ -10,14 +10,18 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from itertools import product
 from math import prod
+from typing import NamedTuple
 
 import numpy as np
 
-from tilewright.simulator.columns import Key, Marks, Numbers, StepTable, TabledSteps
-from tilewright.simulator.program import Counts, Step
+from tilewright.simulator.columns import FREE, LOAD, READ, WRITE, Key, Marks, Numbers, StepTable, TabledSteps
+from tilewright.simulator.program import Box, Compute, Counts, Free, Load, Operation, Region, Step, WriteBack
 
 MOST_TABLED = 3_000_000
 """Most events that are tabled at once: about half a second and 300 MB."""
+
+MOST_MADE = 50_000
+"""Most events that are held at a time while steps are made one by one."""
 
 EVERYWHERE = -1
 """Stands for a loop where a range is the same in all tiles."""
@@ -58,6 +62,14 @@ class Along:
         """Elements of the range."""
         return self.high - self.low if self.length is None else self.length
 
+    def inside(self, iteration: int) -> Along:
+        """Return what is left of it in one iteration of the outermost loop."""
+        if self.loop == EVERYWHERE:
+            return self
+        if self.loop:
+            return Along(self.loop - 1, self.low, self.high)
+        return Along.fixed(int(self.low[iteration]), int(self.high[iteration]))
+
 
 @dataclass(frozen=True)
 class NestEvent:
@@ -82,6 +94,15 @@ class NestEvent:
     when: Mapping[int, Marks] = field(default_factory=dict)
     after: bool = False
     times: Mapping[int, Counts] = field(default_factory=dict)
+
+    def inside(self, iteration: int) -> NestEvent:
+        """Return what is left of it in one iteration of the outermost loop, in which it occurs."""
+        when = {loop - 1: marks for loop, marks in self.when.items() if loop}
+        return NestEvent(self.form, tuple(along.inside(iteration) for along in self.ranges), when, self.after)
+
+
+Convolution = Callable[[str, Region, Mapping[str, Region]], Operation]
+"""Returns the arithmetic of a compute: of its tensor, its region and its operands' regions."""
 
 
 @dataclass(frozen=True)
@@ -124,21 +145,57 @@ class LoopNest:
             for event in self.events
         )
 
-    def labels(self) -> list[str]:
+    def labels(self) -> Iterator[str]:
         """Return the labels of all steps."""
         names = [self.names[loop] for loop, trips in enumerate(self.trips) if trips > 1]
-        return [*map(" ".join, product(*names)), self.end]
+        yield from map(" ".join, product(*names))
+        yield self.end
+
+    def steps(self, operation: Convolution | None = None) -> Iterator[Step]:
+        """Make the steps one by one, computes with their arithmetic where that is given."""
+        labels, last = self.labels(), _StepBuilder(operation)
+        for nest in self._parts():
+            table, ended = nest.table(), 1
+            forms = [_Form(*form) for form in table.forms]
+            columns = table.step, table.form, table.low, table.high
+            for step, form, low, high in zip(*(column.tolist() for column in columns), strict=True):
+                for _ in range(step - ended):
+                    yield last.step(next(labels))
+                    last = _StepBuilder(operation)
+                ended = step
+                spans: list[tuple[int, int] | None] = list(zip(low, high, strict=True))
+                for axis in self.whole[forms[form].tensor]:
+                    spans[axis] = None
+                last.add(forms[form], Box(tuple(spans)))
+            for _ in range(nest.tiles + 1 - ended):
+                yield last.step(next(labels))
+                last = _StepBuilder(operation)
+        yield last.step(next(labels))
+
+    def _parts(self) -> Iterator[LoopNest]:
+        """Divide the nest, along its outermost loops, into parts of not too many events."""
+        if self.size <= MOST_MADE or not self.trips:
+            yield self
+            return
+        for iteration in range(self.trips[0]):
+            there = (event for event in self.events if 0 not in event.when or event.when[0][iteration])
+            events = tuple(event.inside(iteration) for event in there)
+            names = {loop - 1: each for loop, each in self.names.items() if loop}
+            yield from LoopNest(self.trips[1:], events, names, self.end, self.whole)._parts()
 
     def table(self) -> StepTable:
         """Return all steps as a table."""
         parts = [self._occurrences(event) for event in self.events]
+        if not parts:
+            none = np.zeros((0, 0), dtype=np.int64)
+            return StepTable(list(self.labels()), None, [], none[:, 0], none[:, 0], none, none, self.whole)
         step = np.concatenate([steps for steps, _, _, _ in parts])
         place = np.repeat(np.arange(len(parts)), [len(steps) for steps, _, _, _ in parts])
         order = np.argsort(step * len(parts) + place)
         low, high, sizes = (np.concatenate([part[column] for part in parts], axis=1) for column in (1, 2, 3))
         contracted = any(event.times for event in self.events)
         return StepTable(
-            labels=self.labels(),
+            labels=list(self.labels()),
             start=None,
             forms=[event.form for event in self.events],
             step=step[order] + 1,
@@ -186,15 +243,64 @@ class NestedSteps(TabledSteps):
 
     Parameters
     ----------
-    nest
-        The same steps as a nest.
-    make
-        Makes them one by one, with the arithmetic of the numeric mode.
+    operation
+        Returns the arithmetic of a compute, for the numeric mode.
     """
 
-    def __init__(self, nest: LoopNest, make: Callable[[], Iterator[Step]]) -> None:
-        super().__init__(nest.tiles + 1, make, lambda: nest.table() if nest.size <= MOST_TABLED else None)
+    def __init__(self, nest: LoopNest, operation: Convolution | None = None) -> None:
+        super().__init__(
+            nest.tiles + 1,
+            lambda: nest.steps(operation),
+            lambda: nest.table() if nest.size <= MOST_TABLED else None,
+        )
         self.nest = nest
+
+
+class _Form(NamedTuple):
+    """What an event does: see `StepTable.forms`."""
+
+    kind: int
+    tensor: str
+    engine: str = ""
+    macs: int = 0
+    bursts: int = 0
+    streamed: int = 0
+    cycles: int = 0
+    target: str = ""
+    sums: int = 0
+
+
+class _StepBuilder:
+    """Makes a step of its events."""
+
+    def __init__(self, operation: Convolution | None) -> None:
+        self.operation = operation
+        self.free: list[Free] = []
+        self.write: list[WriteBack] = []
+        self.load: list[Load] = []
+        self.compute: list[Compute] = []
+        self.operands: dict[str, dict[str, Region]] = {}
+
+    def add(self, form: _Form, region: Region) -> None:
+        """Add an event to the step."""
+        tensor, engine = form.tensor, form.engine
+        if form.kind == FREE:
+            self.free.append(Free(tensor, region))
+        elif form.kind == WRITE:
+            self.write.append(WriteBack(tensor, region, engine, form.bursts, bool(form.sums), form.cycles))
+        elif form.kind == LOAD:
+            self.load.append(Load(tensor, region, engine, form.bursts, form.cycles))
+        elif form.kind == READ:
+            self.operands.setdefault(form.target, {})[tensor] = region
+        else:
+            operands = self.operands.pop(tensor, {})
+            operation = None if self.operation is None else self.operation(tensor, region, operands)
+            each, work = tuple(operands.items()), (form.streamed, form.cycles)
+            self.compute.append(Compute(tensor, region, each, form.macs, operation, engine, *work))
+
+    def step(self, label: str) -> Step:
+        """Return the step of all events so far."""
+        return Step(tuple(self.free), tuple(self.write), tuple(self.load), tuple(self.compute), label)
 
 
 def entering(trips: Sequence[int], level: int, total: Sequence[int] | None = None) -> dict[int, Marks]:

@@ -2,19 +2,11 @@
 
 from __future__ import annotations
 
-from tilewright.simulator import (
-    Engine,
-    Memory,
-    Program,
-    Tensor,
-)
+from tilewright.simulator import Engine, Memory, Program, Tensor
 from tilewright.simulator.nest import NestedSteps
-from tilewright.tiling.dsp.events import loop_nest
+from tilewright.tiling.dsp.events import convolution, loop_nest
 from tilewright.tiling.dsp.nest import Nest
 from tilewright.tiling.dsp.plan import DspPlan
-from tilewright.tiling.dsp.walk import TileWalk
-
-Span = tuple[int, int]
 
 
 def lower(nest: Nest, plan: DspPlan, local: int) -> Program:
@@ -30,7 +22,6 @@ def lower(nest: Nest, plan: DspPlan, local: int) -> Program:
     layer, machine = nest.layer, nest.machine
     step = nest.step(plan.tile)
     buffers, widths, units = nest.buffers(step, plan.reuse), nest.widths(step), machine.units
-    walk = TileWalk(nest, plan, local)
     groups, batch, kernels, rows, columns, channels = nest.sizes
     plane = [len(lines.kept) for lines in nest.lines]
     tensors = (
@@ -55,7 +46,7 @@ def lower(nest: Nest, plan: DspPlan, local: int) -> Program:
             macs_per_element=layer.macs_per_output,
             buffer=buffers["output"],
             width=units.output,
-            sum_width=units.partial if walk.widens else None,
+            sum_width=units.partial if nest.widens(plan) else None,
         ),
     )
     return Program(
@@ -70,6 +61,6 @@ def lower(nest: Nest, plan: DspPlan, local: int) -> Program:
             ),
             Engine("dsp", macs_per_cycle=machine.macs_per_cycle, streams_over="bus"),
         ),
-        steps=NestedSteps(loop_nest(walk), walk.steps),
+        steps=NestedSteps(loop_nest(nest, plan, local), convolution(nest)),
         copies=machine.copies,
     )

@@ -14,7 +14,7 @@ from tilewright.simulator.columns import distinct
 from tilewright.spec.layer import Layer
 from tilewright.tiling.dsp.lines import InputLines
 from tilewright.tiling.dsp.machine import DspMachine
-from tilewright.tiling.dsp.plan import LOOPS
+from tilewright.tiling.dsp.plan import LOOPS, DspPlan
 
 Counts = NDArray[np.int64]
 Tile = tuple[int, ...]
@@ -168,6 +168,10 @@ class Nest:
         """Units of the three buffers."""
         widths = self.widths(step)
         return {name: size * widths[name] for name, size in self.buffers(step, reuse).items()}
+
+    def widens(self, plan: DspPlan) -> bool:
+        """Whether partial sums leave the chip that are wider than outputs."""
+        return self.trips(plan.tile)[K] > 1 and self.machine.units.partial > self.machine.units.output
 
     def streamed(self, macs: Counts | int, local: int) -> Counts | int:
         """Return the share that some MACs have of the layer's local traffic, in whole elements.

@@ -1,8 +1,8 @@
-"""What the TLEs do tile by tile, as the events of a loop nest: the steps of `TileWalk`, all at once."""
+"""What the TLEs do tile by tile, as the events of a loop nest."""
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 
 import numpy as np
 
@@ -10,6 +10,7 @@ from tilewright.simulator.columns import COMPUTE, FREE, LOAD, READ, WRITE, Key, 
 from tilewright.simulator.nest import (
     EVERYWHERE,
     Along,
+    Convolution,
     LoopNest,
     NestEvent,
     both,
@@ -17,31 +18,65 @@ from tilewright.simulator.nest import (
     entering,
     leaving,
 )
-from tilewright.simulator.program import Counts
-from tilewright.tiling.npu.slices import Pieces, Span, quotient
+from tilewright.simulator.operations import ConvolveBox
+from tilewright.simulator.program import Box, Counts, Region
+from tilewright.tiling.npu.plan import NpuPlan
+from tilewright.tiling.npu.slices import Cut, Pieces, Span, quotient
 from tilewright.tiling.npu.tle import Tle
-from tilewright.tiling.npu.walk import TileWalk
 
 
-def loop_nest(walk: TileWalk) -> LoopNest:
-    """Return the nest of a walk over all tiles, with the steps that `TileWalk.steps` makes."""
-    tles = [_TleEvents(walk, tle) for tle in walk.tles]
+def loop_nest(cut: Cut, plan: NpuPlan, tles: Sequence[Tle]) -> LoopNest:
+    """Return the tiles of a plan in their order, in which all TLEs go on together.
+
+    The loops go over images b, groups g, tiles of filters j, of rows r, of columns c and of input maps n.
+    """
+    m, n, r, c = (quotient(size, step) for size, step in zip(cut.sizes, cut.step(plan.tile), strict=True))
+    groups = 1 if cut.depthwise else cut.layer.groups
+    order = "bgjrcn" if plan.schedule == "WS" else "bgrcjn"
+    inner = (m, r, c, n) if plan.schedule == "WS" else (r, c, m, n)
+    trips = dict(zip(order, (cut.layer.batch, groups, *inner), strict=True))
+    each = [_TleEvents(cut, plan, tle, trips) for tle in tles]
     kinds = (_TleEvents.frees, _TleEvents.writes, _TleEvents.loads, _TleEvents.computes)
     whole: dict[str, tuple[int, ...]] = {}
-    for tle in walk.tles:
+    for tle in tles:
         inputs, weights, outputs = (tensor.name for tensor in tle.tensors)
         whole |= {inputs: (), weights: (3, 4), outputs: ()}
     return LoopNest(
-        trips=tuple(len(loop) for loop in walk.ranges),
-        events=tuple(event for kind in kinds for tle in tles for event in kind(tle)),
+        trips=tuple(trips.values()),
+        events=tuple(event for kind in kinds for events in each for event in kind(events)),
         names={
-            loop: [f"{name}{number}" for number in numbers]
-            for loop, (name, numbers) in enumerate(zip(walk.order, walk.ranges, strict=True))
-            if len(numbers) > 1
+            loop: [f"{name}{number}" for number in range(many)]
+            for loop, (name, many) in enumerate(trips.items())
+            if many > 1
         },
         end="empty the memories",
         whole=whole,
     )
+
+
+def convolution(cut: Cut, tles: Sequence[Tle]) -> Convolution:
+    """Return what gives the arithmetic of a tile of a TLE."""
+    layers = {tle.tensors[2].name: tle.layer for tle in tles}
+
+    def operation(tensor: str, outputs: Region, operands: Mapping[str, Region]) -> ConvolveBox:
+        (inputs, _), (weights, used) = operands.items()
+        assert isinstance(outputs, Box) and isinstance(used, Box)
+        images, groups, filters, rows, columns = (span for span in outputs.ranges if span is not None)
+        channels = used.ranges[2]
+        assert channels is not None
+        return ConvolveBox(
+            layers[tensor],
+            images=images,
+            groups=filters if cut.depthwise else groups,
+            kernels=(0, 1) if cut.depthwise else filters,
+            channels=channels,
+            rows=rows,
+            cols=columns,
+            input=inputs,
+            weights=weights,
+        )
+
+    return operation
 
 
 class _TleEvents:
@@ -49,20 +84,22 @@ class _TleEvents:
 
     Attributes
     ----------
-    total, trips
-        Iterations of the loops, by all TLEs and by this one.
+    order, total, trips
+        The loops, the outermost first; iterations of all TLEs and of this one.
     image, group, filters, maps, rows, columns, down, across
-        Ranges of a tile, as in `TileWalk`.
+        Ranges of a tile: of the output, where rows count from the first of the TLE's share and filters stand
+        in the order of its lanes, of input maps, and of the input's rows and columns under it.
+    lanes
+        Filters of the core that has most of them.
     """
 
-    def __init__(self, walk: TileWalk, tle: Tle) -> None:
-        self.walk, self.tle, self.cut = walk, tle, walk.cut
-        self.stationary = walk.plan.schedule == "WS"
-        self.total = [len(loop) for loop in walk.ranges]
-        height, (_, n, r, c) = tle.share.rows[1] - tle.share.rows[0], walk.step
-        own = dict(zip(walk.order, self.total, strict=True))
-        own |= {"j": len(tle.lanes), "r": quotient(height, r)}
-        self.trips = [own[name] for name in walk.order]
+    def __init__(self, cut: Cut, plan: NpuPlan, tle: Tle, total: Mapping[str, int]) -> None:
+        self.cut, self.tle = cut, tle
+        self.stationary = plan.schedule == "WS"
+        self.order, self.total = list(total), list(total.values())
+        height, (_, n, r, c) = _length(tle.share.rows), cut.step(plan.tile)
+        own = {**total, "j": len(tle.lanes), "r": quotient(height, r)}
+        self.trips = list(own.values())
         self.image = self._along("b", [(number, number + 1) for number in range(own["b"])])
         self.group = self._along("g", [(number, number + 1) for number in range(own["g"])])
         self.filters = self._along("j", tle.spans)
@@ -73,8 +110,7 @@ class _TleEvents:
             self._along("r", self._under(0, rows)),
             self._along("c", self._under(1, columns)),
         )
-        # The core with most filters.
-        self.lanes = self._filled("j", [max(last - first for first, last in lane) for lane in tle.lanes])
+        self.lanes = self._filled("j", [max(map(_length, lane)) for lane in tle.lanes])
         self.input, self.weights, self.output = (tensor.name for tensor in tle.tensors)
 
     def frees(self) -> Iterator[NestEvent]:
@@ -146,12 +182,12 @@ class _TleEvents:
         return self.image, self.group, self.filters, self.rows, self.columns
 
     def _along(self, name: str, spans: Sequence[Span]) -> Along:
-        loop = self.walk.order.index(name)
+        loop = self.order.index(name)
         return Along.spans(loop, [*spans, *[spans[-1]] * (self.total[loop] - len(spans))])
 
     def _filled(self, name: str, numbers: list[int]) -> Counts:
         """Return numbers of the TLE's own iterations, with anything for those of others."""
-        missing = self.total[self.walk.order.index(name)] - len(numbers)
+        missing = self.total[self.order.index(name)] - len(numbers)
         return np.array([*numbers, *[numbers[-1]] * missing], dtype=np.int64)
 
     def _under(self, side: int, outputs: list[Span]) -> list[Span]:
@@ -171,7 +207,7 @@ class _TleEvents:
 
     def _level(self, loops: str) -> int:
         """Return the innermost of some loops that has several iterations; the last one, if all are meant."""
-        numbers = [self.walk.order.index(name) for name in loops]
+        numbers = [self.order.index(name) for name in loops]
         if len(numbers) == len(self.total):
             return max(numbers)
         return max((loop for loop in numbers if self.trips[loop] > 1), default=-1)
@@ -207,10 +243,13 @@ class _TleEvents:
             yield self._key(numbers[maps.loop], plane), marks
 
     def _key(self, many: int, each: Pieces) -> Key:
-        """Return the rest of the key of a transfer: of so many maps or filters, as `TileWalk` has it."""
-        moving = self.walk.moving(many, each)
-        return moving["engine"], 0, moving["bursts"], 0, moving["cycles"]
+        """Return the rest of the key of a transfer of so many maps or filters."""
+        return "dram", 0, many * each.bursts, 0, many * each.bytes * self.cut.machine.byte_ps
 
 
 def _tiles(size: int, step: int) -> list[Span]:
     return [(first, min(first + step, size)) for first in range(0, size, step)]
+
+
+def _length(span: Span) -> int:
+    return span[1] - span[0]

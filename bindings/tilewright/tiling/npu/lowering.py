@@ -14,11 +14,10 @@ import numpy as np
 from tilewright.simulator import Engine, Memory, Program
 from tilewright.simulator.nest import NestedSteps
 from tilewright.simulator.program import Values
-from tilewright.tiling.npu.events import loop_nest
+from tilewright.tiling.npu.events import convolution, loop_nest
 from tilewright.tiling.npu.plan import NpuPlan
 from tilewright.tiling.npu.slices import Cut
 from tilewright.tiling.npu.tle import Tle
-from tilewright.tiling.npu.walk import TileWalk
 
 
 def lower(cut: Cut, plan: NpuPlan) -> Program:
@@ -36,12 +35,11 @@ def lower(cut: Cut, plan: NpuPlan) -> Program:
         for operand, room in cut.room.items():
             memories.append(Memory(f"{operand} {tle.name}", room * tle.copies[operand]))
         engines.append(Engine(f"mac {tle.name}"))
-    walk = TileWalk(cut, plan, tles)
     return Program(
         tensors=tuple(tensor for tle in tles for tensor in tle.tensors),
         memories=tuple(memories),
         engines=tuple(engines),
-        steps=NestedSteps(loop_nest(walk), walk.steps),
+        steps=NestedSteps(loop_nest(cut, plan, tles), convolution(cut, tles)),
     )
 
 
