@@ -15,10 +15,10 @@ import numpy as np
 
 from tilewright.spec.errors import InputError
 from tilewright.tiling import Plan, Problem, kind_of, violation
-from tilewright.tiling.hierarchy.batch import STILL, Batch, Costs, Nests, Sizes, Values
-from tilewright.tiling.hierarchy.exact.charges import OUTPUT
-from tilewright.tiling.hierarchy.exact.lattice import LETTERS, divisors
-from tilewright.tiling.hierarchy.machine import Kept
+from tilewright.tiling.hierarchy.batch import Batch, Costs, Nests, Sizes, Values
+from tilewright.tiling.hierarchy.charges import OUTPUT
+from tilewright.tiling.hierarchy.machine import LETTERS, OPERANDS, STILL, Kept
+from tilewright.tiling.hierarchy.nest import divisors
 from tilewright.tiling.hierarchy.plan import HierarchyPlan
 
 IN_PROCESS = True
@@ -263,7 +263,7 @@ class _Mapper:
         for i, (outer, inner) in enumerate(pairwise(state.blocks)):
             trips, stays = outer // inner, int(state.stays[i])
             sliding = self.batch.sliding(i, stays, inner, trips)
-            still = STILL[stays]
+            still = STILL[OPERANDS[stays]]
             parts = ["".join(loop for loop in LETTERS if loop not in still), still]
             order = "".join(part.replace(sliding, "") + sliding * (sliding in part) for part in parts)
             loops = [(loop, LETTERS.index(loop)) for loop in (order if sliding else "".join(parts))]

@@ -24,8 +24,8 @@ import pyomo.environ as pyo
 
 from tilewright.tiling import Plan, Problem, best_bound, objective, violation
 from tilewright.tiling.hierarchy.chains import Amount, Chains, Key, refuse_others
+from tilewright.tiling.hierarchy.cost import TICKS
 from tilewright.tiling.hierarchy.machine import Kept
-from tilewright.tiling.hierarchy.measure import TICKS
 from tilewright.tiling.hierarchy.plan import HierarchyPlan
 
 

@@ -27,11 +27,10 @@ from tilewright.tiling import (
     simulate,
     violation,
 )
-from tilewright.tiling.hierarchy.batch import STILL, Batch, Nests
-from tilewright.tiling.hierarchy.cost import Cost
-from tilewright.tiling.hierarchy.exact.lattice import LETTERS
+from tilewright.tiling.hierarchy.batch import Batch, Nests
+from tilewright.tiling.hierarchy.cost import cost_of
 from tilewright.tiling.hierarchy.exact.search import best_plan
-from tilewright.tiling.hierarchy.measure import Measure
+from tilewright.tiling.hierarchy.machine import LETTERS, STILL
 from tilewright.tiling.hierarchy.nest import Nest
 from tilewright.tiling.hierarchy.plan import HierarchyPlan
 
@@ -78,7 +77,7 @@ def test_plans_are_valid_and_never_better_than_the_optimum() -> None:
         assert report.valid and report.numeric
         cost = objective(problem, plan)
         assert measured_objective(problem, report) == cost
-        value = Measure(problem.one_layer, _nest(problem, plan).machine, Cost(_nest(problem, plan)).moved)
+        value = cost_of(_nest(problem, plan))
         found = value.value(problem.minimise, problem.level)
         assert found >= optimum.value, seed
         compared, best = compared + 1, best + (found == optimum.value)
@@ -126,7 +125,7 @@ def test_costs_of_many_nests_are_those_of_each() -> None:
         elements = batch.elements(blocks)
         assert batch.fit(Nests(blocks, stays), elements).tolist() == [nest.overflow() is None], seed
         costs = batch.costs(Nests(blocks, stays), elements)
-        measure = Measure(layer, nest.machine, Cost(nest).moved)
+        measure = cost_of(nest)
         true = measure.accesses(problem.level), measure.energy, measure.cycles
         found = *costs.spent[0], np.ceil(costs.cycles[0] * (1 - 1e-12))
         compared += 3
@@ -137,7 +136,7 @@ def test_costs_of_many_nests_are_those_of_each() -> None:
 
 def _staying(rng: Random, loops: tuple[tuple[str, int], ...]) -> int:
     """Return the number of an operand that some of a node's loops leave in place."""
-    able = [o for o, still in enumerate(STILL) if any(loop in still for loop, _ in loops)]
+    able = [o for o, still in enumerate(STILL.values()) if any(loop in still for loop, _ in loops)]
     return rng.choice(able or [0])
 
 

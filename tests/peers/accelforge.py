@@ -23,10 +23,9 @@ from tests.tables import text
 
 from tilewright.spec.layer import Layer
 from tilewright.tiling import Problem
-from tilewright.tiling.hierarchy.cost import Cost
+from tilewright.tiling.hierarchy.cost import attojoules, cost_of, prices
 from tilewright.tiling.hierarchy.exact.search import best_plan
 from tilewright.tiling.hierarchy.machine import REDUCED, USES, HierarchyMachine, Level, Node
-from tilewright.tiling.hierarchy.measure import Measure, attojoules, prices
 from tilewright.tiling.hierarchy.nest import AXES, Nest, extents
 from tilewright.tiling.hierarchy.plan import HierarchyPlan
 
@@ -426,7 +425,7 @@ def _once(loops: list[Loop]) -> list[list[tuple[str, int]]]:
 def counted(given: Problem, plan: HierarchyPlan) -> int:
     """Return what a plan costs by our count, without rounding."""
     nest = Nest(given.one_layer, given.machine, plan)
-    return Measure(given.one_layer, nest.machine, Cost(nest).moved).value(given.minimise, given.level)
+    return cost_of(nest).value(given.minimise, given.level)
 
 
 # Both --------------------------------------------------------------------------------------------------

@@ -10,9 +10,8 @@ from typing import Any
 
 from tilewright.spec.errors import InputError
 from tilewright.spec.layer import Layer
-from tilewright.tiling.hierarchy.exact.lattice import divisors
-from tilewright.tiling.hierarchy.machine import LOOPS, HierarchyMachine
-from tilewright.tiling.hierarchy.nest import extents
+from tilewright.tiling.hierarchy.machine import LETTERS, LOOPS, HierarchyMachine
+from tilewright.tiling.hierarchy.nest import divisors, extents
 from tilewright.tiling.hierarchy.plan import HierarchyPlan
 
 NPU_LIKE: dict[str, Any] = {
@@ -49,7 +48,6 @@ NPU_LIKE: dict[str, Any] = {
 }
 """Scratchpads, accumulators and 256 PEs that keep weights."""
 
-LETTERS = "".join(LOOPS)
 HELD = [
     *[["input", "weights", "output"]] * 3,
     ["weights"],

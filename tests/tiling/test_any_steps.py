@@ -23,22 +23,16 @@ from tilewright.run.verify import check
 from tilewright.spec.layer import Layer
 from tilewright.tiling import Problem
 from tilewright.tiling.hierarchy import bounds
-from tilewright.tiling.hierarchy.cost import Cost
+from tilewright.tiling.hierarchy.cost import cost_of
 from tilewright.tiling.hierarchy.exact import any_plan
 from tilewright.tiling.hierarchy.exact.any_steps import AnySteps, balanced, some_sizes, split, thinned
-from tilewright.tiling.hierarchy.exact.lattice import LETTERS
 from tilewright.tiling.hierarchy.exact.search import Search
 from tilewright.tiling.hierarchy.exact.tables import Left, Tables
-from tilewright.tiling.hierarchy.machine import HierarchyMachine
-from tilewright.tiling.hierarchy.measure import Measure
+from tilewright.tiling.hierarchy.machine import LETTERS, HierarchyMachine
 from tilewright.tiling.hierarchy.nest import Nest, extents, window
 
 GOALS = ("energy", "cycles", "edp", "accesses")
 ENDLESS = float("inf")
-
-
-def measured(layer: Layer, nest: Nest) -> Measure:
-    return Measure(layer, nest.machine, Cost(nest).moved)
 
 
 # What is charged ---------------------------------------------------------------------------------------
@@ -110,7 +104,7 @@ def test_a_plan_costs_no_less_than_its_blocks_are_charged() -> None:
             search = Search(tables)
             stages = search.stages(None, None, ENDLESS)
             charged = min(search.total(stages[-1], row) for row in range(len(stages[-1].bits)))
-            cost = measured(layer, nest).value(goal, name)
+            cost = cost_of(nest).value(goal, name)
             assert charged <= cost, (seed, goal)
             assert all(stage.least.min() <= cost * (1 + 1e-12) for stage in stages), (seed, goal)
             compared += 1
@@ -143,7 +137,7 @@ def test_any_steps_agree_with_enumeration(start: int, monkeypatch: pytest.Monkey
                 assert found.bound <= least <= found.value, (seed, goal)
                 nest = Nest(layer, machine, found.plan)
                 assert not nest.violation()
-                assert measured(layer, nest).value(goal, name) == found.value
+                assert cost_of(nest).value(goal, name) == found.value
             assert relaxed(layer, machine, goal, name, least + 1) <= least, (seed, goal)
             compared += 1
             proven += found.bound == found.value
@@ -156,7 +150,7 @@ def enumerated(layer: Layer, machine: HierarchyMachine, name: str, most: int = 8
     for plan in hierarchies.everything(layer, machine, most, divide=False) or ():
         nest = Nest(layer, machine, plan)
         if nest.violation() is None:
-            measure = measured(layer, nest)
+            measure = cost_of(nest)
             for goal in GOALS:
                 value = measure.value(goal, name)
                 best[goal] = min(best.get(goal, value), value)
@@ -185,7 +179,7 @@ def test_the_best_chains_are_found() -> None:
         for plan in hierarchies.everything(layer, machine, 500, divide=False) or ():
             nest = Nest(layer, machine, plan)
             if nest.violation() is None and is_chain(nest):
-                measure = measured(layer, nest)
+                measure = cost_of(nest)
                 for goal in GOALS:
                     best[goal] = min(best.get(goal, 2**62), measure.value(goal, name))
         for goal, least in best.items():

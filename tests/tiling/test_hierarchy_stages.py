@@ -14,14 +14,13 @@ import pytest
 from conftest import examples
 
 from tilewright.spec.layer import Layer
-from tilewright.tiling.hierarchy.cost import Cost
+from tilewright.tiling.hierarchy.cost import cost_of
 from tilewright.tiling.hierarchy.exact import any_plan
 from tilewright.tiling.hierarchy.exact.any_steps import AnySteps
 from tilewright.tiling.hierarchy.exact.lattice import Lattice
 from tilewright.tiling.hierarchy.exact.search import Search
 from tilewright.tiling.hierarchy.exact.tables import Tables
 from tilewright.tiling.hierarchy.machine import HierarchyMachine
-from tilewright.tiling.hierarchy.measure import Measure
 from tilewright.tiling.hierarchy.nest import Nest, extents
 
 GOALS = ("energy", "cycles", "edp", "accesses")
@@ -57,7 +56,7 @@ def bounded(layer: Layer, machine: HierarchyMachine, name: str, factors: str, se
     for plan in hierarchies.everything(layer, machine, 1000, divide=divide) or ():
         nest = Nest(layer, machine, plan)
         if nest.violation() is None:
-            measure = Measure(layer, nest.machine, Cost(nest).moved)
+            measure = cost_of(nest)
             costs = {goal: measure.value(goal, name) for goal in GOALS}
             for i, block in enumerate(nest.blocks[:-1]):
                 known = cheapest.setdefault((plan.kept, tuple(block.values()), plan.nest[i:]), {**costs})

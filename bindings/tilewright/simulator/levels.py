@@ -10,7 +10,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, field, replace
-from functools import cached_property
+from functools import cached_property, lru_cache
 from itertools import product
 from math import prod
 from typing import NamedTuple
@@ -160,7 +160,8 @@ class Share(NamedTuple):
     begins: bool
 
 
-def shares(block: int, step: int, apart: bool) -> list[Share]:
+@lru_cache(maxsize=4096)
+def shares(block: int, step: int, apart: bool) -> tuple[Share, ...]:
     """Return the iterations of a loop through a block, the last of which may be cut off.
 
     Parameters
@@ -170,9 +171,9 @@ def shares(block: int, step: int, apart: bool) -> list[Share]:
     """
     whole, left = divmod(block, step)
     if not whole:
-        return [Share(block, 1, True)]
+        return (Share(block, 1, True),)
     found = [Share(step, 1, True), Share(step, whole - 1, False)] if apart else [Share(step, whole, True)]
-    return [share for share in (*found, Share(left, 1, False)) if share.times and share.size]
+    return tuple(share for share in (*found, Share(left, 1, False)) if share.times and share.size)
 
 
 @dataclass
@@ -206,6 +207,7 @@ class Execution:
         for place in program.places:
             adds = not place.memory and any(loop in program.reduced for loop, _ in place.loops)
             self.sums_outside.append(self.sums_outside[-1] or adds)
+        self.one_step = Tally(self._nothing().every, self._nothing().first, 1)
 
     def run(self) -> Tally:
         """Execute all."""
@@ -218,7 +220,7 @@ class Execution:
     def _run(self, number: int, state: State, block: Block) -> Tally:
         """Execute a block that enters a place."""
         if number == len(self.program.places):
-            return Tally(self._nothing().every, self._nothing().first, 1)
+            return self.one_step
         key = number, state, tuple(block.values())
         if key not in self.known:
             memory = self.program.places[number].memory

@@ -27,7 +27,7 @@ from tilewright.spec.errors import OutOfTimeError
 from tilewright.spec.layer import Layer
 from tilewright.tiling import halving
 from tilewright.tiling.evaluation import best_bound, objective, simulate
-from tilewright.tiling.hierarchy.measure import KINDS
+from tilewright.tiling.hierarchy.cost import KINDS
 from tilewright.tiling.operations.operation import Operation
 from tilewright.tiling.operations.units import bits_of
 from tilewright.tiling.plan import Plan

@@ -13,19 +13,18 @@ from numpy.typing import NDArray
 from tilewright.core.bounds import Bound, Exact
 from tilewright.simulator import Report, Violation
 from tilewright.simulator.level_numbers import MOST_MACS, NotThereError, NumericRun
-from tilewright.simulator.levels import READ, WRITTEN, Execution
+from tilewright.simulator.levels import READ, WRITTEN, Tally
 from tilewright.simulator.reference import convolution, random_values
 from tilewright.spec.errors import OutOfTimeError
 from tilewright.spec.layer import Layer
 from tilewright.tiling.hierarchy import bounds
 from tilewright.tiling.hierarchy.breakdown import breakdown
-from tilewright.tiling.hierarchy.cost import Cost
+from tilewright.tiling.hierarchy.cost import KINDS, Cost, cost_of, shown
 from tilewright.tiling.hierarchy.curve import any_schedule
 from tilewright.tiling.hierarchy.exact.lattice import MOST, Lattice
 from tilewright.tiling.hierarchy.exact.tables import Tables
 from tilewright.tiling.hierarchy.lowering import lower
 from tilewright.tiling.hierarchy.machine import OBJECTIVES, HierarchyMachine
-from tilewright.tiling.hierarchy.measure import KINDS, Measure, Moved, shown
 from tilewright.tiling.hierarchy.nest import Nest
 from tilewright.tiling.hierarchy.plan import HierarchyPlan
 from tilewright.tiling.machine_kind import LayerProblem
@@ -41,23 +40,22 @@ def violation(problem: LayerProblem, plan: HierarchyPlan) -> str | None:
 
 
 def objective(problem: LayerProblem, plan: HierarchyPlan) -> int:
-    """Cost of a valid plan by the closed form; the simulator must find the same."""
-    measure = _measure(problem.one_layer, problem.machine, plan)
-    return shown(problem.counted, measure.value(problem.counted, problem.level))
+    """Cost of a valid plan, as it is counted level by level."""
+    cost = _cost(problem.one_layer, problem.machine, plan)
+    return shown(problem.counted, cost.value(problem.counted, problem.level))
 
 
 def rank(problem: LayerProblem, plan: HierarchyPlan) -> tuple[int, ...]:
     """Return the bits that the outermost memory moves, cycles, energy and bits that others reserve."""
-    measure = _measure(problem.one_layer, problem.machine, plan)
+    cost = _cost(problem.one_layer, problem.machine, plan)
     reserved = Nest(problem.one_layer, problem.machine, plan).reserved
-    return measure.traffic, measure.cycles, measure.energy, reserved
+    return cost.traffic, cost.cycles, cost.energy, reserved
 
 
 @lru_cache(maxsize=4096)
-def _measure(layer: Layer, machine: HierarchyMachine, plan: HierarchyPlan) -> Measure:
+def _cost(layer: Layer, machine: HierarchyMachine, plan: HierarchyPlan) -> Cost:
     """Return what a plan costs; a network's layers are asked for again with each better plan of another."""
-    nest = Nest(layer, machine, plan)
-    return Measure(layer, nest.machine, Cost(nest).moved)
+    return cost_of(Nest(layer, machine, plan))
 
 
 def measured_objective(problem: LayerProblem, report: Report) -> int:
@@ -90,29 +88,25 @@ def simulate(
         return Report.refused(Violation(rule, 0, "plan", "a plan within the limits", found))
     nest = Nest(layer, problem.machine, plan)
     machine = nest.machine
-    tally = Execution(lower(nest)).run()
-    moved = Moved(tally.every, tally.first, tally.steps)
-    measure = Measure(layer, machine, moved)
+    cost = cost_of(nest)
     report = Report(
         violation=None,
         labels=["layer"],
-        loaded=_outermost(moved, READ, KINDS),
+        loaded=_outermost(cost.tally, READ, KINDS),
         freed={},
-        written=_outermost(moved, WRITTEN, ("output", "partial")),
+        written=_outermost(cost.tally, WRITTEN, ("output", "partial")),
         computed={"output": np.array([prod(layer.output_shape)])},
         footprint=_footprint(nest),
         macs=np.array([layer.macs]),
         transfers=0,
     )
-    report.facts = {
-        minimise: shown(minimise, measure.value(minimise, problem.level)) for minimise in OBJECTIVES
-    }
+    report.facts = {minimise: shown(minimise, cost.value(minimise, problem.level)) for minimise in OBJECTIVES}
     if problem.trades_capacity:
         report.facts["capacity"] = -(-sum(nest.needed_bits(1).values()) // 8)
     if numeric and layer.macs <= MOST_MACS:
         report.numeric = _computes(nest, seed, deadline)
-    report.facts["utilisation"] = layer.macs / (measure.cycles * machine.most_macs_per_cycle)
-    report.facts |= breakdown(nest, measure)
+    report.facts["utilisation"] = layer.macs / (cost.cycles * machine.most_macs_per_cycle)
+    report.facts |= breakdown(nest, cost)
     return report
 
 
@@ -126,9 +120,9 @@ def _computes(nest: Nest, seed: int, deadline: float) -> bool:
     return bool(np.array_equal(result, convolution(nest.layer, values, kernels)))
 
 
-def _outermost(moved: Moved, way: int, kinds: tuple[str, ...]) -> dict[str, NDArray[np.int64]]:
+def _outermost(tally: Tally, way: int, kinds: tuple[str, ...]) -> dict[str, NDArray[np.int64]]:
     """Return what is moved from or to the outermost memory, by what it is."""
-    counts = moved.every[0, :, way].sum(axis=0)
+    counts = tally.every[0, :, way].sum(axis=0)
     return {kind: np.array([counts[KINDS.index(kind)]]) for kind in kinds if counts[KINDS.index(kind)]}
 
 
@@ -208,7 +202,7 @@ def exhaustive(
         return Exact(points[0].values[0], tuple(each.plan for each in points), proven) if points else None
     known, limits = None, problem.limits.at_most.given
     if start is not None:
-        value = _measure(problem.one_layer, problem.machine, start).value(problem.minimise, problem.level)
+        value = _cost(problem.one_layer, problem.machine, start).value(problem.minimise, problem.level)
         known = search.BestPlan(value, start, False)
     found = search.best_plan(*asked, deadline, limits, start=known)
     if found is not None and found.proven:

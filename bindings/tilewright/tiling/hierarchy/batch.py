@@ -16,18 +16,21 @@ from numpy.typing import NDArray
 
 from tilewright.simulator.levels import SLIDING
 from tilewright.spec.layer import Layer
-from tilewright.tiling.hierarchy.exact.charges import OUTPUT, SPENT, STEPS, Charges
-from tilewright.tiling.hierarchy.exact.lattice import LETTERS, divisors
-from tilewright.tiling.hierarchy.machine import LOOPS, OPERANDS, REDUCED, USES, HierarchyMachine, OperandBytes
-from tilewright.tiling.hierarchy.measure import TICKS, attojoules
-from tilewright.tiling.hierarchy.nest import AXES, extents, unshared, window
+from tilewright.tiling.hierarchy.charges import OUTPUT, SPENT, STEPS, Charges
+from tilewright.tiling.hierarchy.cost import TICKS
+from tilewright.tiling.hierarchy.machine import (
+    LETTERS,
+    OPERANDS,
+    REDUCED,
+    USES,
+    HierarchyMachine,
+    OperandBytes,
+)
+from tilewright.tiling.hierarchy.nest import AXES, divisors, extents, unshared, window
 
 Sizes = NDArray[np.int64]
 Values = NDArray[np.float64]
 Marks = NDArray[np.bool_]
-
-STILL = tuple("".join(loop for loop in LOOPS if loop not in USES[operand]) for operand in OPERANDS)
-"""The loops that do not move each operand."""
 
 SLIDE = (SLIDING, "yx", "rs")
 """Along which loops tiles of input may slide, by the operand that stays."""
@@ -91,10 +94,7 @@ class Batch:
         kinds = np.array([one.kind for one in self.charges.quantities])
         self.spends, self.steps = kinds == SPENT, kinds == STEPS
         self.waits = np.array([one.serial for one in self.charges.quantities])
-        macs = layer.macs * attojoules(machine.mac_pj, 1)
-        spent = [macs if one.name == "energy" else 0 for one in self.charges.quantities]
-        outputs = int(np.prod(layer.output_shape))
-        self.constant = (self.charges.constant * outputs + np.array(spent)).astype(np.float64)
+        self.constant = self.charges.constants(layer).astype(np.float64)
         self.uses = np.array([[loop in USES[operand] for loop in LETTERS] for operand in OPERANDS])
         self.reduced = [LETTERS.index(loop) for loop in REDUCED]
         self.memories = [i for i, node in enumerate(machine.nodes) if node.axis is None]

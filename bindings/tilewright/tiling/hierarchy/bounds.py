@@ -7,10 +7,10 @@ from math import prod
 
 import numpy as np
 
-from tilewright.simulator.levels import INSIDE, OUTPUT, OUTSIDE, PARTIAL, READ, WRITTEN, Counts
+from tilewright.simulator.levels import INSIDE, OUTPUT, OUTSIDE, PARTIAL, READ, WRITTEN, Counts, Tally
 from tilewright.spec.layer import Layer
+from tilewright.tiling.hierarchy.cost import Cost
 from tilewright.tiling.hierarchy.machine import OPERANDS, REDUCED, USES, HierarchyMachine
-from tilewright.tiling.hierarchy.measure import Measure, Moved
 from tilewright.tiling.hierarchy.nest import Nest, extents
 from tilewright.tiling.hierarchy.plan import HierarchyPlan
 
@@ -31,7 +31,7 @@ def least(layer: Layer, machine: HierarchyMachine, minimise: str, level: str) ->
         # The first instance of a memory has at least what one has on average.
         first[i] = -(-every[i] // _instances(machine, 0, i, extents(layer)))
     steps = -(-layer.macs // _instances(machine, 0, len(machine.nodes), extents(layer)))
-    return Measure(layer, machine, Moved(every, first, steps)).value(minimise, level)
+    return Cost(layer, machine, Tally(every, first, steps)).value(minimise, level)
 
 
 def _moved(layer: Layer, machine: HierarchyMachine) -> Counts:

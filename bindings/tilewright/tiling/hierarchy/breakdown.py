@@ -7,23 +7,22 @@ from itertools import pairwise
 from typing import Any, NamedTuple
 
 from tilewright.simulator.levels import READ, WRITTEN
-from tilewright.tiling.hierarchy.cost import Cost
-from tilewright.tiling.hierarchy.machine import LOOPS, OPERANDS
-from tilewright.tiling.hierarchy.measure import (
+from tilewright.tiling.hierarchy.cost import (
     KINDS,
     TICKS,
-    Measure,
+    Cost,
     attojoules,
     prices,
     ticks_per_bit,
     transfer_ticks,
 )
+from tilewright.tiling.hierarchy.machine import LOOPS, OPERANDS
 from tilewright.tiling.hierarchy.nest import Nest
 
 WAYS = (("read", READ), ("written", WRITTEN))
 
 
-def breakdown(nest: Nest, measure: Measure) -> dict[str, Any]:
+def breakdown(nest: Nest, cost: Cost) -> dict[str, Any]:
     """Return what is told of a plan beside its totals.
 
     Returns
@@ -35,23 +34,23 @@ def breakdown(nest: Nest, measure: Measure) -> dict[str, Any]:
         ``port_cycles``; ``limited_by``; and beside the cycles ``filling_cycles``, ``draining_cycles`` and
         ``filled_cycles``, what the plan takes with these at least.
     """
-    machine = measure.machine
+    machine = cost.machine
     levels: dict[str, dict[str, dict[str, int]]] = {}
     for i, nodes in machine.memories.items():
-        level, every = measure.levels[i], measure.moved.every[list(nodes)].sum(axis=0)
+        level, every = cost.levels[i], cost.tally.every[list(nodes)].sum(axis=0)
         counts = {name: every[:, way].sum(axis=0).tolist() for name, way in WAYS}
         levels[level.name] = {name: dict(zip(KINDS, count, strict=True)) for name, count in counts.items()}
     found: dict[str, Any] = {
         "nest": _loops(nest),
         "levels": levels,
-        "levels_bytes": _in_bytes(measure, levels),
+        "levels_bytes": _in_bytes(cost, levels),
     }
     if machine.priced:
-        found["levels_energy"] = _in_attojoules(measure, levels)
-        found["mac_energy"] = measure.layer.macs * attojoules(machine.mac_pj, 1)
+        found["levels_energy"] = _in_attojoules(cost, levels)
+        found["mac_energy"] = cost.layer.macs * attojoules(machine.mac_pj, 1)
     if nest.plan.kept:
         found["kept"] = {name: list(operands) for name, operands in nest.plan.kept}
-    return found | {"held_bytes": _held(nest)} | _cycles(measure) | _filled(nest, measure)
+    return found | {"held_bytes": _held(nest)} | _cycles(cost) | _filled(nest, cost)
 
 
 def _loops(nest: Nest) -> list[dict[str, Any]]:
@@ -67,9 +66,9 @@ def whole(bits: int) -> int | float:
     return bits / 8 if bits % 8 else bits // 8
 
 
-def _in_bytes(measure: Measure, levels: dict[str, Any]) -> dict[str, Any]:
+def _in_bytes(cost: Cost, levels: dict[str, Any]) -> dict[str, Any]:
     """Return the bytes that all instances of each memory read and write; what is not moved is left out."""
-    width = {kind: int(getattr(measure.machine.bits, kind)) for kind in KINDS}
+    width = {kind: int(getattr(cost.machine.bits, kind)) for kind in KINDS}
     return {
         name: {
             way: {kind: whole(count * width[kind]) for kind, count in counts.items() if count}
@@ -79,9 +78,9 @@ def _in_bytes(measure: Measure, levels: dict[str, Any]) -> dict[str, Any]:
     }
 
 
-def _in_attojoules(measure: Measure, levels: dict[str, Any]) -> dict[str, Any]:
+def _in_attojoules(cost: Cost, levels: dict[str, Any]) -> dict[str, Any]:
     """Return the energy of what all instances of each memory read and write, likewise."""
-    width = {kind: int(getattr(measure.machine.bits, kind)) for kind in KINDS}
+    width = {kind: int(getattr(cost.machine.bits, kind)) for kind in KINDS}
     return {
         level.name: {
             way: {
@@ -89,7 +88,7 @@ def _in_attojoules(measure: Measure, levels: dict[str, Any]) -> dict[str, Any]:
             }
             for (way, _), price in zip(WAYS, prices(level), strict=True)
         }
-        for level in map(measure.levels.__getitem__, measure.machine.memories)
+        for level in map(cost.levels.__getitem__, cost.machine.memories)
     }
 
 
@@ -102,19 +101,19 @@ def _held(nest: Nest) -> dict[str, dict[str, int | float]]:
     return found
 
 
-def _cycles(measure: Measure) -> dict[str, Any]:
+def _cycles(cost: Cost) -> dict[str, Any]:
     """Return how long the multipliers work and wait, how long ports are busy, and which of these limits."""
-    name = {i: level.name for i, level in measure.levels.items()}
-    ports, waiting = measure.ports, measure.waiting
+    name = {i: level.name for i, level in cost.levels.items()}
+    ports, waiting = cost.ports, cost.waiting
     return {
-        "multiplying_cycles": measure.multiplying // TICKS,
+        "multiplying_cycles": cost.multiplying // TICKS,
         "waiting_cycles": {name[i]: ticks / TICKS for i, ticks in sorted(waiting.items()) if ticks},
         "port_cycles": {name[i]: ticks / TICKS for i, ticks in ports.items() if ticks},
-        "limited_by": _limit(measure),
+        "limited_by": _limit(cost),
     }
 
 
-def _filled(nest: Nest, measure: Measure) -> dict[str, Any]:
+def _filled(nest: Nest, cost: Cost) -> dict[str, Any]:
     """Return for how long nothing is multiplied at first and at last, and the least time with both.
 
     Of memories with double buffering, whose transfers run beside the multipliers but for these: before the
@@ -124,11 +123,11 @@ def _filled(nest: Nest, measure: Measure) -> dict[str, Any]:
     first = [*_tiles(nest, OPERANDS[:-1], nest.blocks)]
     last = [*_tiles(nest, OPERANDS[-1:], _last_blocks(nest))]
     filling, draining = (_longest(nest, tiles) for tiles in (first, last))
-    between = measure.computing - _waited(nest, [*first, *last])
+    between = cost.computing - _waited(nest, [*first, *last])
     return {
         "filling_cycles": filling / TICKS,
         "draining_cycles": draining / TICKS,
-        "filled_cycles": max(measure.cycles, -(-(filling + between + draining) // TICKS)),
+        "filled_cycles": max(cost.cycles, -(-(filling + between + draining) // TICKS)),
     }
 
 
@@ -155,13 +154,13 @@ class _Tile(NamedTuple):
 
 def _tiles(nest: Nest, operands: Sequence[str], blocks: Sequence[dict[str, int]]) -> Iterator[_Tile]:
     """Yield a tile of each of some operands at each boundary between memories, of blocks that enter these."""
-    machine, cost = nest.machine, Cost(nest)
+    machine = nest.machine
     for operand in operands:
         for parent, child in pairwise(machine.holders[operand]):
             arrays = (i for i in range(parent, child) if machine.nodes[i].axis is not None)
             bits = []
             for node, inside in ((parent, min(arrays, default=child)), (child, child)):
-                partial = operand == "output" and cost.summed_outside(node)
+                partial = operand == "output" and nest.summed_outside(node)
                 width = int(getattr(machine.bits, "partial" if partial else operand))
                 bits.append(nest.elements(operand, blocks[inside]) * width)
             yield _Tile(parent, child, operand == "output", *bits)
@@ -192,16 +191,16 @@ def _waited(nest: Nest, tiles: Sequence[_Tile]) -> int:
     )
 
 
-def _limit(measure: Measure) -> str:
+def _limit(cost: Cost) -> str:
     """Name the longest of all that works side by side; of the multipliers' time its largest part."""
-    ports, waiting = measure.ports, measure.waiting
+    ports, waiting = cost.ports, cost.waiting
     port = max(ports, key=lambda i: ports[i])
-    level = measure.levels[port]
-    if ports[port] > measure.computing:
-        read, written = measure.reading_and_writing(port)
+    level = cost.levels[port]
+    if ports[port] > cost.computing:
+        read, written = cost.reading_and_writing(port)
         side = "" if level.bytes_per_cycle is not None else "read " if read >= written else "write "
         return f"{side}port of {level.name}"
     longest = max(waiting, key=lambda i: waiting[i], default=None)
-    if longest is None or waiting[longest] <= measure.multiplying:
+    if longest is None or waiting[longest] <= cost.multiplying:
         return "multipliers"
-    return f"transfers of {measure.levels[longest].name}"
+    return f"transfers of {cost.levels[longest].name}"

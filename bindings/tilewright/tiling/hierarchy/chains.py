@@ -18,15 +18,11 @@ from typing import Any, NamedTuple
 
 from tilewright.spec.errors import InputError
 from tilewright.spec.layer import Layer
-from tilewright.tiling.hierarchy.exact.charges import OUTPUT, SPENT, STEPS, Charges
-from tilewright.tiling.hierarchy.exact.lattice import divisors
-from tilewright.tiling.hierarchy.machine import LOOPS, OPERANDS, REDUCED, USES, HierarchyMachine
-from tilewright.tiling.hierarchy.measure import TICKS, attojoules
-from tilewright.tiling.hierarchy.nest import AXES, Nest, extents
+from tilewright.tiling.hierarchy.charges import OUTPUT, SPENT, STEPS, Charges
+from tilewright.tiling.hierarchy.cost import TICKS
+from tilewright.tiling.hierarchy.machine import LOOPS, OPERANDS, REDUCED, STILL, USES, HierarchyMachine
+from tilewright.tiling.hierarchy.nest import AXES, Nest, divisors, extents
 from tilewright.tiling.hierarchy.plan import HierarchyPlan
-
-STILL = {operand: "".join(loop for loop in LOOPS if loop not in USES[operand]) for operand in OPERANDS}
-"""The loops that do not move each operand; each loop but ``g`` is in one of them."""
 
 Cut = tuple[int, str]
 """A node and a loop that it goes through in several iterations."""
@@ -449,19 +445,17 @@ class Chains:
 
     def _constants(self) -> list[int]:
         """Return what is spent besides amounts, by the outermost axis that adds up sums, if there is one."""
-        outputs, constant = prod(self.layer.output_shape), self.charges.constant
+        constants = self.charges.constants(self.layer)
         spent = [q for q, quantity in enumerate(self.quantities) if quantity.kind == SPENT]
         if not spent:
             return [0]
-        macs = self.layer.macs * attojoules(self.machine.mac_pj, 1)
-        base = macs if self.quantities[spent[0]].name == "energy" else 0
         cases, found = [Case(none_of=self._among(self.axes, REDUCED))], [len(self.nodes)]
         for i in self.axes:
             if adding := self._among([i], REDUCED):
                 cases.append(Case(adding, self._among([j for j in self.axes if j < i], REDUCED)))
                 found.append(i)
         self.switches["added"] = cases
-        return [base + outputs * int(constant[i, spent[0]]) for i in found]
+        return [int(constants[i, spent[0]]) for i in found]
 
     @cached_property
     def instances(self) -> Amount:

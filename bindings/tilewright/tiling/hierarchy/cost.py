@@ -1,289 +1,164 @@
-"""What a loop nest moves: reads and writes of each operand at each level, in closed form.
-
-A tile is fetched when the innermost loop outside that moves its operand goes on; loops inside of that one
-leave it where it is. So transfers are counted by the digits of a position, one for each node: a transfer
-is made for each combination of the digits of loops that bring a new tile, and of the arrays' digits for the
-instances that it comes from or goes to.
-"""
+"""What a plan costs: energy, cycles and accesses of what the simulator counts level by level."""
 
 from __future__ import annotations
 
-from collections import Counter
-from collections.abc import Sequence
-from dataclasses import dataclass, field
-from functools import cached_property
 from itertools import pairwise
-from math import prod
 
-import numpy as np
+from tilewright.simulator.levels import OUTSIDE, READ, WRITTEN, Counts, Execution, Tally
+from tilewright.spec.layer import Layer
+from tilewright.tiling.hierarchy.lowering import lower
+from tilewright.tiling.hierarchy.machine import HierarchyMachine, Level
+from tilewright.tiling.hierarchy.nest import Nest
 
-from tilewright.simulator.levels import INSIDE, OUTSIDE, READ, SLIDING, WRITTEN
-from tilewright.tiling.hierarchy.machine import OPERANDS, REDUCED, USES
-from tilewright.tiling.hierarchy.measure import KINDS, Moved
-from tilewright.tiling.hierarchy.nest import AXES, Nest, fresh, positions
+KINDS = ("input", "weights", "output", "partial")
+"""What elements are, in the order of a simulation's columns; each has a width."""
 
+TICKS = 10**8
+"""Parts of a cycle in which times are counted."""
 
-@dataclass
-class Traffic:
-    """Elements that are read and written at a level, of each operand; outputs that are not complete apart."""
-
-    read: Counter[str] = field(default_factory=Counter)
-    written: Counter[str] = field(default_factory=Counter)
-
-
-@dataclass
-class Crossing:
-    """What an operand moves across the boundary from a memory to the next one further in that holds it.
-
-    Attributes
-    ----------
-    parent, child
-        Their nodes; the child of the last memory is the number of nodes, for the multipliers.
-    outside, inside
-        What is read and written at the parent, and at the child.
-    """
-
-    operand: str
-    parent: int
-    child: int
-    outside: Traffic = field(default_factory=Traffic)
-    inside: Traffic = field(default_factory=Traffic)
-
-
-@dataclass
-class Volume:
-    """Elements of an operand that cross a boundary, all together.
-
-    Attributes
-    ----------
-    outer
-        Counted at the memory outside, where what goes to several instances is read once.
-    inner
-        Counted at all instances further in.
-    """
-
-    outer: int
-    inner: int
+PRODUCT_UNIT = 10**9
+"""Attojoules in a nanojoule, in which products of energy and delay are shown."""
 
 
 class Cost:
-    """The cost of a valid nest."""
+    """What a layer costs on a machine, by what was counted.
 
-    def __init__(self, nest: Nest) -> None:
-        self.nest = nest
-        self.nodes = nest.machine.nodes
-        self._outputs_at: dict[int, int] = {}
-        self._grouped: dict[tuple[str, tuple[int, ...], int | None], Counter[Sequence[int]]] = {}
+    Attributes
+    ----------
+    tally
+        What is moved; its first axis goes over the machine's nodes.
+    levels
+        The level of each memory's node.
+    """
 
-    @cached_property
-    def crossings(self) -> list[Crossing]:
-        """What crosses each boundary, of all instances."""
-        return self._crossings(pinned=False)
+    def __init__(self, layer: Layer, machine: HierarchyMachine, tally: Tally) -> None:
+        self.layer, self.machine, self.tally = layer, machine, tally
+        self.levels = {
+            i: machine.levels[node.level] for i, node in enumerate(machine.nodes) if node.axis is None
+        }
 
-    @cached_property
-    def busiest(self) -> list[Crossing]:
-        """What crosses each boundary at the first instance of each side, which has most to do."""
-        return self._crossings(pinned=True)
+    def accesses(self, name: str) -> int:
+        """Return the elements that are read from a memory and written to it."""
+        return sum(int(self.tally.every[i].sum()) for i, level in self.levels.items() if level.name == name)
 
-    def _crossings(self, pinned: bool) -> list[Crossing]:
-        found = []
-        for operand in OPERANDS:
-            holders = [*self.nest.machine.holders[operand], len(self.nodes)]
-            for parent, child in pairwise(holders):
-                found.append(self._crossing(operand, parent, child, pinned))
-        return found
-
-    def _crossing(self, operand: str, parent: int, child: int, pinned: bool) -> Crossing:
-        """Return what crosses the boundary from a holder to the next one, or to the multipliers."""
-        crossing = Crossing(operand, parent, child)
-        at_parent = self._volume(operand, parent, child, parent if pinned else None)
-        at_child = self._volume(operand, parent, child, child if pinned else None)
-        if operand != "output":
-            crossing.outside.read[operand] = at_parent.outer
-            crossing.inside.written[operand] = at_child.inner
-            return crossing
-        again = at_parent.outer - self._first(parent, child, pinned)
-        crossing.outside.read["partial"] = again
-        crossing.inside.written["partial"] = at_child.inner - self._outputs(child) if pinned else again
-        for counts, moved, node in (
-            (crossing.inside.read, at_child.inner, child),
-            (crossing.outside.written, at_parent.outer, parent),
-        ):
-            complete = 0 if self.summed_outside(node) else self._outputs(node if pinned else 0)
-            counts["output"], counts["partial"] = complete, moved - complete
-        return crossing
-
-    def at(self, node: int, *, busiest: bool = False) -> Traffic:
-        """Return what is read and written at a memory, by all its instances or by the first one."""
-        traffic = Traffic()
-        for crossing in self.busiest if busiest else self.crossings:
-            for end, counts in ((crossing.parent, crossing.outside), (crossing.child, crossing.inside)):
-                if end == node:
-                    traffic.read.update(counts.read)
-                    traffic.written.update(counts.written)
-        return traffic
-
-    def _first(self, parent: int, child: int, pinned: bool) -> int:
-        """Elements that come to a parent without a partial sum, so that who asks first gets none."""
-        if pinned:
-            return self._outputs(parent)
-        holders = self.nest.machine.holders["output"]
-        before = holders.index(parent)
-        if before == 0:
-            return self._outputs(0)
-        grandparent = holders[before - 1]
-        moved = self._volume("output", grandparent, parent, None)
-        return moved.inner - (moved.outer - self._first(grandparent, parent, False))
-
-    def _outputs(self, node: int) -> int:
-        """Elements of the output that the first instance at a node works on; node 0 has all."""
-        if node not in self._outputs_at:
-            self._outputs_at[node] = prod(self._positions(loop, node) for loop in USES["output"])
-        return self._outputs_at[node]
-
-    def _positions(self, loop: str, node: int) -> int:
-        """Return how many positions of a loop the first instance at a node works on."""
-        if not self.nest.divides(loop):
-            return int(self._pinned(loop, node).sum())
-        return self.nest.extents[loop] // prod(self.nest.trips(i, loop) for i in self._arrays(node))
-
-    def _arrays(self, node: int) -> list[int]:
-        """Return the axes of arrays outside of a node."""
-        return [i for i in range(min(node, len(self.nodes))) if self.nodes[i].axis is not None]
-
-    def summed_outside(self, node: int) -> bool:
-        """Whether an array outside of a node adds up sums."""
-        return any(
-            self.nodes[i].axis is not None and any(self.nest.trips(i, loop) > 1 for loop in REDUCED)
-            for i in range(min(node, len(self.nodes)))
-        )
-
-    def _pinned(self, loop: str, node: int) -> np.ndarray:
-        """Positions of a loop that the first instance at a node works on."""
-        digits, arrays = self.nest.digits[loop], self._arrays(node)
-        return np.all(digits[arrays] == 0, axis=0) if arrays else np.ones(digits.shape[1], bool)
-
-    def _volume(self, operand: str, parent: int, child: int, pin: int | None) -> Volume:
-        """Return what crosses a boundary; of the first instance at the node `pin` alone, if there is one."""
-        kept = self._moving(operand, child)
-        outside = [i for i in range(parent) if self.nodes[i].axis is not None]
-        between = [i for i in range(parent, min(child, len(self.nodes))) if self.nodes[i].axis is not None]
-        tile, fetched = self._sweep(parent, child) if operand == "input" else (1, 1)
-        return Volume(
-            *(
-                self._elements(operand, {loop: sorted({*kept[loop], *arrays}) for loop in kept}, pin)
-                * fetched
-                // tile
-                for arrays in (outside, outside + between)
-            )
-        )
-
-    def _sweep(self, parent: int, child: int) -> tuple[int, int]:
-        """Return the elements of the tiles of input that a loop slides along, and how many are fetched.
-
-        Where a memory keeps what tiles share; steps divide the blocks outside.
-        """
-        order = self.nest.moving("input", child)
-        if child not in self.nest.machine.halos or not order:
-            return 1, 1
-        node, loop = order[-1]
-        if loop not in SLIDING or node < parent:
-            return 1, 1
-        trips, block = self.nest.trips(node, loop), self.nest.blocks[child]
-        each = self.nest.elements("input", block)
-        return trips * each, each + (trips - 1) * fresh(self.nest.layer, block, loop)
-
-    def _moving(self, operand: str, child: int) -> dict[str, list[int]]:
-        """For each loop, the memories' nodes whose iterations bring a new tile to a child."""
-        order = self.nest.moving(operand, child)
-        return {loop: [i for i, other in order if other == loop] for loop in self.nest.extents}
-
-    def _elements(self, operand: str, kept: dict[str, list[int]], pin: int | None) -> int:
-        """Add up the elements of an operand over all combinations of the digits that are kept."""
-        groups = {loop: self._groups(loop, tuple(nodes), pin) for loop, nodes in kept.items()}
-        total = 1
-        for loop, contexts in groups.items():
-            if loop not in USES[operand]:
-                total *= sum(contexts.values())
-            elif operand != "input" or loop in "gnk":
-                total *= sum(len(members) * count for members, count in contexts.items())
-        if operand != "input":
-            return total
-        layer = self.nest.layer
-        for axis, (out, tap) in enumerate(AXES):
-            total *= sum(
-                count * others * positions(outputs, taps, layer.stride[axis], layer.dilation[axis])
-                for outputs, count in groups[out].items()
-                for taps, others in groups[tap].items()
-            )
+    @property
+    def energy(self) -> int:
+        """Attojoules of all that is read, written and multiplied."""
+        total = self.layer.macs * attojoules(self.machine.mac_pj, 1)
+        for i, level in self.levels.items():
+            for way, price in zip((READ, WRITTEN), prices(level), strict=True):
+                total += self._bits(self.tally.every[i, :, way].sum(axis=0)) * price
         return total
 
-    def _groups(self, loop: str, nodes: tuple[int, ...], pin: int | None) -> Counter[Sequence[int]]:
-        """Return the positions that share digits, relative to their first, and how often each such set is."""
-        asked = loop, nodes, pin
-        if asked not in self._grouped:  # boundaries and operands ask for the same again and again
-            self._grouped[asked] = self._group(*asked)
-        return self._grouped[asked]
+    @property
+    def cycles(self) -> int:
+        """Cycles: ports of all memories work beside the multipliers, but for tiles that exist only once.
 
-    def _group(self, loop: str, nodes: tuple[int, ...], pin: int | None) -> Counter[Sequence[int]]:
-        if self.nest.extents[loop] == 1:
-            return Counter({range(1): 1})
-        if self.nest.divides(loop):
-            return self._alike(loop, nodes, pin)
-        at = np.arange(self.nest.extents[loop])
-        keys = np.zeros(len(at), np.int64)
-        for node in nodes:
-            keys = keys * (int(self.nest.digits[loop][node].max()) + 1) + self.nest.digits[loop][node]
-        if pin is not None:
-            chosen = self._pinned(loop, pin)
-            at, keys = at[chosen], keys[chosen]
-        if loop not in SLIDING:  # how many there are is then all that counts
-            sizes, many = np.unique(np.unique(keys, return_counts=True)[1], return_counts=True)
-            return Counter(
-                {range(size): times for size, times in zip(sizes.tolist(), many.tolist(), strict=True)}
-            )
-        order = np.argsort(keys, kind="stable")
-        cuts = np.flatnonzero(np.diff(keys[order])) + 1
-        found: Counter[Sequence[int]] = Counter()
-        for members in np.split(at[order], cuts):
-            found[tuple((members - members[0]).tolist())] += 1
+        Filling and draining a memory without double buffering stops what is further in. Bits of such a
+        transfer go one after the other, each as slowly as the slower of the two ports.
+        """
+        return -(-max(self.computing, *self.ports.values()) // TICKS)
+
+    @property
+    def computing(self) -> int:
+        """Ticks of the multipliers, and of the transfers that they wait for."""
+        return self.multiplying + sum(self.waiting.values())
+
+    @property
+    def multiplying(self) -> int:
+        """Ticks of the multipliers alone."""
+        return -(-self.tally.steps // self.machine.macs_per_cycle) * TICKS
+
+    @property
+    def waiting(self) -> dict[int, int]:
+        """Ticks in which the multipliers wait until a memory is filled or drained, by its first node."""
+        found: dict[int, int] = {}
+        first = {node: memory for memory, nodes in self.machine.memories.items() for node in nodes}
+        for o, holders in enumerate(self.machine.holders.values()):
+            for parent, child in pairwise(holders):
+                if self.levels[child].double_buffering:
+                    continue
+                # Each memory is the outer end of one boundary for each operand.
+                kinds = [o] if o < 2 else [2, 3]
+                for way, price in zip(
+                    (READ, WRITTEN), transfer_ticks(self.levels[parent], self.levels[child]), strict=True
+                ):
+                    ticks = self._bits(self.tally.first[parent, OUTSIDE, way], kinds) * price
+                    found[first[child]] = found.get(first[child], 0) + ticks
         return found
 
-    def _alike(self, loop: str, nodes: tuple[int, ...], pin: int | None) -> Counter[Sequence[int]]:
-        """Return what `_group` does for steps that divide, where all sets are alike."""
-        trips = {i: self.nest.trips(i, loop) for i in range(len(self.nodes))}
-        first = [] if pin is None else self._arrays(pin)
-        many = prod(trips[i] for i in nodes if i not in first)
-        free = [i for i in trips if trips[i] > 1 and i not in nodes and i not in first]
-        if loop not in SLIDING:
-            return Counter({range(prod(trips[i] for i in free)): many})
-        members = [0]
-        for i in free:
-            step = self.nest.blocks[i + 1][loop]
-            members = [at + step * number for at in members for number in range(trips[i])]
-        return Counter({tuple(members): many})
+    @property
+    def ports(self) -> dict[int, int]:
+        """Ticks in which the busier port of each memory moves something, by its first node."""
+        found = {}
+        for i in self.machine.memories:
+            read, written = self.reading_and_writing(i)
+            shared = self.levels[i].bytes_per_cycle is not None
+            found[i] = read + written if shared else max(read, written)
+        return found
 
-    @cached_property
-    def steps(self) -> int:
-        """Combinations of iterations of the memories' loops: how often every multiplier is fed at most."""
-        memories = tuple(i for i, node in enumerate(self.nodes) if node.axis is None)
-        return prod(sum(self._groups(loop, memories, None).values()) for loop in self.nest.extents)
+    def reading_and_writing(self, memory: int) -> tuple[int, int]:
+        """Return the ticks in which a memory, given by its first node, is read and is written.
 
-    @cached_property
-    def moved(self) -> Moved:
-        """All that is moved, as a simulation counts it."""
-        shape = len(self.nodes), 2, 2, 4
-        tables = []
-        for crossings in (self.crossings, self.busiest):
-            table = np.zeros(shape, np.int64)
-            for crossing in crossings:
-                ends = (
-                    (crossing.parent, OUTSIDE, crossing.outside),
-                    (crossing.child, INSIDE, crossing.inside),
-                )
-                for node, end, traffic in ends:
-                    if node < len(self.nodes):
-                        for way, counts in ((READ, traffic.read), (WRITTEN, traffic.written)):
-                            table[node, end, way] += [counts[kind] for kind in KINDS]
-            tables.append(table)
-        return Moved(tables[0], tables[1], self.steps)
+        Of its first instance, which has the most to do.
+        """
+        nodes = list(self.machine.memories[memory])
+        read, written = (
+            self._bits(self.tally.first[nodes, :, way].sum(axis=(0, 1))) * price
+            for way, price in zip((READ, WRITTEN), ticks_per_bit(self.levels[memory]), strict=True)
+        )
+        return read, written
+
+    @property
+    def traffic(self) -> int:
+        """Bits that are read from the outermost memory and written to it."""
+        return self._bits(self.tally.every[0].sum(axis=(0, 1)))
+
+    def value(self, minimise: str, level: str) -> int:
+        """Return what an objective says, without rounding, or the traffic."""
+        if minimise == "traffic":
+            return self.traffic
+        if minimise == "accesses":
+            return self.accesses(level)
+        if minimise == "edp":
+            return self.energy * self.cycles
+        return self.energy if minimise == "energy" else self.cycles
+
+    def _bits(self, counts: Counts, kinds: list[int] | None = None) -> int:
+        widths = [int(getattr(self.machine.bits, kind)) for kind in KINDS]
+        return sum(int(counts[i]) * widths[i] for i in (range(len(KINDS)) if kinds is None else kinds))
+
+
+def cost_of(nest: Nest) -> Cost:
+    """Return what a valid nest costs."""
+    return Cost(nest.layer, nest.machine, Execution(lower(nest)).run())
+
+
+def shown(minimise: str, value: int) -> int:
+    """Return the value of an objective in its unit."""
+    return -(-value // PRODUCT_UNIT) if minimise == "edp" else value
+
+
+def attojoules(picojoules: float | None, parts: int) -> int:
+    """Return a price as whole attojoules of one of some parts: of a bit where it is that of a byte."""
+    return round((picojoules or 0.0) * 1e6 / parts)
+
+
+def prices(level: Level) -> tuple[int, int]:
+    """Return the attojoules of a bit that is read from a memory, and of one that is written."""
+    read, write = level.read_pj_per_byte, level.write_pj_per_byte
+    return attojoules(read, 8), attojoules(read if write is None else write, 8)
+
+
+def ticks_per_bit(level: Level) -> tuple[int, int]:
+    """Return the ticks of a bit that is read from a memory, and of one that is written; 0 without a limit."""
+    shared = level.bytes_per_cycle
+    rates = (shared, shared) if shared else (level.read_bytes_per_cycle, level.write_bytes_per_cycle)
+    read, written = (0 if rate is None else max(1, round(TICKS / (8 * rate))) for rate in rates)
+    return read, written
+
+
+def transfer_ticks(parent: Level, child: Level) -> tuple[int, int]:
+    """Return the ticks of a bit on its way in from one memory to the next, and on its way out."""
+    (read, written), (child_read, child_written) = ticks_per_bit(parent), ticks_per_bit(child)
+    return max(read, child_written), max(child_read, written)

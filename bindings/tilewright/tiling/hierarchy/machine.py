@@ -31,8 +31,14 @@ LOOPS = {
 }
 """The loops of a layer: a letter for plans, a name for files. Output and input maps are those of a group."""
 
+LETTERS = "".join(LOOPS)
+"""The order in which sizes of blocks stand in arrays."""
+
 USES = {"input": "gnyxkrs", "weights": "gckrs", "output": "gncyx"}
 """The loops that move each operand."""
+
+STILL = {operand: "".join(loop for loop in LETTERS if loop not in loops) for operand, loops in USES.items()}
+"""The loops that do not move each operand; each loop but ``g`` is in one of them."""
 
 REDUCED = "krs"
 """The loops over which products are added up."""
@@ -441,9 +447,9 @@ class HierarchyMachine(Spec):
         They may come complete from a memory further in, from arrays that are large enough to add up all
         products at once, or where nothing is added up.
         """
-        letters, inside = "".join(LOOPS), self.levels[i + 1 :]
+        inside = self.levels[i + 1 :]
         products = prod(
-            size for loop, size in zip(letters, loop_sizes(layer), strict=True) if loop in REDUCED
+            size for loop, size in zip(LETTERS, loop_sizes(layer), strict=True) if loop in REDUCED
         )
         held = any("output" in (*level.holds, *level.may_hold) for level in inside)
         axes = [axis for level in inside for axis in level.fanout if set(axis.loops) & set(REDUCED)]
@@ -510,7 +516,7 @@ class HierarchyMachine(Spec):
         """
         found = []
         for node, sources in zip(self.nodes, self.sources, strict=True):
-            allowed = "".join(LOOPS) if node.axis is None else node.axis.loops
+            allowed = LETTERS if node.axis is None else node.axis.loops
             for operand, source in sources.items():
                 if node.axis is None and not source.reaches:
                     moving = LOOPS if source.straight else USES[operand]

@@ -3,8 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
+from itertools import pairwise
 from math import prod
 from typing import TYPE_CHECKING, Any, NamedTuple
+
+import numpy as np
 
 from tilewright.plotting import (
     BLUE,
@@ -16,8 +19,9 @@ from tilewright.plotting import (
     shortened_to_fit,
     with_prefix,
 )
-from tilewright.tiling.hierarchy.cost import Cost, Crossing
-from tilewright.tiling.hierarchy.machine import LOOPS, OPERANDS, HierarchyMachine, Level
+from tilewright.simulator.levels import INSIDE, OUTPUT, OUTSIDE, PARTIAL, READ, Counts, Tally
+from tilewright.tiling.hierarchy.cost import KINDS, cost_of
+from tilewright.tiling.hierarchy.machine import LOOPS, OPERANDS, Level
 from tilewright.tiling.hierarchy.nest import Nest
 from tilewright.tiling.hierarchy.summary import capacity
 
@@ -217,14 +221,21 @@ class MachinePicture:
 
     def _lanes(self, axes: Axes) -> None:
         """Draw each operand's way through the machine, with a dot where it is held."""
-        cost = Cost(self.nest)
+        tally = cost_of(self.nest).tally
         for number, operand in enumerate(OPERANDS):
             x = LANES + number * LANE
             axes.text(x, 0.12, operand, fontsize=8.5, color=COLOURS[operand], va="center", ha="center")
-            for crossing in cost.crossings:
-                if crossing.operand == operand:
-                    self._crossing(axes, x, crossing)
             ends = [*self.machine.holders[operand], len(self.rows) - 1]
+            for parent, child in pairwise(ends):
+                outer, inner = self.rows[parent], self.rows[child]
+                axes.plot(
+                    [x, x], [outer.middle, inner.middle], color=COLOURS[operand], linewidth=1.8, zorder=3
+                )
+                outside = self._outside(tally, operand, parent)
+                inside = self._inside(tally, operand, parent, child)
+                self._label(axes, x, outer.bottom + GAP / 2, outside)
+                if inside != outside:
+                    self._label(axes, x, inner.top - GAP / 2, inside)
             axes.plot(
                 [x] * len(ends),
                 [self.rows[end].middle for end in ends],
@@ -234,32 +245,42 @@ class MachinePicture:
                 zorder=4,
             )
 
-    def _crossing(self, axes: Axes, x: float, crossing: Crossing) -> None:
-        """Draw a boundary: what the memory outside moves and, where that differs, those inside."""
-        outer, inner = self.rows[crossing.parent], self.rows[crossing.child]
-        colour = COLOURS[crossing.operand]
-        axes.plot([x, x], [outer.middle, inner.middle], color=colour, linewidth=1.8, zorder=3)
-        outside = self._moved(crossing.outside.read, crossing.outside.written)
-        inside = self._moved(crossing.inside.written, crossing.inside.read)
-        self._label(axes, x, outer.bottom + GAP / 2, outside)
-        if inside != outside:
-            self._label(axes, x, inner.top - GAP / 2, inside)
-
     def _label(self, axes: Axes, x: float, y: float, lines: list[str]) -> None:
         for number, words in enumerate(lines):
             at = y + (number - (len(lines) - 1) / 2) * 0.14
             axes.text(x + 0.07, at, words, fontsize=7.5, color=INK, va="center")
 
-    def _moved(self, inwards: Mapping[str, int], outwards: Mapping[str, int]) -> list[str]:
-        """Return lines on what goes in and what comes out."""
-        arrows = (("↓", inwards), ("↑", outwards))
-        sizes = [(arrow, size) for arrow, counts in arrows if (size := bits(self.machine, counts) / 8)]
-        return [f"{arrow} {in_bytes(size)}" for arrow, size in sizes]
+    def _outside(self, tally: Tally, operand: str, parent: int) -> list[str]:
+        """Return lines on what a memory gives to what is further in, and gets from there."""
+        return self._moved(operand, *tally.every[parent, OUTSIDE])
 
+    def _inside(self, tally: Tally, operand: str, parent: int, child: int) -> list[str]:
+        """Return lines on what all instances of the next memory further in, or multipliers, get and give."""
+        if child < len(self.machine.nodes):
+            given, got = tally.every[child, INSIDE]
+            return self._moved(operand, got, given)
+        macs, complete = self.nest.layer.macs, 0
+        got, given = np.zeros((2, len(KINDS)), np.int64)
+        if operand == "output":
+            if not self.nest.summed_outside(child):
+                complete = prod(self.nest.layer.output_shape)
+            got[PARTIAL] = tally.every[parent, OUTSIDE, READ, PARTIAL]
+            given[[OUTPUT, PARTIAL]] = complete, macs - complete
+        else:
+            got[KINDS.index(operand)] = macs
+        return self._moved(operand, got, given)
 
-def bits(machine: HierarchyMachine, counts: Mapping[str, int]) -> int:
-    """Return the bits of elements by what they are."""
-    return sum(count * int(getattr(machine.bits, kind)) for kind, count in counts.items())
+    def _moved(self, operand: str, inwards: Counts, outwards: Counts) -> list[str]:
+        """Return lines on the elements of an operand, by what they are, that go in and that come out."""
+        kinds = (operand, "partial") if operand == "output" else (operand,)
+        lines = []
+        for arrow, counts in (("↓", inwards), ("↑", outwards)):
+            bits = sum(
+                int(counts[KINDS.index(kind)]) * int(getattr(self.machine.bits, kind)) for kind in kinds
+            )
+            if bits:
+                lines.append(f"{arrow} {in_bytes(bits / 8)}")
+        return lines
 
 
 def in_bytes(size: float) -> str:

@@ -11,18 +11,16 @@ from tilewright.core.cutoffs import narrow
 from tilewright.spec.errors import InputError
 from tilewright.tiling import hierarchy
 from tilewright.tiling.hierarchy.chains import Amount, Chains, Key, refuse_others, too_large
+from tilewright.tiling.hierarchy.cost import TICKS
 from tilewright.tiling.hierarchy.exact.lattice import MOST, Lattice
 from tilewright.tiling.hierarchy.exact.tables import Tables
-from tilewright.tiling.hierarchy.machine import LOOPS
-from tilewright.tiling.hierarchy.measure import TICKS
+from tilewright.tiling.hierarchy.machine import LETTERS
 from tilewright.tiling.hierarchy.nest import AXES
 from tilewright.tiling.hierarchy.plan import HierarchyPlan
 from tilewright.tiling.plan import Plan
 from tilewright.tiling.problem import Problem
 
 __all__ = ["data", "decisions", "plan", "relax", "scale", "size", "start"]
-
-LETTERS = "".join(LOOPS)
 
 LARGEST = 2**31 - 2
 """The largest number that Gecode can handle."""

@@ -2,13 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
-from functools import cached_property, lru_cache
-from itertools import pairwise, product
+from collections.abc import Mapping
+from functools import lru_cache
+from itertools import pairwise
 from math import prod
 
 import numpy as np
-from numpy.typing import NDArray
 
 from tilewright.spec.layer import Layer
 from tilewright.tiling.hierarchy.machine import LOOPS, REDUCED, USES, HierarchyMachine, loop_sizes
@@ -23,14 +22,15 @@ def extents(layer: Layer) -> dict[str, int]:
     return dict(zip(LOOPS, loop_sizes(layer), strict=True))
 
 
-@lru_cache(maxsize=4096)
-def positions(outputs: Iterable[int], taps: Iterable[int], stride: int, dilation: int) -> int:
-    """Return how many rows of the padded input lie under some rows of output, for some rows of the kernel."""
-    return len({y * stride + r * dilation for y, r in product(outputs, taps)})
+def divisors(number: int) -> list[int]:
+    """Return all divisors, ascending."""
+    small = [d for d in range(1, int(number**0.5) + 1) if number % d == 0]
+    return sorted({*small, *(number // d for d in small)})
 
 
+@lru_cache(maxsize=65536)
 def window(outputs: int, taps: int, stride: int, dilation: int) -> int:
-    """Return `positions` of the first outputs and the first rows of the kernel."""
+    """Return how many rows of the padded input lie under some rows of output and of the kernel."""
     places: dict[int, list[int]] = {}
     for tap in range(taps):
         place, rest = divmod(tap * dilation, stride)
@@ -99,28 +99,6 @@ class Nest:
     def trips(self, node: int, loop: str) -> int:
         """Return how often a node's loop runs, in a block that no border cuts off."""
         return -(-self.blocks[node][loop] // self.blocks[node + 1][loop])
-
-    def divides(self, loop: str) -> bool:
-        """Whether each step of a loop divides the block outside, so that no border cuts anything off."""
-        return self._divided[loop]
-
-    @cached_property
-    def _divided(self) -> dict[str, bool]:
-        pairs = list(pairwise(self.blocks))
-        return {loop: all(outer[loop] % inner[loop] == 0 for outer, inner in pairs) for loop in LOOPS}
-
-    @cached_property
-    def digits(self) -> dict[str, NDArray[np.int64]]:
-        """For each loop, the iteration of a node that reaches each position, shape (nodes, extent)."""
-        found = {}
-        for loop, extent in self.extents.items():
-            at = np.arange(extent)
-            rows = []
-            for node in range(len(self.plan.nest)):
-                rows.append(at // self.blocks[node + 1][loop])
-                at = at % self.blocks[node + 1][loop]
-            found[loop] = np.array(rows)
-        return found
 
     def violation(self) -> str | None:
         """Say what is wrong with the nest, or None."""
@@ -247,6 +225,13 @@ class Nest:
         arrays = [i for i in range(node) if self.machine.nodes[i].axis is not None]
         adding += [loop for i in arrays for loop, _ in self.plan.nest[i]]
         return not set(adding) & set(REDUCED)
+
+    def summed_outside(self, node: int) -> bool:
+        """Whether an array outside of a node adds up sums."""
+        arrays = (i for i, each in enumerate(self.machine.nodes[:node]) if each.axis is not None)
+        return any(
+            loop in REDUCED and self.trips(i, loop) > 1 for i in arrays for loop, _ in self.plan.nest[i]
+        )
 
     def moving(self, operand: str, child: int) -> list[tuple[int, str]]:
         """Return the loops of memories, with their nodes, that bring another tile to a node, outermost first.

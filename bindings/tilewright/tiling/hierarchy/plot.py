@@ -26,9 +26,8 @@ from tilewright.plotting import (
     stack_bars,
     with_prefix,
 )
-from tilewright.tiling.hierarchy.cost import Cost
+from tilewright.tiling.hierarchy.cost import KINDS, TICKS, cost_of
 from tilewright.tiling.hierarchy.machine_picture import COLOURS, MachinePicture, in_bytes
-from tilewright.tiling.hierarchy.measure import KINDS, TICKS, Measure
 from tilewright.tiling.hierarchy.nest import Nest
 
 if TYPE_CHECKING:
@@ -203,7 +202,7 @@ class Roofline(NamedTuple):
     def of(cls, nest: Nest, facts: Mapping[str, Any]) -> Roofline:
         """Return the roofline of a nest: levels with ports, and the outermost."""
         machine, macs = nest.machine, nest.layer.macs
-        measure = Measure(nest.layer, machine, Cost(nest).moved)
+        cost = cost_of(nest)
         instances, points = 1, []
         for i, node in enumerate(machine.nodes):
             if node.axis is not None:
@@ -212,9 +211,9 @@ class Roofline(NamedTuple):
             if i not in machine.memories:
                 continue
             level = machine.levels[node.level]
-            read, written = measure.reading_and_writing(i)
+            read, written = cost.reading_and_writing(i)
             busier = level.read_bytes_per_cycle if read >= written else level.write_bytes_per_cycle
-            cycles, rate = measure.ports[i] / TICKS, level.bytes_per_cycle or busier
+            cycles, rate = cost.ports[i] / TICKS, level.bytes_per_cycle or busier
             if cycles and rate:
                 points.append(Point(level.name, macs / (cycles * rate * instances), rate * instances))
             elif i == 0:

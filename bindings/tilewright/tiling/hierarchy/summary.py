@@ -8,8 +8,8 @@ from typing import Any
 
 from tilewright.core.room import Rows
 from tilewright.spec.layer import Layer
+from tilewright.tiling.hierarchy.cost import KINDS
 from tilewright.tiling.hierarchy.machine import HierarchyMachine, Level, Node
-from tilewright.tiling.hierarchy.measure import KINDS
 
 NAMES = {"partial": "partial sums"}
 """What kinds of elements are called where their name does not tell."""

@@ -11,8 +11,7 @@ import numpy as np
 from tilewright.simulator import Engine, Memory, Program, Report
 from tilewright.simulator.program import LazySteps
 from tilewright.tiling.hierarchy.breakdown import whole
-from tilewright.tiling.hierarchy.machine import HierarchyMachine, Level, Operand, OperandBytes
-from tilewright.tiling.hierarchy.measure import (
+from tilewright.tiling.hierarchy.cost import (
     TICKS,
     attojoules,
     prices,
@@ -20,6 +19,7 @@ from tilewright.tiling.hierarchy.measure import (
     ticks_per_bit,
     transfer_ticks,
 )
+from tilewright.tiling.hierarchy.machine import HierarchyMachine, Level, Operand, OperandBytes
 from tilewright.tiling.operations.operation import Operation
 from tilewright.tiling.operations.steps import steps
 from tilewright.tiling.operations.units import Costs, Unit, host_program, on_host, rate, tensors

@@ -17,12 +17,11 @@ import numpy as np
 from tilewright.spec.errors import OutOfTimeError
 from tilewright.spec.layer import Layer
 from tilewright.tiling.hierarchy import bounds
-from tilewright.tiling.hierarchy.cost import Cost
+from tilewright.tiling.hierarchy.cost import cost_of
 from tilewright.tiling.hierarchy.exact.any_steps import AnySteps, some_sizes
 from tilewright.tiling.hierarchy.exact.search import BEAM, BestPlan, Search, Stage, best_plan
 from tilewright.tiling.hierarchy.exact.tables import Left, Tables
 from tilewright.tiling.hierarchy.machine import HierarchyMachine, Kept
-from tilewright.tiling.hierarchy.measure import Measure
 from tilewright.tiling.hierarchy.nest import Nest
 from tilewright.tiling.hierarchy.plan import HierarchyPlan
 
@@ -225,8 +224,7 @@ class _AnySearch:
         nest = Nest(self.layer, self.machine, plan)
         if nest.malformed() or nest.outside_of_space(divide=False) or nest.overflow():
             return
-        measure = Measure(self.layer, nest.machine, Cost(nest).moved)
-        value = measure.value(self.minimise, self.level)
+        value = cost_of(nest).value(self.minimise, self.level)
         if self.best is None or value < self.best.value:
             self.best = BestPlan(value, plan, True)
 

@@ -16,17 +16,14 @@ import numpy as np
 from numpy.typing import NDArray
 
 from tilewright.spec.layer import Layer
-from tilewright.tiling.hierarchy.exact.lattice import LETTERS, Lattice, Steps, divisors
-from tilewright.tiling.hierarchy.machine import OPERANDS, USES, HierarchyMachine
-from tilewright.tiling.hierarchy.nest import AXES, extents, window
+from tilewright.tiling.hierarchy.exact.lattice import Lattice, Steps
+from tilewright.tiling.hierarchy.machine import LETTERS, OPERANDS, STILL, USES, HierarchyMachine
+from tilewright.tiling.hierarchy.nest import AXES, divisors, extents, window
 
 Table = NDArray[np.int64]
 
 PARTS = 2
 """Parts into which a range of sizes is split."""
-
-STILL = tuple("".join(loop for loop in LETTERS if loop not in USES[operand]) for operand in OPERANDS)
-"""The loops that do not move each operand."""
 
 
 def balanced(extent: int) -> list[int]:
@@ -219,14 +216,14 @@ class AnySteps(Lattice):
     @cached_property
     def fetches(self) -> Table:
         """The most fetches of each operand's tile from a block on, shape (blocks, 3)."""
-        numbers = [[LETTERS.index(loop) for loop in loops] for loops in STILL]
+        numbers = [[LETTERS.index(loop) for loop in loops] for loops in STILL.values()]
         columns = [self.counts[each, self.index[:, each]].prod(axis=1) for each in numbers]
         return np.stack(columns, axis=1)
 
     def shared(self, machine: HierarchyMachine, i: int) -> Table:
         """Return how many count of tiles that the instances of arrays share, from a node on, as fractions."""
         spread, found = self._spread(machine, i - 1), np.ones((self.many, len(OPERANDS), 2), np.int64)
-        for o, loops in enumerate(STILL):
+        for o, loops in enumerate(STILL.values()):
             for number in map(LETTERS.index, loops):
                 at = self.index[:, number]
                 if spread[o, number]:
@@ -255,6 +252,6 @@ class AnySteps(Lattice):
         for o, operand in enumerate(OPERANDS):
             for number, node in enumerate(machine.nodes):
                 if node.axis is not None and i < number < max(machine.holders[operand]):
-                    for loop in STILL[o]:
+                    for loop in STILL[operand]:
                         table[o, LETTERS.index(loop)] |= loop in node.axis.loops
         return table

@@ -18,9 +18,17 @@ from tilewright.spec.errors import OutOfTimeError
 from tilewright.spec.layer import Layer
 from tilewright.tiling.hierarchy.exact import kernel
 from tilewright.tiling.hierarchy.exact.front import Point
-from tilewright.tiling.hierarchy.exact.lattice import LETTERS, MOST, Lattice
-from tilewright.tiling.hierarchy.exact.search import IRRELEVANT, arranged
-from tilewright.tiling.hierarchy.machine import OPERANDS, REDUCED, USES, HierarchyMachine, Kept
+from tilewright.tiling.hierarchy.exact.lattice import MOST, Lattice
+from tilewright.tiling.hierarchy.exact.search import arranged
+from tilewright.tiling.hierarchy.machine import (
+    LETTERS,
+    OPERANDS,
+    REDUCED,
+    STILL,
+    USES,
+    HierarchyMachine,
+    Kept,
+)
 from tilewright.tiling.hierarchy.plan import HierarchyPlan
 
 Table = NDArray[np.int64]
@@ -109,7 +117,7 @@ def _fewest(lattice: Lattice, machine: HierarchyMachine, block: Table) -> tuple[
         stays = total - ways[o] * (every - moved[:, o]) * tile[:, o] * (operand in holds)
         options = [(stays, o)]
         for i, loop in enumerate(SLIDING if MEMORY in machine.halos else ""):
-            if operand == "input" or loop in IRRELEVANT[operand]:
+            if operand == "input" or loop in STILL[operand]:
                 # Each iteration of this loop but the first brings only what is not there yet.
                 along = trips[:, LETTERS.index(loop)]
                 next_ones = (moved[:, 0] if operand == "input" else every) // along * (along - 1)

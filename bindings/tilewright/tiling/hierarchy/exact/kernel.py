@@ -8,9 +8,9 @@ import numpy as np
 from numpy.typing import NDArray
 
 from tilewright.core import jit
-from tilewright.tiling.hierarchy.exact.charges import SPENT, STEPS
+from tilewright.tiling.hierarchy.charges import SPENT, STEPS
+from tilewright.tiling.hierarchy.cost import TICKS
 from tilewright.tiling.hierarchy.exact.lattice import FAR
-from tilewright.tiling.hierarchy.measure import TICKS
 
 Table = NDArray[np.int64]
 Marks = NDArray[np.bool_]

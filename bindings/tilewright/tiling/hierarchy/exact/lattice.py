@@ -11,23 +11,16 @@ from numpy.typing import NDArray
 
 from tilewright.simulator.levels import SLIDING
 from tilewright.spec.layer import Layer
-from tilewright.tiling.hierarchy.machine import LOOPS, OPERANDS, USES, HierarchyMachine
-from tilewright.tiling.hierarchy.nest import AXES, extents, unshared, window
+from tilewright.tiling.hierarchy.machine import LETTERS, OPERANDS, USES, HierarchyMachine
+from tilewright.tiling.hierarchy.nest import AXES, divisors, extents, unshared, window
 
 Table = NDArray[np.int64]
 
-LETTERS = "".join(LOOPS)
 MOST = 2_000_000
 """Most blocks of a layer that are looked at."""
 
 FAR = 2**61
 """Stands for what cannot be."""
-
-
-def divisors(number: int) -> list[int]:
-    """Return all divisors, ascending."""
-    small = [d for d in range(1, int(number**0.5) + 1) if number % d == 0]
-    return sorted({*small, *(number // d for d in small)})
 
 
 class Steps(NamedTuple):

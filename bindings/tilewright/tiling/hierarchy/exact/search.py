@@ -13,16 +13,15 @@ from typing import NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from tilewright.simulator.levels import SLIDING, Execution
+from tilewright.simulator.levels import SLIDING
 from tilewright.spec.errors import OutOfTimeError
 from tilewright.spec.layer import Layer
+from tilewright.tiling.hierarchy.charges import OUTPUT, SPENT, STEPS, TIME
+from tilewright.tiling.hierarchy.cost import TICKS, cost_of
 from tilewright.tiling.hierarchy.exact import kernel
-from tilewright.tiling.hierarchy.exact.charges import OUTPUT, SPENT, STEPS, TIME
-from tilewright.tiling.hierarchy.exact.lattice import FAR, LETTERS, MOST, Lattice, Steps
+from tilewright.tiling.hierarchy.exact.lattice import FAR, MOST, Lattice, Steps
 from tilewright.tiling.hierarchy.exact.tables import Tables
-from tilewright.tiling.hierarchy.lowering import lower
-from tilewright.tiling.hierarchy.machine import OPERANDS, HierarchyMachine, Kept
-from tilewright.tiling.hierarchy.measure import TICKS, Measure, Moved
+from tilewright.tiling.hierarchy.machine import LETTERS, OPERANDS, STILL, HierarchyMachine, Kept
 from tilewright.tiling.hierarchy.nest import Nest
 from tilewright.tiling.hierarchy.plan import HierarchyPlan
 
@@ -41,9 +40,6 @@ REMEMBERED = 20_000
 
 WORK = 300_000
 """Pairs of blocks between two looks at the clock."""
-
-IRRELEVANT = {"input": "c", "weights": "nyx", "output": "krs"}
-"""Loops that do not move an operand. No loop is in two of these sets."""
 
 
 class BestPlan(NamedTuple):
@@ -207,9 +203,7 @@ class Search:
         nest = Nest(tables.layer, self.machine, plan)
         if self.goal == kernel.HOLDING:
             return nest.reserved
-        tally = Execution(lower(nest)).run()
-        moved = Moved(tally.every, tally.first, tally.steps)
-        return Measure(tables.layer, self.machine, moved).value(tables.minimise, tables.level)
+        return cost_of(nest).value(tables.minimise, tables.level)
 
     def total(self, last: Stage, row: int) -> int:
         """Return what a plan of the last stage is charged in all."""
@@ -403,11 +397,11 @@ def arranged(order: int, trips: dict[str, int]) -> list[str]:
         parts = ["ncyxkrs", "g"]
     elif stays == kernel.SHORT:
         last = sliding or min((loop for loop in "krs" if trips[loop] > 1), key=lambda loop: trips[loop])
-        parts = [IRRELEVANT["output"].replace(last, ""), "gncyx", last]
+        parts = [STILL["output"].replace(last, ""), "gncyx", last]
     elif stays == 0:
-        parts = ["gnyxkrs".replace(sliding, ""), sliding, IRRELEVANT["input"]]
+        parts = ["gnyxkrs".replace(sliding, ""), sliding, STILL["input"]]
     else:
-        last = IRRELEVANT[OPERANDS[stays]]
+        last = STILL[OPERANDS[stays]]
         parts = ["".join(loop for loop in LETTERS if loop not in last), last.replace(sliding, ""), sliding]
     return [loop for part in parts for loop in part if trips[loop] > 1]
 

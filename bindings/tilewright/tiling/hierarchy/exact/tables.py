@@ -11,10 +11,10 @@ from numpy.typing import NDArray
 
 from tilewright.simulator.levels import SLIDING
 from tilewright.spec.layer import Layer
-from tilewright.tiling.hierarchy.exact.charges import OUTPUT, SPENT, STEPS, Charges
-from tilewright.tiling.hierarchy.exact.lattice import FAR, LETTERS, Lattice
-from tilewright.tiling.hierarchy.machine import OPERANDS, REDUCED, HierarchyMachine
-from tilewright.tiling.hierarchy.measure import TICKS, attojoules
+from tilewright.tiling.hierarchy.charges import OUTPUT, SPENT, STEPS, Charges
+from tilewright.tiling.hierarchy.cost import TICKS
+from tilewright.tiling.hierarchy.exact.lattice import FAR, Lattice
+from tilewright.tiling.hierarchy.machine import LETTERS, OPERANDS, REDUCED, HierarchyMachine
 
 Table = NDArray[np.int64]
 
@@ -95,9 +95,7 @@ class Tables:
         self.lattice = Lattice(layer) if lattice is None else lattice
         self.charges = Charges(machine, (minimise, *self.at_most), level, any_steps=self.lattice.any)
         self.kinds = np.array([one.kind for one in self.charges.quantities])
-        macs = layer.macs * attojoules(machine.mac_pj, 1)
-        spent = [macs if one.name == "energy" else 0 for one in self.charges.quantities]
-        self.constant = self.charges.constant * int(self.lattice.elements[-1, OUTPUT]) + np.array(spent)
+        self.constant = self.charges.constants(layer)
         self.every, self.moved = self.lattice.every, self.lattice.moved
         extents = np.array(list(self.lattice.extents.values()))
         reduced = [LETTERS.index(loop) for loop in REDUCED]

@@ -9,10 +9,9 @@ import time
 from collections.abc import Mapping
 
 from tilewright.spec.layer import Layer
-from tilewright.tiling.hierarchy.cost import Cost
+from tilewright.tiling.hierarchy.cost import cost_of
 from tilewright.tiling.hierarchy.exact.search import BestPlan, best_plan
 from tilewright.tiling.hierarchy.machine import HierarchyMachine
-from tilewright.tiling.hierarchy.measure import Measure
 from tilewright.tiling.hierarchy.nest import Nest
 
 TIES = ("traffic", "cycles", "energy", "memory")
@@ -52,8 +51,7 @@ def break_ties(
     plan, limits = found.plan, dict(at_most)
     for name in (*given, *(name for name in TIES if name not in given)):
         nest = Nest(layer, machine, plan)
-        measure = Measure(layer, nest.machine, Cost(nest).moved)
-        cost = nest.reserved if name == "memory" else measure.value(name, level)
+        cost = nest.reserved if name == "memory" else cost_of(nest).value(name, level)
         if name not in given and not (name == "memory" and uneven):
             known = BestPlan(cost, plan, False)
             best = best_plan(layer, machine, name, level, deadline, limits, start=known) or known

@@ -11,17 +11,18 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 from itertools import pairwise
+from math import prod
 
 import numpy as np
 from numpy.typing import NDArray
 
-from tilewright.tiling.hierarchy.machine import LOOPS, OPERANDS, REDUCED, HierarchyMachine
-from tilewright.tiling.hierarchy.measure import prices, ticks_per_bit, transfer_ticks
+from tilewright.spec.layer import Layer
+from tilewright.tiling.hierarchy.cost import attojoules, prices, ticks_per_bit, transfer_ticks
+from tilewright.tiling.hierarchy.machine import LETTERS, OPERANDS, REDUCED, HierarchyMachine
 
 Table = NDArray[np.int64]
 
 OUTPUT = OPERANDS.index("output")
-LETTERS = "".join(LOOPS)
 
 SPENT, STEPS, TIME = 0, 1, 2
 """Kinds of quantities: what all instances spend, steps of the multipliers, ticks of the busiest instance."""
@@ -135,6 +136,12 @@ class Charges:
     def bits(self, kind: str, quantity: Quantity) -> int:
         """Return an element's width, 1 where elements are counted."""
         return 1 if quantity.counts else int(getattr(self.machine.bits, kind))
+
+    def constants(self, layer: Layer) -> Table:
+        """Return what every plan of a layer spends besides charges for its tiles; shape as `constant`."""
+        macs = layer.macs * attojoules(self.machine.mac_pj, 1)
+        multiplying = [macs if quantity.name == "energy" else 0 for quantity in self.quantities]
+        return self.constant * prod(layer.output_shape) + np.array(multiplying, np.int64)
 
     def arrays(self, first: int, last: int) -> list[int]:
         """Return the axes of arrays among some nodes."""
