@@ -18,6 +18,7 @@ from tilewright.tiling import Plan, Problem, objective, violation
 from tilewright.tiling.hierarchy.machine import LOOPS, HierarchyMachine
 from tilewright.tiling.hierarchy.nest import extents
 from tilewright.tiling.hierarchy.plan import HierarchyPlan
+from tilewright.tiling.hierarchy.task import Task
 
 STRETCH = 0.3
 """Most by which a loop is made longer, as a part of it."""
@@ -118,9 +119,9 @@ class _Search:
         if key in self.tried:
             return False
         self.tried.add(key)
-        given = machine, problem.minimise, problem.level, self.context.deadline
         try:
-            found = search.best_plan(padded(problem.one_layer, sizes), *given, quick=True)
+            task = Task(padded(problem.one_layer, sizes), machine, problem.minimise, problem.level)
+            found = search.best_plan(task, self.context.deadline, quick=True)
         except (OutOfTimeError, InputError):  # the latter where the longer layer is larger than layers may be
             return False
         return found is not None and self.take(cut(found.plan, extents(problem.one_layer)))

@@ -24,6 +24,7 @@ import pyomo.environ as pyo
 
 from tilewright.tiling import Plan, Problem, best_bound, objective, violation
 from tilewright.tiling.hierarchy.chains import Amount, Chains, Key, refuse_others
+from tilewright.tiling.hierarchy.charges import WAITING
 from tilewright.tiling.hierarchy.cost import TICKS
 from tilewright.tiling.hierarchy.machine import Kept
 from tilewright.tiling.hierarchy.plan import HierarchyPlan
@@ -223,7 +224,7 @@ class _Builder:
             return
         computing = [(chains.ticks(pick.value), each) for pick, each in self._pick(self.part.instances)]
         for q, quantity in enumerate(chains.quantities):
-            if quantity.serial:
+            if quantity.kind == WAITING:
                 computing += sums[q]
             elif sums[q]:
                 b.ticks.append(sums[q])

@@ -33,6 +33,7 @@ from tilewright.tiling.hierarchy.exact.search import best_plan
 from tilewright.tiling.hierarchy.machine import LETTERS, STILL
 from tilewright.tiling.hierarchy.nest import Nest
 from tilewright.tiling.hierarchy.plan import HierarchyPlan
+from tilewright.tiling.hierarchy.task import Task
 
 sys.path.insert(0, str(Path(__file__).parents[1] / "tiling"))
 import hierarchies
@@ -70,8 +71,7 @@ def test_plans_are_valid_and_never_better_than_the_optimum() -> None:
         plan = bottom_up.plan(problem)
         assert bottom_up.plan(problem) == plan
         assert violation(problem, plan) is None, seed
-        given = problem.one_layer, problem.machine, problem.minimise, problem.level
-        optimum = best_plan(*given)
+        optimum = best_plan(Task.of(problem))
         assert optimum is not None
         report = simulate(problem, plan, numeric=True)
         assert report.valid and report.numeric
@@ -149,7 +149,7 @@ def test_close_to_the_optimum(machine: str) -> None:
         "objective": {"minimise": "cycles"},
     }
     problem = Problem.model_validate(table)
-    best = best_plan(problem.one_layer, problem.machine, "cycles", problem.level)
+    best = best_plan(Task.of(problem))
     assert best is not None
     assert best.value <= objective(problem, bottom_up.plan(problem)) <= 1.34 * best.value
 

@@ -28,6 +28,7 @@ from tilewright.tiling.hierarchy.exact.search import best_plan
 from tilewright.tiling.hierarchy.machine import REDUCED, USES, HierarchyMachine, Level, Node
 from tilewright.tiling.hierarchy.nest import AXES, Nest, extents
 from tilewright.tiling.hierarchy.plan import HierarchyPlan
+from tilewright.tiling.hierarchy.task import Task
 
 PYTHON = "TILEWRIGHT_ACCELFORGE_PYTHON"
 SCRIPT = Path(__file__).with_name("accelforge_peer.py")
@@ -478,9 +479,9 @@ def compare(python: str, table: Table) -> Comparison:
     """Solve a pair by both."""
     given = problem(table)
     assert difference(given) is None
-    arguments = given.one_layer, given.machine, given.minimise, given.level
-    best_plan(*arguments)  # compiles, or loads what is compiled
-    search, best = timed(lambda: best_plan(*arguments), 3)
+    task = Task.of(given)
+    best_plan(task)  # compiles, or loads what is compiled
+    search, best = timed(lambda: best_plan(task), 3)
     assert best is not None
     assert best.proven
     with tempfile.TemporaryDirectory() as folder:

@@ -15,6 +15,7 @@ from tilewright.tiling import Problem
 from tilewright.tiling.hierarchy.exact.search import best_plan
 from tilewright.tiling.hierarchy.nest import Nest
 from tilewright.tiling.hierarchy.plan import HierarchyPlan
+from tilewright.tiling.hierarchy.task import Task
 
 RECORDED: dict[str, dict[str, Any]] = json.loads(accelforge.RECORDED.read_text("utf-8"))
 
@@ -181,7 +182,7 @@ def test_plans_survive_as_mappings(seed: int) -> None:
     rng = Random(seed)
     machine, layer = hierarchies.machine(rng, roomy=True, choosing=True), hierarchies.layer(rng, 300)
     given = Problem(layer=layer, machine=machine, objective={"minimise": "cycles"})
-    found = best_plan(layer, machine, "cycles", given.level)
+    found = best_plan(Task(layer, machine, "cycles", given.level))
     assert found is not None
     costs = [
         accelforge.counted(given, plan)
@@ -215,7 +216,7 @@ def test_tiles_of_several_blocks_become_those_of_one() -> None:
 def test_recorded_mappings_cost_the_same_by_our_count(name: str) -> None:
     pair = tuple(name.split("; "))
     given = accelforge.problem(accelforge.instance(*pair))
-    found = best_plan(given.one_layer, given.machine, given.minimise, given.level)
+    found = best_plan(Task.of(given))
     same = accelforge.closest(given, RECORDED[name])
     value = pytest.approx(RECORDED[name]["value"], rel=accelforge.PRECISION)
     assert found is not None

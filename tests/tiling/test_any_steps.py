@@ -26,10 +26,11 @@ from tilewright.tiling.hierarchy import bounds
 from tilewright.tiling.hierarchy.cost import cost_of
 from tilewright.tiling.hierarchy.exact import any_plan
 from tilewright.tiling.hierarchy.exact.any_steps import AnySteps, balanced, some_sizes, split, thinned
-from tilewright.tiling.hierarchy.exact.search import Search
+from tilewright.tiling.hierarchy.exact.search import Budget, Search
 from tilewright.tiling.hierarchy.exact.tables import Left, Tables
 from tilewright.tiling.hierarchy.machine import LETTERS, HierarchyMachine
 from tilewright.tiling.hierarchy.nest import Nest, extents, window
+from tilewright.tiling.hierarchy.task import Task
 
 GOALS = ("energy", "cycles", "edp", "accesses")
 ENDLESS = float("inf")
@@ -99,10 +100,9 @@ def test_a_plan_costs_no_less_than_its_blocks_are_charged() -> None:
             among.append(np.arange(lattice.many) == int(np.dot(number, lattice.strides)))
         name = rng.choice([level.name for level in machine.levels if not level.fanout])
         for goal in GOALS:
-            tables = Tables(layer, machine, goal, name, lattice=lattice)
-            tables = Tables(layer, machine, goal, name, lattice=lattice, left=Left(among, tables.rest))
-            search = Search(tables)
-            stages = search.stages(None, None, ENDLESS)
+            task = Task(layer, machine, goal, name)
+            search = Search(Tables(task, (), lattice, Left(among, Tables(task, (), lattice).rest)))
+            stages = search.stages(None, Budget())
             charged = min(search.total(stages[-1], row) for row in range(len(stages[-1].bits)))
             cost = cost_of(nest).value(goal, name)
             assert charged <= cost, (seed, goal)
@@ -117,7 +117,7 @@ def test_a_plan_costs_no_less_than_its_blocks_are_charged() -> None:
 
 
 @pytest.mark.parametrize("start", range(0, examples(60), 4))
-def test_any_steps_agree_with_enumeration(start: int, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_any_steps_agree_with_enumeration(start: int) -> None:
     compared = proven = 0
     for seed in range(start, start + 4):
         rng = Random(seed)
@@ -131,8 +131,8 @@ def test_any_steps_agree_with_enumeration(start: int, monkeypatch: pytest.Monkey
         best = enumerated(layer, machine, name)
         for goal, least in best.items():
             for sizes in (2, 5):
-                monkeypatch.setattr(any_plan, "SIZES", sizes)
-                found = any_plan.best_any_plan(layer, machine, goal, name)
+                params = any_plan.AnyParams(sizes=sizes)
+                found = any_plan.best_any_plan(Task(layer, machine, goal, name), params=params)
                 assert found is not None
                 assert found.bound <= least <= found.value, (seed, goal)
                 nest = Nest(layer, machine, found.plan)
@@ -162,8 +162,8 @@ def relaxed(layer: Layer, machine: HierarchyMachine, goal: str, name: str, limit
     found = []
     for kept in machine.choices:
         lattice = AnySteps(layer, some_sizes(layer, 99))
-        search = Search(Tables(layer, machine.keeping(kept), goal, name, lattice=lattice), kept)
-        if stages := search.stages(limit, None, ENDLESS):
+        search = Search(Tables(Task(layer, machine, goal, name), kept, lattice))
+        if stages := search.stages(limit, Budget()):
             found += [search.total(stages[-1], row) for row in range(len(stages[-1].bits))]
     return min(found)
 
@@ -184,10 +184,10 @@ def test_the_best_chains_are_found() -> None:
                     best[goal] = min(best.get(goal, 2**62), measure.value(goal, name))
         for goal, least in best.items():
             cuts = [list(range(1, extent + 1)) for extent in extents(layer).values()]
-            search = Search(Tables(layer, machine, goal, name, lattice=AnySteps(layer, cuts, chains=True)))
-            stages = search.stages(None, None, ENDLESS)
+            search = Search(Tables(Task(layer, machine, goal, name), (), AnySteps(layer, cuts, chains=True)))
+            stages = search.stages(None, Budget())
             rows = range(len(stages[-1].bits))
-            values = [search.value(search.plan(stages, row)) for row in rows]
+            values = [search.tables.task.value(search.plan(stages, row)) for row in rows]
             assert all(search.total(stages[-1], row) <= values[row] for row in rows)
             assert min(search.total(stages[-1], row) for row in rows) <= least <= min(values)
             compared += 1
@@ -209,7 +209,7 @@ def test_more_is_proven_than_every_nest_needs() -> None:
     layer = Layer(input=(16, 13, 13), kernels=24, kernel=(3, 3))
     levels: list[dict[str, Any]] = [{"name": "dram"}, {"name": "buffer", "capacity_bytes": 700}]
     machine = HierarchyMachine(kind="hierarchy", levels=levels)
-    found = any_plan.best_any_plan(layer, machine, "accesses", "dram")
+    found = any_plan.best_any_plan(Task(layer, machine, "accesses", "dram"))
     assert found is not None
     assert bounds.least(layer, machine, "accesses", "dram") < 0.6 * found.bound
     assert found.bound == found.value

@@ -28,12 +28,13 @@ from tilewright.tiling.hierarchy import bounds
 from tilewright.tiling.hierarchy.breakdown import breakdown
 from tilewright.tiling.hierarchy.cost import KINDS, TICKS, Cost, cost_of, shown
 from tilewright.tiling.hierarchy.exact import search
-from tilewright.tiling.hierarchy.exact.search import Search, best_plan
+from tilewright.tiling.hierarchy.exact.search import Budget, Search, best_plan
 from tilewright.tiling.hierarchy.exact.tables import Tables
 from tilewright.tiling.hierarchy.lowering import lower
 from tilewright.tiling.hierarchy.machine import OBJECTIVES, HierarchyMachine
 from tilewright.tiling.hierarchy.nest import Nest, extents, window
 from tilewright.tiling.hierarchy.plan import HierarchyPlan
+from tilewright.tiling.hierarchy.task import Task
 from tilewright.tiling.summary import rows
 from tilewright.tiling.summary import table as summary_table
 
@@ -295,7 +296,7 @@ def test_a_tile_of_another_block_makes_room() -> None:
     )
     uneven = machine.with_(levels=(machine.levels[0], machine.levels[1].with_(uneven=True)))
     assert agrees(layer, uneven, 0, 1000)
-    costs = [best_plan(layer, each, "accesses", "dram") for each in (machine, uneven)]
+    costs = [best_plan(Task(layer, each, "accesses", "dram")) for each in (machine, uneven)]
     assert [found and found.value for found in costs] == [16, 12]
     assert costs[1] is not None
     assert costs[1].plan.kept[0][1].index("weights") < costs[1].plan.kept[0][1].index("output")
@@ -317,7 +318,7 @@ def agrees(layer: Layer, machine: HierarchyMachine, seed: int, most: int = 2000)
                 value = measure.value(*goal)
                 best[goal] = min(best.get(goal, value), value)
     for goal in goals:
-        found = best_plan(layer, machine, *goal)
+        found = best_plan(Task(layer, machine, *goal))
         assert (found and found.value) == best.get(goal), (seed, goal)
         if found is not None:
             assert found.proven
@@ -325,12 +326,12 @@ def agrees(layer: Layer, machine: HierarchyMachine, seed: int, most: int = 2000)
             # Bounds that are too high would hide behind a plan that the first pass has found.
             values: set[int] = set()
             for kept in machine.choices:
-                search = Search(Tables(layer, machine.keeping(kept), *goal), kept)
-                if stages := search.stages(found.value + 1, None, float("inf")):
+                search = Search(Tables(Task(layer, machine, *goal), kept))
+                if stages := search.stages(found.value + 1, Budget()):
                     assert search.tables.least() <= found.value, (seed, goal)
                     last = range(len(stages[-1].bits))
-                    values |= {search.value(search.plan(stages, row)) for row in last}
-                assert not search.stages(found.value, None, float("inf")), (seed, goal)
+                    values |= {search.tables.task.value(search.plan(stages, row)) for row in last}
+                assert not search.stages(found.value, Budget()), (seed, goal)
             assert values == {found.value}, (seed, goal)
     return True
 
@@ -356,8 +357,11 @@ def test_limits_of_cost_agree_with_enumeration(start: int) -> None:
             allowed = [
                 cost[goal] for cost in costs if all(cost[name] <= most for name, most in limits.items())
             ]
-            found = best_plan(layer, machine, goal, level, at_most=limits)
+            found = best_plan(Task(layer, machine, goal, level, limits))
             assert (found and found.value) == min(allowed, default=None), (seed, goal, limits)
+
+
+NARROW = search.SearchParams(passes=((1, 1), (2, 2), (3, None)), beam=3, work=40)
 
 
 @pytest.mark.parametrize("choosing", [False, True])
@@ -378,16 +382,12 @@ def test_passes_of_any_width_prove_the_same(choosing: bool, monkeypatch: pytest.
         rng = Random(seed)
         machine = hierarchies.machine(rng, choosing=choosing, uneven=seed % 4 == 0, sliding=seed % 3 == 0)
         layer, goal = hierarchies.layer(rng, 64), rng.choice(["accesses", "cycles", "energy", "edp"])
-        optimum = best_plan(layer, machine, goal, "dram")
-        with monkeypatch.context() as narrow:
-            narrow.setattr(search, "WORK", 40)
-            narrow.setattr(search, "BEAM", 3)
-            narrow.setattr(search, "PASSES", ((1, 1), (2, 2), (3, None)))
-            found = best_plan(layer, machine, goal, "dram")
-            assert (found and found.value) == (optimum and optimum.value), seed
-            if found is not None:
-                assert found.proven
-                assert best_plan(layer, machine, goal, "dram", start=found) == found
+        task = Task(layer, machine, goal, "dram")
+        optimum, found = best_plan(task), best_plan(task, params=NARROW)
+        assert (found and found.value) == (optimum and optimum.value), seed
+        if found is not None:
+            assert found.proven
+            assert best_plan(task, start=found, params=NARROW) == found
     assert given_up > examples(60) // 4
 
 
@@ -426,7 +426,10 @@ def test_padded_plans_are_no_worse_and_bounds_hold() -> None:
             assert report.valid
             assert report.numeric
             value = cost_of(Nest(layer, machine, plan.layers[0])).value(goal, level)
-            perfect, least = best_plan(layer, machine, goal, level), measured_least(measures, goal, level)
+            perfect, least = (
+                best_plan(Task(layer, machine, goal, level)),
+                measured_least(measures, goal, level),
+            )
             assert perfect is not None
             assert least <= value <= perfect.value, (seed, goal)
             compared += 1

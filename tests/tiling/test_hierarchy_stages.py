@@ -18,10 +18,11 @@ from tilewright.tiling.hierarchy.cost import cost_of
 from tilewright.tiling.hierarchy.exact import any_plan
 from tilewright.tiling.hierarchy.exact.any_steps import AnySteps
 from tilewright.tiling.hierarchy.exact.lattice import Lattice
-from tilewright.tiling.hierarchy.exact.search import Search
+from tilewright.tiling.hierarchy.exact.search import Budget, Search
 from tilewright.tiling.hierarchy.exact.tables import Tables
 from tilewright.tiling.hierarchy.machine import HierarchyMachine
 from tilewright.tiling.hierarchy.nest import Nest, extents
+from tilewright.tiling.hierarchy.task import Task
 
 GOALS = ("energy", "cycles", "edp", "accesses")
 ROUNDED = 1 + 1e-12
@@ -65,8 +66,8 @@ def bounded(layer: Layer, machine: HierarchyMachine, name: str, factors: str, se
     for kept in machine.choices if cheapest else ():
         for goal in GOALS:
             lattice = Lattice(layer) if divide else AnySteps(layer, every)
-            search = Search(Tables(layer, machine.keeping(kept), goal, name, lattice=lattice), kept)
-            stages = search.stages(None, None, float("inf"))
+            search = Search(Tables(Task(layer, machine, goal, name), kept, lattice))
+            stages = search.stages(None, Budget())
             for number, stage in enumerate(stages[1:], 1):
                 for row, least in enumerate(stage.least.tolist()):
                     block = tuple(lattice.sizes[stage.block[row]].tolist())
@@ -91,7 +92,7 @@ def test_instances_at_the_border_of_an_array_are_fewer() -> None:
         },
     ]
     machine = HierarchyMachine(kind="hierarchy", levels=levels)
-    found = any_plan.best_any_plan(layer, machine, "energy", "dram")
+    found = any_plan.best_any_plan(Task(layer, machine, "energy", "dram"))
     assert found is not None
     assert found.value == found.bound == 385_000_000
 
@@ -108,6 +109,6 @@ def test_more_blocks_than_needed_may_have_fewer_rows() -> None:
         {"name": "inner", "capacity_bytes": {"input": 7, "weights": 9, "output": 100}},
     ]
     machine = HierarchyMachine(kind="hierarchy", levels=levels)
-    found = any_plan.best_any_plan(layer, machine, "accesses", "dram")
+    found = any_plan.best_any_plan(Task(layer, machine, "accesses", "dram"))
     assert found is not None
     assert found.value == found.bound == 7 + 4 + 4 + 12  # input, weights, output

@@ -11,6 +11,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from tilewright.core.bounds import Bound, Exact
+from tilewright.core.branch_and_bound import ignore
 from tilewright.simulator import Report, Violation
 from tilewright.simulator.level_numbers import MOST_MACS, NotThereError, NumericRun
 from tilewright.simulator.levels import READ, WRITTEN, Tally
@@ -27,6 +28,7 @@ from tilewright.tiling.hierarchy.lowering import lower
 from tilewright.tiling.hierarchy.machine import OBJECTIVES, HierarchyMachine
 from tilewright.tiling.hierarchy.nest import Nest
 from tilewright.tiling.hierarchy.plan import HierarchyPlan
+from tilewright.tiling.hierarchy.task import Task
 from tilewright.tiling.machine_kind import LayerProblem
 
 LayerPlan = HierarchyPlan
@@ -138,21 +140,21 @@ def _footprint(nest: Nest) -> dict[str, NDArray[np.int64]]:
 
 def best_bound(problem: LayerProblem) -> Bound:
     """Return a lower bound: every memory is filled with what it needs at least, and no PE ever waits."""
-    name, layer = "compulsory traffic", problem.one_layer
-    given = problem.counted, problem.level
-    machines = map(problem.machine.keeping, problem.machine.choices)
+    layer, machine = problem.one_layer, problem.machine
     if problem.limits.factors == "any" or Lattice(layer).many > MOST:
-        least = min(bounds.least(layer, machine, *given) for machine in machines)
+        given = problem.counted, problem.level
+        least = min(bounds.least(layer, machine.keeping(kept), *given) for kept in machine.choices)
     else:
-        least = min(Tables(layer, machine, *given).least() for machine in machines)
-    return Bound(name, shown(problem.counted, least))
+        task = Task(layer, machine, problem.counted, problem.level)
+        least = min(Tables(task, kept).least() for kept in machine.choices)
+    return Bound("compulsory traffic", shown(problem.counted, least))
 
 
 def exhaustive(
     problem: LayerProblem,
     deadline: float,
     start: HierarchyPlan | None = None,
-    told: Callable[[Exact], None] = lambda _found: None,
+    told: Callable[[Exact], None] = ignore,
     latest: float | None = None,
 ) -> Exact | None:
     """Return the best plan of a layer, or all plans of a front; None if nothing is feasible.
@@ -168,43 +170,52 @@ def exhaustive(
     latest
         ``time.monotonic()`` until when ties may be broken, by default the deadline.
     """
-    from tilewright.tiling.hierarchy.exact import (
-        any_plan,
-        capacity,
-        front,
-        search,
-        ties,
-    )  # for start-up time: numba
-
-    asked = problem.one_layer, problem.machine, problem.minimise, problem.level
-    began, until = time.monotonic(), deadline if latest is None else latest
-    if problem.limits.factors == "any":
-
-        def exact(found: any_plan.AnyPlan) -> Exact:
-            value, bound = (shown(problem.minimise, each) for each in (found.value, found.bound))
-            return Exact(value, (found.plan,), found.bound == found.value, bound)
-
-        best = any_plan.best_any_plan(*asked, deadline, told=lambda found: told(exact(found)), start=start)
-        if best is not None and best.bound == best.value:
-            least = search.BestPlan(best.value, best.plan, True)
-            among = ties.break_ties(*asked, least, time.monotonic() - began, until, {})
-            best = best._replace(plan=among.plan)
-        return None if best is None else exact(best)
-    if problem.trades_capacity:
-        points = capacity.capacity_front(problem.one_layer, problem.machine)
-        return Exact(points[0].values[0], tuple(each.plan for each in points), True) if points else None
     if problem.traded:
-        points, proven = front.pareto_front(
-            problem.one_layer, problem.machine, problem.traded, problem.level, deadline
-        )
+        return _front(problem, deadline)
+    until = deadline if latest is None else latest
+    if problem.limits.factors == "any":
+        return _any_steps(problem, deadline, start, told, until)
+    from tilewright.tiling.hierarchy.exact import search, ties  # for start-up time: numba
+
+    task, began = Task.of(problem), time.monotonic()
+    known = None if start is None else search.BestPlan(task.value(start), start, False)
+    found = search.best_plan(task, deadline, start=known)
+    if found is not None and found.proven:
+        found = ties.break_ties(task, found, time.monotonic() - began, until)
+    return found and Exact(shown(problem.minimise, found.value), (found.plan,), found.proven)
+
+
+def _any_steps(
+    problem: LayerProblem,
+    deadline: float,
+    start: HierarchyPlan | None,
+    told: Callable[[Exact], None],
+    until: float,
+) -> Exact | None:
+    """Return the best plan whose steps need not divide; parameters as of `exhaustive`."""
+    from tilewright.tiling.hierarchy.exact import any_plan, search, ties  # for start-up time: numba
+
+    def exact(found: any_plan.AnyPlan) -> Exact:
+        value, bound = (shown(problem.minimise, each) for each in (found.value, found.bound))
+        return Exact(value, (found.plan,), found.bound == found.value, bound)
+
+    task, began = Task.of(problem), time.monotonic()
+    best = any_plan.best_any_plan(task, deadline, lambda found: told(exact(found)), start)
+    if best is not None and best.bound == best.value:
+        least = search.BestPlan(best.value, best.plan, True)
+        best = best._replace(plan=ties.break_ties(task, least, time.monotonic() - began, until).plan)
+    return best and exact(best)
+
+
+def _front(problem: LayerProblem, deadline: float) -> Exact | None:
+    """Return the plans of a front."""
+    from tilewright.tiling.hierarchy.exact import capacity, front  # for start-up time: numba
+
+    assert problem.traded is not None
+    if problem.trades_capacity:
+        points, proven = capacity.capacity_front(problem.one_layer, problem.machine), True
+    else:
+        points, proven = front.pareto_front(Task.of(problem), problem.traded, deadline)
         if not points and not proven:
             raise OutOfTimeError
-        return Exact(points[0].values[0], tuple(each.plan for each in points), proven) if points else None
-    known, limits = None, problem.limits.at_most.given
-    if start is not None:
-        value = _cost(problem.one_layer, problem.machine, start).value(problem.minimise, problem.level)
-        known = search.BestPlan(value, start, False)
-    found = search.best_plan(*asked, deadline, limits, start=known)
-    if found is not None and found.proven:
-        found = ties.break_ties(*asked, found, time.monotonic() - began, until, limits)
-    return None if found is None else Exact(shown(problem.minimise, found.value), (found.plan,), found.proven)
+    return Exact(points[0].values[0], tuple(point.plan for point in points), proven) if points else None

@@ -16,7 +16,7 @@ from numpy.typing import NDArray
 
 from tilewright.simulator.levels import SLIDING
 from tilewright.spec.layer import Layer
-from tilewright.tiling.hierarchy.charges import OUTPUT, SPENT, STEPS, Charges
+from tilewright.tiling.hierarchy.charges import OUTPUT, SPENT, STEPS, WAITING, Charges
 from tilewright.tiling.hierarchy.cost import TICKS
 from tilewright.tiling.hierarchy.machine import (
     LETTERS,
@@ -92,8 +92,7 @@ class Batch:
         self.charges = Charges(machine, goals, level)
         self.sizes = np.array(list(extents(layer).values()))
         kinds = np.array([one.kind for one in self.charges.quantities])
-        self.spends, self.steps = kinds == SPENT, kinds == STEPS
-        self.waits = np.array([one.serial for one in self.charges.quantities])
+        self.spends, self.steps, self.waits = (kinds == kind for kind in (SPENT, STEPS, WAITING))
         self.constant = self.charges.constants(layer).astype(np.float64)
         self.uses = np.array([[loop in USES[operand] for loop in LETTERS] for operand in OPERANDS])
         self.reduced = [LETTERS.index(loop) for loop in REDUCED]

@@ -24,8 +24,9 @@ Table = NDArray[np.int64]
 
 OUTPUT = OPERANDS.index("output")
 
-SPENT, STEPS, TIME = 0, 1, 2
-"""Kinds of quantities: what all instances spend, steps of the multipliers, ticks of the busiest instance."""
+SPENT, STEPS, TIME, WAITING = range(4)
+"""Kinds of quantities: what all instances spend, steps of the multipliers, ticks of the busiest instance, and
+ticks of transfers that the multipliers wait for."""
 
 
 @dataclass(frozen=True)
@@ -35,18 +36,20 @@ class Quantity:
     Attributes
     ----------
     kind
-        `SPENT`, `STEPS` or `TIME`.
+        `SPENT`, `STEPS`, `TIME` or `WAITING`.
     read, written : by node
         Charge for a bit that is read from the memory, or written to it.
-    serial
-        Charges transfers that the multipliers wait for, instead.
     """
 
     kind: int
     read: dict[int, int]
     written: dict[int, int]
-    serial: bool = False
     name: str = "cycles"
+
+    @property
+    def timed(self) -> bool:
+        """Whether ticks of one instance are charged."""
+        return self.kind in (TIME, WAITING)
 
     @property
     def counts(self) -> bool:
@@ -81,7 +84,7 @@ def quantities(machine: HierarchyMachine, goals: Sequence[str], level: str) -> l
     if "cycles" in goals or "edp" in goals:
         found.append(Quantity(STEPS, {}, {}))
         if any(not levels[i].double_buffering for i in memories[1:]):
-            found.append(Quantity(TIME, {}, {}, serial=True))
+            found.append(Quantity(WAITING, {}, {}))
         for i, nodes in machine.memories.items():
             ticks = ticks_per_bit(levels[i])
             read, written = (dict.fromkeys(nodes, price) for price in ticks)
@@ -205,7 +208,7 @@ class Charges:
         """Charge an operand that is only read."""
         for i, crossing in self._by_node(o):
             parent, child = crossing
-            price = self._serial(crossing)[0] if quantity.serial else quantity.read.get(parent, 0)
+            price = self._serial(crossing)[0] if quantity.kind == WAITING else quantity.read.get(parent, 0)
             self.outer[i, o, q] = bits * price
             if child < len(self.machine.nodes):
                 self.inner[child, o, q] = bits * quantity.written.get(child, 0)
@@ -217,10 +220,10 @@ class Charges:
         read, written = quantity.read, quantity.written
         for i, crossing in self._by_node(OUTPUT):
             parent, child = crossing
-            if quantity.kind == TIME and self._ends_apart(parent):
-                drain = self._serial(crossing)[1] if quantity.serial else written.get(parent, 0)
+            if quantity.timed and self._ends_apart(parent):
+                drain = self._serial(crossing)[1] if quantity.kind == WAITING else written.get(parent, 0)
                 self.outer[i, OUTPUT, q] = (partial - narrower) * drain
-            elif quantity.serial:
+            elif quantity.kind == WAITING:
                 fill, drain = self._serial(crossing)
                 self.outer[i, OUTPUT, q] = partial * (fill + drain)
                 self.first_out[i, q], self.last_out[i, q] = -partial * fill, -narrower * drain
@@ -234,9 +237,9 @@ class Charges:
                 self.outer[i, OUTPUT, q] = partial * (once + written.get(parent, 0)) + saved
         for crossing in self.crossings("output")[:-1]:
             child = crossing[1]
-            if quantity.kind == TIME and self._ends_apart(child):
+            if quantity.timed and self._ends_apart(child):
                 self.inner[child, OUTPUT, q] = (partial - narrower) * read.get(child, 0)
-            elif quantity.kind == TIME:
+            elif quantity.timed:
                 self.inner[child, OUTPUT, q] = partial * (read.get(child, 0) + written.get(child, 0))
                 self.first_in[child, q] = -partial * written.get(child, 0)
                 self.last_in[child, q] = -narrower * read.get(child, 0)

@@ -11,12 +11,14 @@ from tilewright.core.cutoffs import narrow
 from tilewright.spec.errors import InputError
 from tilewright.tiling import hierarchy
 from tilewright.tiling.hierarchy.chains import Amount, Chains, Key, refuse_others, too_large
+from tilewright.tiling.hierarchy.charges import WAITING
 from tilewright.tiling.hierarchy.cost import TICKS
 from tilewright.tiling.hierarchy.exact.lattice import MOST, Lattice
 from tilewright.tiling.hierarchy.exact.tables import Tables
 from tilewright.tiling.hierarchy.machine import LETTERS
 from tilewright.tiling.hierarchy.nest import AXES
 from tilewright.tiling.hierarchy.plan import HierarchyPlan
+from tilewright.tiling.hierarchy.task import Task
 from tilewright.tiling.plan import Plan
 from tilewright.tiling.problem import Problem
 
@@ -52,9 +54,8 @@ def known_plan(problem: Problem) -> HierarchyPlan | None:
     """Return the plan that the incomplete pass of the exact search finds."""
     from tilewright.tiling.hierarchy.exact import search  # for start-up time: numba
 
-    chains = chains_of(problem)
-    tables = Tables(problem.one_layer, chains.machine, problem.minimise, problem.level)
-    found = search.Search(tables).improved(None, search.BEAM, float("inf"))
+    chains_of(problem)
+    found = search.Search(Tables(Task.of(problem))).improved(None, search.Budget(search.PARAMS.beam))
     return None if found is None else found.plan
 
 
@@ -286,7 +287,7 @@ def _ports(tables: _Data) -> list[Port]:
     waiting = [0] * len(tables.amounts)
     for q, quantity in enumerate(tables.chains.quantities):
         ticks = [one.charges.get(q, 0) for one in tables.amounts]
-        if quantity.serial:
+        if quantity.kind == WAITING:
             waiting = ticks
         elif any(ticks):
             rows.append((False, ticks))

@@ -16,10 +16,10 @@ from tilewright.core.front import undominated
 from tilewright.simulator.levels import SLIDING
 from tilewright.spec.errors import OutOfTimeError
 from tilewright.spec.layer import Layer
-from tilewright.tiling.hierarchy.exact import kernel
 from tilewright.tiling.hierarchy.exact.front import Point
 from tilewright.tiling.hierarchy.exact.lattice import MOST, Lattice
-from tilewright.tiling.hierarchy.exact.search import arranged
+from tilewright.tiling.hierarchy.exact.partial_plans import ALONG, ANY
+from tilewright.tiling.hierarchy.exact.search import arrange
 from tilewright.tiling.hierarchy.machine import (
     LETTERS,
     OPERANDS,
@@ -47,7 +47,7 @@ class Candidates(NamedTuple):
     block
         The number of the block that is held in the lattice.
     order
-        One of the orders of the search, see `arranged`.
+        One of the orders of the search, see `arrange`.
     """
 
     capacity: Table
@@ -112,7 +112,7 @@ def _fewest(lattice: Lattice, machine: HierarchyMachine, block: Table) -> tuple[
     total = total - np.prod(lattice.layer.output_shape)
     for o, operand in enumerate(OPERANDS):
         total = total + ways[o] * every * tile[:, o] * (operand in holds)
-    least, order = total, np.full(len(block), kernel.ANY)
+    least, order = total, np.full(len(block), ANY)
     for o, operand in enumerate(OPERANDS):
         stays = total - ways[o] * (every - moved[:, o]) * tile[:, o] * (operand in holds)
         options = [(stays, o)]
@@ -122,7 +122,7 @@ def _fewest(lattice: Lattice, machine: HierarchyMachine, block: Table) -> tuple[
                 along = trips[:, LETTERS.index(loop)]
                 next_ones = (moved[:, 0] if operand == "input" else every) // along * (along - 1)
                 saved = next_ones * (tile[:, 0] - lattice.fresh[block, i])
-                options.append((stays - saved, o + kernel.ALONG * (i + 1)))
+                options.append((stays - saved, o + ALONG * (i + 1)))
         for accesses, number in options:
             order = np.where(accesses < least, number, order)
             least = np.minimum(accesses, least)
@@ -133,5 +133,5 @@ def _plan(lattice: Lattice, block: int, order: int, kept: Kept) -> HierarchyPlan
     """Return the plan that holds a block, with the loops outside of it in one of the search's orders."""
     sizes = dict(zip(LETTERS, lattice.sizes[block].tolist(), strict=True))
     trips = {loop: extent // sizes[loop] for loop, extent in lattice.extents.items()}
-    outside = tuple((loop, sizes[loop]) for loop in arranged(order, trips))
+    outside = tuple((loop, sizes[loop]) for loop in arrange(order, trips))
     return HierarchyPlan((outside, tuple((loop, 1) for loop in LETTERS if sizes[loop] > 1)), kept)

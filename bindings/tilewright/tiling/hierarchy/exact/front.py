@@ -2,14 +2,14 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import NamedTuple
 
 from tilewright.spec.errors import OutOfTimeError
-from tilewright.spec.layer import Layer
 from tilewright.spec.network import MAX_LAYERS
 from tilewright.tiling.hierarchy.exact.search import best_plan
-from tilewright.tiling.hierarchy.machine import HierarchyMachine
 from tilewright.tiling.hierarchy.plan import HierarchyPlan
+from tilewright.tiling.hierarchy.task import Task
 
 
 class Point(NamedTuple):
@@ -19,9 +19,7 @@ class Point(NamedTuple):
     plan: HierarchyPlan
 
 
-def pareto_front(
-    layer: Layer, machine: HierarchyMachine, traded: tuple[str, str], level: str, deadline: float
-) -> tuple[list[Point], bool]:
+def pareto_front(task: Task, traded: tuple[str, str], deadline: float) -> tuple[list[Point], bool]:
     """Return the plans of which none is better in one and no worse in the other, and whether these are all.
 
     The first plan has least of the first, and among those that have, least of the second; the next one has
@@ -31,8 +29,6 @@ def pareto_front(
     ----------
     traded
         Two of accesses, cycles and energy.
-    level
-        The memory whose accesses are counted.
     deadline
         ``time.monotonic()`` after which the points so far are returned as not all.
     """
@@ -41,12 +37,13 @@ def pareto_front(
     while len(points) < MAX_LAYERS:
         below = {second: points[-1].values[1] - 1} if points else {}
         try:
-            least = best_plan(layer, machine, first, level, deadline, below)
+            least = best_plan(replace(task, minimise=first, at_most=below), deadline)
             if least is None:
                 return points, True
             if not least.proven:
                 return points, False
-            best = best_plan(layer, machine, second, level, deadline, {first: least.value})
+            among = replace(task, minimise=second, at_most={first: least.value})
+            best = best_plan(among, deadline)
         except OutOfTimeError:
             return points, False
         if best is None or not best.proven:

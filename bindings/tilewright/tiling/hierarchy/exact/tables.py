@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
 from math import prod
 from typing import NamedTuple
 
@@ -10,11 +9,11 @@ import numpy as np
 from numpy.typing import NDArray
 
 from tilewright.simulator.levels import SLIDING
-from tilewright.spec.layer import Layer
-from tilewright.tiling.hierarchy.charges import OUTPUT, SPENT, STEPS, Charges
+from tilewright.tiling.hierarchy.charges import OUTPUT, SPENT, TIME, WAITING, Charges
 from tilewright.tiling.hierarchy.cost import TICKS
 from tilewright.tiling.hierarchy.exact.lattice import FAR, Lattice
-from tilewright.tiling.hierarchy.machine import LETTERS, OPERANDS, REDUCED, HierarchyMachine
+from tilewright.tiling.hierarchy.machine import LETTERS, OPERANDS, REDUCED, Kept
+from tilewright.tiling.hierarchy.task import Task
 
 Table = NDArray[np.int64]
 
@@ -56,14 +55,14 @@ class Left(NamedTuple):
 
 
 class Tables:
-    """A problem as the search sees it.
+    """A task as the search sees it, where it is decided what levels hold.
 
     Attributes
     ----------
+    kinds : shape (quantities,)
+        What each quantity is: `SPENT`, `STEPS`, `TIME` or `WAITING`.
     constant : shape (nodes + 1, quantities)
         What every plan spends besides its charges; see `Charges`.
-    at_most
-        What plans may cost.
     left
         What is left of blocks, None where that is all.
     every, moved
@@ -80,22 +79,14 @@ class Tables:
         For each node, the least that is charged for all boundaries outside of each block that enters it.
     """
 
-    def __init__(
-        self,
-        layer: Layer,
-        machine: HierarchyMachine,
-        minimise: str,
-        level: str,
-        at_most: Mapping[str, int] | None = None,
-        lattice: Lattice | None = None,
-        left: Left | None = None,
-    ) -> None:
-        self.layer, self.machine, self.minimise, self.level = layer, machine, minimise, level
-        self.at_most, self.left = dict(at_most or {}), left
-        self.lattice = Lattice(layer) if lattice is None else lattice
-        self.charges = Charges(machine, (minimise, *self.at_most), level, any_steps=self.lattice.any)
+    def __init__(self, task: Task, kept: Kept = (), lattice: Lattice | None = None, left: Left | None = None):
+        self.task, self.kept, self.left = task, kept, left
+        self.machine = machine = task.machine.keeping(kept)
+        self.lattice = Lattice(task.layer) if lattice is None else lattice
+        goals = task.minimise, *task.at_most
+        self.charges = Charges(machine, goals, task.level, any_steps=self.lattice.any)
         self.kinds = np.array([one.kind for one in self.charges.quantities])
-        self.constant = self.charges.constants(layer)
+        self.constant = self.charges.constants(task.layer)
         self.every, self.moved = self.lattice.every, self.lattice.moved
         extents = np.array(list(self.lattice.extents.values()))
         reduced = [LETTERS.index(loop) for loop in REDUCED]
@@ -154,13 +145,12 @@ class Tables:
         outside = self._rest(last)[0]
         spent = max(0, int(self.constant[:, 0].min() + outside[0])) if self.kinds[0] == SPENT else 0
         most = self.instances(last) * self.machine.macs_per_cycle
-        waiting = [one.serial for one in self.charges.quantities]
-        ticks = TICKS * -(-self.layer.macs // most) + sum(outside[waiting].tolist())
-        ports = outside[(self.kinds != SPENT) & (self.kinds != STEPS)]
+        ticks = TICKS * -(-self.task.layer.macs // most) + sum(outside[self.kinds == WAITING].tolist())
+        ports = outside[(self.kinds == TIME) | (self.kinds == WAITING)]
         cycles = -(-max(ticks, *ports.tolist(), 0) // TICKS)
-        if self.minimise == "cycles":
+        if self.task.minimise == "cycles":
             return int(cycles)
-        return int(spent * cycles) if self.minimise == "edp" else spent
+        return int(spent * cycles) if self.task.minimise == "edp" else spent
 
     def _rest(self, i: int) -> Table:
         """Return the least that is charged for the boundaries outside of each block that enters a node."""

@@ -6,31 +6,20 @@ What breaks ties is minimised in turn, each time among the plans that cost no mo
 from __future__ import annotations
 
 import time
-from collections.abc import Mapping
+from dataclasses import replace
 
-from tilewright.spec.layer import Layer
-from tilewright.tiling.hierarchy.cost import cost_of
 from tilewright.tiling.hierarchy.exact.search import BestPlan, best_plan
-from tilewright.tiling.hierarchy.machine import HierarchyMachine
-from tilewright.tiling.hierarchy.nest import Nest
+from tilewright.tiling.hierarchy.task import Task
 
 TIES = ("traffic", "cycles", "energy", "memory")
 """What breaks ties: bits that the outermost memory moves, cycles, attojoules, bits that others reserve."""
+
 
 LEAST_SECONDS = 1.0
 """How long ties may take at least; else as long as it took to find the optimum."""
 
 
-def break_ties(
-    layer: Layer,
-    machine: HierarchyMachine,
-    minimise: str,
-    level: str,
-    found: BestPlan,
-    seconds: float,
-    deadline: float,
-    at_most: Mapping[str, int],
-) -> BestPlan:
+def break_ties(task: Task, found: BestPlan, seconds: float, deadline: float) -> BestPlan:
     """Return the first of the plans that cost as much as the best one, in the order of their ranks.
 
     Of steps that divide, beside the best one itself. Where there is no time for that, a good one. The memory
@@ -42,19 +31,17 @@ def break_ties(
         How long it took to find the optimum.
     deadline
         ``time.monotonic()``.
-    at_most
-        What plans may cost, besides.
     """
     deadline = min(deadline, time.monotonic() + max(LEAST_SECONDS, seconds))
-    given = ("energy", "cycles") if minimise == "edp" else (minimise,)
-    uneven = any(level.uneven for level in machine.levels)
-    plan, limits = found.plan, dict(at_most)
+    given = ("energy", "cycles") if task.minimise == "edp" else (task.minimise,)
+    uneven = any(level.uneven for level in task.machine.levels)
+    plan, limits = found.plan, dict(task.at_most)
     for name in (*given, *(name for name in TIES if name not in given)):
-        nest = Nest(layer, machine, plan)
-        cost = nest.reserved if name == "memory" else cost_of(nest).value(name, level)
+        one = replace(task, minimise=name, at_most=limits)
+        cost = one.value(plan)
         if name not in given and not (name == "memory" and uneven):
             known = BestPlan(cost, plan, False)
-            best = best_plan(layer, machine, name, level, deadline, limits, start=known) or known
+            best = best_plan(one, deadline, start=known) or known
             plan, cost = best.plan, best.value
-        limits[name] = cost
+        limits = {**limits, name: cost}
     return found._replace(plan=plan)
