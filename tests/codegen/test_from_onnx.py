@@ -128,14 +128,14 @@ def test_quantised_networks_are_planned_and_not_emitted(room: str, tmp_path: Pat
 def test_a_network_that_is_read_wrongly_is_noticed(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """Without its rectifier the network gives other values than onnxruntime does."""
     path = chain(tmp_path / "net.onnx", "Relu")
-    read: Callable[..., Any] = training.imported
+    read: Callable[..., Any] = training.opened
 
     def without(*given: Any) -> Any:
-        found = read(*given)
+        model, found = read(*given)
         layers = [each for each in found.network.layers if getattr(each, "op", "") != "relu"]
-        return found._replace(network=found.network.with_(layers=tuple(layers)))
+        return model, found._replace(network=found.network.with_(layers=tuple(layers)))
 
-    monkeypatch.setattr(training, "imported", without)
+    monkeypatch.setattr(training, "opened", without)
     with pytest.raises(Disagreement, match="output y of the network as it was read is up to"):
         trained(path)
 

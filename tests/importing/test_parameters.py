@@ -14,7 +14,7 @@ from tests import command
 
 from tilewright import importing
 from tilewright.run.instance import read
-from tilewright.simulator.float_network import convolve, run
+from tilewright.simulator.network_executor import convolve, run
 from tilewright.simulator.onnx_executor import version
 from tilewright.spec.errors import InputError
 

@@ -15,9 +15,9 @@ from hypothesis import strategies as st
 from numbered import largest, numbers, randoms, tables
 
 from tilewright.simulator.fixed_point import Format, Integers
-from tilewright.simulator.float_network import convolve, run
 from tilewright.simulator.integer_layer import IntegerLayer, Parameters
 from tilewright.simulator.integer_network import IntegerNetwork, requantise
+from tilewright.simulator.network_executor import convolve, run
 from tilewright.spec.network import NamedLayer, Network
 
 

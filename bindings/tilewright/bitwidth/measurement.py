@@ -14,9 +14,9 @@ import numpy as np
 from tilewright.bitwidth.plan import Plan
 from tilewright.bitwidth.problem import Problem
 from tilewright.simulator.fixed_point import Floats, Format, Integers
-from tilewright.simulator.float_network import convolve, run
 from tilewright.simulator.integer_layer import BIAS_BITS, IntegerLayer
 from tilewright.simulator.integer_network import IntegerNetwork, Summed
+from tilewright.simulator.network_executor import convolve, run
 from tilewright.spec.errors import OutOfTimeError
 from tilewright.spec.network import OWN_INPUT, Add, Map, NamedLayer
 

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Collection, Sequence
-from functools import reduce
 from math import ceil, log2, prod, sqrt
 from typing import NamedTuple
 
@@ -11,7 +10,8 @@ import numpy as np
 
 from tilewright.simulator.fixed_point import Format, Integers, wrap
 from tilewright.simulator.integer_network import scaled
-from tilewright.simulator.reference import addition, convolution, pooling
+from tilewright.simulator.network_executor import layer_output
+from tilewright.simulator.reference import convolution
 from tilewright.spec.coarsening import PERMUTES
 from tilewright.spec.errors import InputError
 from tilewright.spec.graph import NetworkGraph, Operation
@@ -242,22 +242,14 @@ class Numbers:
 
     def _executed(self, spec: AnyLayer, form: Form, inputs: Sequence[Integers]) -> Integers:
         """Return what an operation gives of whole maps, before it is scaled."""
-        found = self._computed(spec, form, inputs)
-        return np.maximum(found, 0) if form.relu else found
 
-    def _computed(self, spec: AnyLayer, form: Form, inputs: Sequence[Integers]) -> Integers:
-        if isinstance(spec, Add):
-            return addition(inputs)
-        if isinstance(spec, Mul):
-            return reduce(np.multiply, inputs)
-        images, plane = len(inputs[0]), spec.input[1:]
-        joined = np.concatenate([each.reshape(images, -1, *plane) for each in inputs], axis=1)
-        if isinstance(spec, Pool):
-            return pooling(spec, joined)
-        if isinstance(spec, NamedLayer):
-            layer, bias = spec.model_copy(update={"batch": images}), int(spec.bias)
+        def compute(layer: NamedLayer, joined: Integers) -> Integers:
+            bias = int(layer.bias)
+            layer = layer.model_copy(update={"batch": len(joined)})
             sums = convolution(layer, joined, form.parameters[:, bias:].reshape(layer.kernels_shape))
             if bias:
                 sums += form.parameters[:, 0, None, None] << form.bias_shift
             return wrap(sums, self.sum_bits)
-        return joined.reshape(images, *spec.output)
+
+        found = layer_output(spec, inputs, compute, integers=True)
+        return np.maximum(found, 0) if form.relu else found

@@ -6,7 +6,6 @@ hardware does after every operation; sums of hundreds of operations would not fi
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import reduce
 from math import prod
@@ -14,24 +13,16 @@ from typing import NamedTuple
 
 import numpy as np
 
-from tilewright.fusion.graph import engine_of
-from tilewright.fusion.machine import HOST
 from tilewright.simulator.operations import exact, windows
 from tilewright.simulator.program import Values
-from tilewright.simulator.reference import addition, convolution, pooling
+from tilewright.simulator.reference import small
 from tilewright.spec.graph import Operation
 from tilewright.spec.layer import Layer, Window
-from tilewright.spec.network import Add, AnyLayer, Mul, NamedLayer, Pool
+from tilewright.spec.network import Add, AnyLayer, Mul, Pool
 
 Range = tuple[int, int]
 
 _LEAST = np.iinfo(np.int64).min
-
-
-def small(values: Values) -> Values:
-    """Bring values to -8 to 8; those that lie there stay as they are."""
-    found: Values = (values + 8) % 17 - 8
-    return found
 
 
 class Source(NamedTuple):
@@ -128,30 +119,6 @@ class ComputeTile:
         if bias and low == 0:
             result += rows[:, :1]
         return result.reshape(images, len(rows), *self._size)
-
-
-def reference(op: Operation, inputs: Sequence[Values], parameters: Values | None) -> Values:
-    """Return what an operation computes of whole maps, each of shape (images, C, H, W)."""
-    spec = op.spec
-    values = [small(each) for each in inputs]
-    if engine_of(op) == HOST:  # whose numbers nobody looks at; any will do
-        told = np.concatenate([each.reshape(len(each), -1) for each in values], axis=1)
-        return np.stack([np.resize(image, spec.output) for image in told])
-    if isinstance(spec, Add):
-        return addition(values)
-    if isinstance(spec, Mul):
-        return reduce(np.multiply, values)
-    joined = np.concatenate([each.reshape(len(each), -1, *spec.input[1:]) for each in values], axis=1)
-    if isinstance(spec, Pool):
-        return pooling(spec, joined)
-    if not isinstance(spec, NamedLayer):
-        return joined
-    assert parameters is not None
-    bias = int(spec.bias)
-    layer = spec.model_copy(update={"batch": len(joined)})
-    return convolution(layer, joined, parameters[:, bias:].reshape(layer.kernels_shape)) + (
-        parameters[:, 0, None, None] if bias else 0
-    )
 
 
 def random_parameters(op: Operation, each: int, rng: np.random.Generator) -> Values:

@@ -10,7 +10,7 @@ from typing import Any
 import numpy as np
 
 from tilewright.core.measures import joined
-from tilewright.fusion.arithmetic import random_parameters, reference
+from tilewright.fusion.arithmetic import random_parameters
 from tilewright.fusion.evaluation import computed_groups, violation
 from tilewright.fusion.exact.schedule_kernel import WHAT
 from tilewright.fusion.fused_group import FusedGroup
@@ -25,6 +25,7 @@ from tilewright.fusion.schedule import GroupSchedule
 from tilewright.fusion.tiles import Choice, choice
 from tilewright.simulator import Program, Report, Violation, execute
 from tilewright.simulator.program import Values
+from tilewright.simulator.reference import small_output
 from tilewright.simulator.report import Names, Rows
 from tilewright.spec.errors import OutOfTimeError
 from tilewright.spec.graph import Access
@@ -186,7 +187,9 @@ class _Reference:
             each = fused.parameters(fused.loaded, (0, fused.summed(fused.loaded)))
             if each and engine_of(op) != HOST:
                 self.parameters[op.name] = random_parameters(op, each, self.rng)
-            self.maps[op.name] = reference(op, [*map(self._read, op.accesses)], self.parameters.get(op.name))
+            self.maps[op.name] = small_output(
+                op.spec, [*map(self._read, op.accesses)], self.parameters.get(op.name)
+            )
 
     def _read(self, access: Access) -> Values:
         """Return what is read of a map."""

@@ -13,11 +13,10 @@ from math import prod
 import numpy as np
 from numpy.typing import NDArray
 
-from tilewright.fusion.arithmetic import reference, small
 from tilewright.residency.graph import Graph, Operation
 from tilewright.simulator.operations import exact
 from tilewright.simulator.program import Values
-from tilewright.simulator.reference import convolution
+from tilewright.simulator.reference import small, small_output
 from tilewright.spec.layer import Layer, Window
 from tilewright.spec.network import Add, Mul, NamedLayer, Pool
 
@@ -60,19 +59,9 @@ def reference_network(
 def whole_output(operation: Operation, inputs: Sequence[Values], weights: Values) -> Values:
     """Return what an operation computes of whole tensors."""
     spec = operation.op.spec
-    if isinstance(spec, NamedLayer):
-        rows = weights.reshape(spec.kernels, -1)
-        if spec.kind == "fc":
-            joined = np.concatenate([small(each).reshape(-1) for each in inputs]).reshape(1, -1, 1, 1)
-        else:
-            joined = np.concatenate([small(each) for each in inputs])[None]
-        bias = int(spec.bias)
-        found: Values = convolution(spec, joined, rows[:, bias:].reshape(spec.kernels_shape))[0]
-        if bias:
-            found += rows[:, :1, None]
-        return found
-    found = reference(operation.op, [each[None] for each in inputs], None)[0]
-    return found.reshape(spec.output)
+    rows = weights.reshape(spec.kernels, -1) if isinstance(spec, NamedLayer) else None
+    found: Values = small_output(spec, [each[None] for each in inputs], rows)[0]
+    return found
 
 
 def computed(

@@ -9,7 +9,7 @@ from typing import NamedTuple
 import numpy as np
 
 from tilewright.simulator.fixed_point import Floats, Format, Integers, accumulate, wrap
-from tilewright.simulator.float_network import convolve, windows
+from tilewright.simulator.network_executor import convolve, windows
 from tilewright.simulator.reference import convolution
 from tilewright.spec.network import NamedLayer
 

@@ -12,15 +12,15 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import cached_property, partial
 from math import prod
-from typing import Any
 
 import numpy as np
 
 from tilewright.simulator.fixed_point import Floats, Format, Integers, integer_length, wrap
-from tilewright.simulator.float_network import FUNCTIONS, walk, windows
 from tilewright.simulator.integer_layer import IntegerLayer, Parameters
+from tilewright.simulator.network_executor import FUNCTIONS, execute_graph, layer_output
 from tilewright.simulator.response import PowerTable
-from tilewright.spec.network import OWN_INPUT, Add, AnyLayer, Map, NamedLayer, Network, Padding, Pool, Reshape
+from tilewright.spec.graph import NetworkGraph, Operation
+from tilewright.spec.network import OWN_INPUT, Add, Map, NamedLayer, Network, Pool
 
 MOST_BITS = 32
 """Bits of the widest tensor."""
@@ -168,14 +168,14 @@ class IntegerNetwork:
             Is told of all values that leave their format, as they are read or stored.
         """
 
-        def output(place: int, given: list[Integers]) -> Integers:
-            name = self.network.layers[place].name
-            found = self._output(place, given, summed, saturated and partial(saturated, name))
+        def output(op: Operation, given: list[Integers]) -> Integers:
+            found = self._output(op.number, given, summed, saturated and partial(saturated, op.name))
             if stored is not None:
-                stored(name, found)
+                stored(op.name, found)
             return found
 
-        return walk(self.network, {OWN_INPUT: images}, output)[self.network.layers[-1].name]
+        graph = NetworkGraph.of(self.network)
+        return execute_graph(graph, {OWN_INPUT: images}, output)[self.network.layers[-1].name]
 
     def values(self, output: Integers) -> Floats:
         """Return the numbers that the integers of the last layer stand for, with its softmax if it is one."""
@@ -190,23 +190,25 @@ class IntegerNetwork:
         fractions = [self.format_of(producer).fraction for producer in self.network.producers[place]]
         finest = max(fractions)
         aligned = [values << (finest - fraction) for values, fraction in zip(given, fractions, strict=True)]
-        if isinstance(layer, NamedLayer):
-            return self._summed(layer, aligned, finest, to, summed, count)
-        if isinstance(layer, Add):
-            return requantise(np.sum(aligned, axis=0), finest, to, count)
-        values = aligned[0] if len(aligned) == 1 else np.concatenate(aligned, axis=1)
-        if isinstance(layer, Pool) and layer.op == "average":
-            return scaled(windows(layer, values).sum(axis=(4, 5)), prod(layer.kernel), finest, to, count)
-        if isinstance(layer, Map) and layer.op == "relu":
-            return requantise(np.maximum(values, 0), finest, to, count)
         if isinstance(layer, Map) and self._is_function(place):
-            return self._mapped(layer, np.ldexp(values.astype(np.float64), -finest), place, to, count)
-        return requantise(_moved(layer, values), finest, to, count)
+            values = np.ldexp(aligned[0].astype(np.float64), -finest)
+            return self._mapped(layer, values, place, to, count)
+
+        def compute(layer: NamedLayer, values: Integers) -> Integers:
+            return self._summed(layer, values, finest, to, summed, count)
+
+        found = layer_output(layer, aligned, compute, integers=True)
+        if isinstance(layer, NamedLayer):
+            return found
+        if isinstance(layer, Map) and layer.op == "relu":
+            found = np.maximum(found, 0)
+        divisor = prod(layer.kernel) if isinstance(layer, Pool) and layer.op == "average" else 1
+        return scaled(found, divisor, finest, to, count)
 
     def _summed(
         self,
         layer: NamedLayer,
-        given: Sequence[Integers],
+        values: Integers,
         fraction: int,
         to: Format,
         summed: Summed | None,
@@ -214,9 +216,7 @@ class IntegerNetwork:
     ) -> Integers:
         """Return the output of a convolution or fully connected layer."""
         own = self.layers[layer.name]
-        if layer.kind == "fc":
-            given = [values.reshape(len(values), -1, 1, 1) for values in given]
-        inputs = requantise(np.concatenate(given, axis=1), fraction, own.inputs, count)
+        inputs = requantise(values, fraction, own.inputs, count)
         sums = own.sums(inputs, self.kernels[layer.name])
         kept = wrap(sums, own.accumulator)
         if summed is not None:
@@ -234,19 +234,6 @@ class IntegerNetwork:
         if count is not None:
             count(to.beyond(found))
         return to.quantise(found)
-
-
-def _moved(layer: AnyLayer, values: Integers) -> Integers:
-    """Return what a layer gives that does not compute, or only finds the largest."""
-    if isinstance(layer, Pool):
-        least: Any = np.iinfo(np.int64).min
-        padded = windows(layer, values, least)
-        largest: Integers = padded.max(axis=(4, 5))
-        return largest
-    if isinstance(layer, Padding):
-        top, bottom, left, right = layer.padding
-        return np.pad(values, ((0, 0), (0, 0), (top, bottom), (left, right)))
-    return values.reshape(len(values), *layer.output) if isinstance(layer, Reshape) else values
 
 
 def joined(formats: Sequence[Format], most: int = MOST_BITS) -> Format:

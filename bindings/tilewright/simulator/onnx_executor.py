@@ -26,7 +26,7 @@ FUNCTIONS = {
     "dropout": "Identity",
     "softmax": "Softmax",
 }
-"""Functions of `tilewright.simulator.float_network`, as ONNX calls them."""
+"""Functions of `tilewright.simulator.network_executor`, as ONNX calls them."""
 
 
 Seen = Callable[[NamedLayer, Floats, Floats], None]
@@ -57,7 +57,7 @@ class OnnxNetwork:
     Parameters
     ----------
     network
-        Of layers that `tilewright.simulator.float_network` executes, and for which `cannot` is None.
+        Of layers that `tilewright.simulator.network_executor` executes, and for which `cannot` is None.
     parameters
         Of each convolution and fully connected layer, by name.
     """

@@ -10,9 +10,10 @@ from collections.abc import Sequence
 
 import numpy as np
 
+from tilewright.simulator.network_executor import layer_output
 from tilewright.simulator.program import Values
 from tilewright.spec.layer import Layer
-from tilewright.spec.network import Pool
+from tilewright.spec.network import AnyLayer, Function, MatMul, NamedLayer, Opaque, Pool
 
 
 def convolution(layer: Layer, values: Values, kernels: Values) -> Values:
@@ -79,6 +80,41 @@ def addition(values: Sequence[Values]) -> Values:
     """Add tensors of one shape, value by value."""
     total: Values = np.sum(values, axis=0, dtype=np.int64)
     return total
+
+
+def small(values: Values) -> Values:
+    """Bring values to -8 to 8, so that sums stay small; those that lie there stay as they are."""
+    found: Values = (values + 8) % 17 - 8
+    return found
+
+
+def small_output(layer: AnyLayer, given: Sequence[Values], parameters: Values | None) -> Values:
+    """Return what a layer computes of whole maps, each brought to small integers first.
+
+    Parameters
+    ----------
+    given : shape (images, C, H, W)
+    parameters : shape (N, numbers of each kernel)
+        The bias of each kernel comes first, if there is one.
+
+    Returns
+    -------
+    shape (images, C, H, W)
+        Any numbers where the parameters are missing, or what the layer does is not executed.
+    """
+    values = [small(each) for each in given]
+    missing = isinstance(layer, NamedLayer) and parameters is None
+    if missing or isinstance(layer, MatMul | Function | Opaque):
+        flat = np.concatenate([each.reshape(len(each), -1) for each in values], axis=1)
+        return np.stack([np.resize(image, layer.output) for image in flat])
+
+    def compute(layer: NamedLayer, joined: Values) -> Values:
+        assert parameters is not None
+        bias, own = int(layer.bias), layer.unnamed(len(joined))
+        sums = convolution(own, joined, parameters[:, bias:].reshape(own.kernels_shape))
+        return sums + (parameters[:, 0, None, None] if bias else 0)
+
+    return layer_output(layer, values, compute, integers=True).reshape(-1, *layer.output)
 
 
 def random_values(layer: Layer, seed: int) -> tuple[Values, Values]:

@@ -12,9 +12,9 @@ from tilewright.bitwidth import Plan, Problem
 from tilewright.bitwidth.measurement import integer_network
 from tilewright.codegen.trained import Trained
 from tilewright.simulator.fixed_point import Floats, Format, Integers, integer_length
-from tilewright.simulator.float_network import refuse_unknown
 from tilewright.simulator.integer_layer import BIAS_BITS, IntegerLayer
 from tilewright.simulator.integer_network import IntegerNetwork, requantise
+from tilewright.simulator.network_executor import refuse_unknown
 from tilewright.spec.errors import InputError
 from tilewright.spec.network import OWN_INPUT, NamedLayer, Network
 from tilewright.tiling.widths import Widths

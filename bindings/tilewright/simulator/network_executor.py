@@ -1,4 +1,4 @@
-"""Execute a network on images in floating point, or with some layers computed by whoever calls."""
+"""Execute a network, layer by layer on whole maps: what everything that is planned or emitted must equal."""
 
 from __future__ import annotations
 
@@ -13,6 +13,7 @@ from numpy.typing import NDArray
 from tilewright.simulator.fixed_point import Floats
 from tilewright.simulator.response import normalised
 from tilewright.spec.errors import InputError
+from tilewright.spec.graph import OWN, Access, NetworkGraph, Operation
 from tilewright.spec.network import (
     OWN_INPUT,
     Add,
@@ -28,7 +29,7 @@ from tilewright.spec.network import (
     Slice,
 )
 
-Compute = Callable[[NamedLayer, Floats], Floats]
+Compute = Callable[[NamedLayer, NDArray[Any]], NDArray[Any]]
 """Returns the output of a convolution or fully connected layer, with its bias, from its input."""
 
 Stored = Callable[[str, Floats], None]
@@ -110,66 +111,82 @@ def outputs(
         Is told of each layer's output, by name.
     """
 
-    def output(place: int, given: list[Floats]) -> Floats:
-        layer = network.layers[place]
-        found = _output(layer, given, compute)
+    def output(op: Operation, given: list[Floats]) -> Floats:
+        found = layer_output(op.spec, given, compute)
         if stored is not None:
-            stored(layer.name, found)
+            stored(op.name, found)
         return found
 
-    return walk(network, inputs, output)
+    return execute_graph(NetworkGraph.of(network), inputs, output)
 
 
-def walk(
-    network: Network,
+def execute_graph(
+    graph: NetworkGraph,
     inputs: Mapping[str, NDArray[Any]],
-    output: Callable[[int, list[NDArray[Any]]], NDArray[Any]],
+    output: Callable[[Operation, list[NDArray[Any]]], NDArray[Any]],
 ) -> dict[str, NDArray[Any]]:
-    """Return the network's outputs by layer, as `output` computes each layer's from what it reads.
+    """Execute a network operation by operation, and return its outputs by name.
 
     Parameters
     ----------
-    inputs
-        By name.
+    inputs : shape (images, C, H, W)
+        Of the network, by name.
     output
-        Takes a layer's place in the network, and the outputs of its producers.
+        Returns what an operation computes of what it reads. Arrays are dropped when all have read them.
     """
-    found: list[NDArray[Any]] = []
-    last = {producer: reader for reader, read in enumerate(network.producers) for producer in read}
-    for place, (layer, producers) in enumerate(zip(network.layers, network.producers, strict=True)):
-        if layer.kind == "input":
-            found.append(inputs[layer.name])
-            continue
-        found.append(output(place, [inputs[OWN_INPUT] if each < 0 else found[each] for each in producers]))
-        for producer in set(producers) - {-1, *network.results}:
-            if last[producer] == place:
-                found[producer] = np.zeros(0)  # nobody reads it any more
-    return {network.layers[place].name: found[place] for place in network.results}
+    held: dict[int, NDArray[Any]] = {OWN: inputs[OWN_INPUT]}
+    last = {source: op.number for op in graph.ops for source in op.producers}
+    for op in graph.ops:
+        if op.accesses:
+            held[op.number] = output(op, [_read(held, access) for access in op.accesses])
+        else:
+            held[op.number] = inputs[op.name]
+        for source in {*op.producers}:
+            if last[source] == op.number and not (source != OWN and graph.ops[source].leaves):
+                del held[source]
+    return {op.name: held[op.number] for op in graph.ops if op.leaves}
 
 
-def _output(layer: AnyLayer, given: Sequence[Floats], compute: Compute) -> Floats:
+def _read(held: Mapping[int, NDArray[Any]], access: Access) -> NDArray[Any]:
+    values = held[access.source]
+    return values if access.channels is None else values[:, slice(*access.channels)]
+
+
+def layer_output(
+    layer: AnyLayer, given: Sequence[NDArray[Any]], compute: Compute, *, integers: bool = False
+) -> NDArray[Any]:
+    """Return what a layer computes of whole maps, shape (images, C, H, W).
+
+    Parameters
+    ----------
+    given
+        What it reads, each of shape (images, C, H, W); may be in another shape of as many values.
+    compute
+        Computes convolutions and fully connected layers.
+    integers
+        Whether values are plain integers, without formats. Then an average is the sum over its window, as the
+        division is a scale, and so are functions of single values, which are passed on.
+    """
     if isinstance(layer, Add):
-        total: Floats = np.sum(given, axis=0)
+        total: NDArray[Any] = np.sum(given, axis=0)
         return total
     if isinstance(layer, Mul):
         return reduce(np.multiply, given)
-    if isinstance(layer, NamedLayer) and layer.kind == "fc":
-        flat = np.concatenate([values.reshape(len(values), -1) for values in given], axis=1)
-        return compute(layer, flat[:, :, None, None])
-    values = given[0] if len(given) == 1 else np.concatenate(given, axis=1)
+    parts = [values.reshape(len(values), -1, *layer.input[1:]) for values in given]
+    values = parts[0] if len(parts) == 1 else np.concatenate(parts, axis=1)
     if isinstance(layer, NamedLayer):
         return compute(layer, values)
     if isinstance(layer, Pool):
-        return _pooled(layer, values)
+        return _pooled(layer, values, integers)
     if isinstance(layer, Slice):
-        parts = (slice(first, first + size) for first, size in zip(layer.first, layer.output, strict=True))
-        return values[(slice(None), *parts)]
+        cut = (slice(first, first + size) for first, size in zip(layer.first, layer.output, strict=True))
+        return values[(slice(None), *cut)]
     if isinstance(layer, Padding):
         top, bottom, left, right = layer.padding
         return np.pad(values, ((0, 0), (0, 0), (top, bottom), (left, right)))
     if isinstance(layer, Reshape):
         return values.reshape(len(values), *layer.output)
-    if isinstance(layer, Map):
+    if isinstance(layer, Map) and not integers:
         return FUNCTIONS[layer.op](values) if layer.response is None else normalised(layer.response, values)
     return values
 
@@ -207,12 +224,14 @@ def windows(layer: NamedLayer | Pool, values: NDArray[Any], border: float = 0.0)
     return seen[:, :, :: layer.stride[0], :: layer.stride[1], :: layer.dilation[0], :: layer.dilation[1]]
 
 
-def _pooled(layer: Pool, values: Floats) -> Floats:
+def _pooled(layer: Pool, values: NDArray[Any], integers: bool) -> NDArray[Any]:
+    """Return the largest value under each window, or the average, the sum of integers."""
     if layer.op == "max":
-        largest: Floats = windows(layer, values, -np.inf).max(axis=(4, 5))
+        least = np.iinfo(np.int64).min if integers else -np.inf
+        largest: NDArray[Any] = windows(layer, values, least).max(axis=(4, 5))
         return largest
-    mean: Floats = windows(layer, values).sum(axis=(4, 5)) / prod(layer.kernel)
-    return mean
+    sums: NDArray[Any] = windows(layer, values).sum(axis=(4, 5))
+    return sums if integers else sums / prod(layer.kernel)
 
 
 def _softmax(values: Floats) -> Floats:
