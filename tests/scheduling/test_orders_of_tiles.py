@@ -15,22 +15,24 @@ from tests.oracles import scheduling as oracle
 
 import tilewright
 from tilewright.run.instance import read
-from tilewright.scheduling import Plan, Problem, kernels, objective, violation
+from tilewright.scheduling import Plan, Problem, objective, violation
 from tilewright.scheduling.cost import Pricer, best_order, ticks
 from tilewright.scheduling.exact.search import search
 from tilewright.scheduling.plan import ORDERS, Subgraph
 from tilewright.scheduling.rules import latencies
 from tilewright.scheduling.structure import LONGEST, connected
+from tilewright.scheduling.tile_orders import order_times, shortest_tour
+from tilewright.scheduling.tile_times import Grid
 
 
 @numba.njit  # type: ignore[untyped-decorator]
-def times(table: NDArray[np.int64], grid: NDArray[np.int64]) -> tuple[int, int, int]:
+def times(table: NDArray[np.int64], grid: Grid) -> tuple[int, int, int]:
     """Return a bound, what is found line by line, and what the best order takes."""
     costs = np.zeros((4, 4), dtype=np.int64)
-    count = (grid[0] + grid[1]) * (grid[2] + grid[3])
-    bound = kernels.order_times(table, grid, True, costs)
-    found = kernels.order_times(table, grid, False, costs)
-    return bound, found, kernels.shortest(table, grid, np.empty((1 << count, count), dtype=np.int64))
+    count = (grid.rows + grid.odd_row) * (grid.columns + grid.odd_column)
+    bound = order_times(table, grid, True, costs)
+    found = order_times(table, grid, False, costs)
+    return bound, found, shortest_tour(table, grid, np.empty((1 << count, count), dtype=np.int64))
 
 
 def check_grids(chance: random.Random, count: int) -> list[bool]:
@@ -38,7 +40,7 @@ def check_grids(chance: random.Random, count: int) -> list[bool]:
     for _ in range(count):
         rows, columns = chance.choice([(1, 4), (2, 2), (2, 3), (3, 2), (2, 4), (4, 2), (3, 3), (5, 2)])
         odd_row, odd_column = chance.randint(0, rows > 1), chance.randint(0, columns > 1)
-        grid = np.array([rows - odd_row, odd_row, columns - odd_column, odd_column, 1, 0])
+        grid = Grid(rows - odd_row, odd_row, columns - odd_column, odd_column, 1, 0, 0)
         table = np.zeros((4, 4), dtype=np.int64)
         for edge in range(4):
             row, column = chance.choice([0, 3, 9]), chance.choice([0, 3, 9])

@@ -12,7 +12,7 @@ from numpy.typing import NDArray
 from tilewright.scheduling.graph import Graph
 from tilewright.scheduling.plan import ORDERS
 from tilewright.scheduling.problem import Problem
-from tilewright.scheduling.structure import Structure, structure
+from tilewright.scheduling.structure import Sizes, Structure, SubgraphTable, structure
 
 MOST_SIZES = 12
 """The largest so many sizes of each kind are tried for what moves least."""
@@ -57,21 +57,20 @@ def deepest_step(graph: Graph, found: Structure) -> int:
     return min(graph.native_depth, found.shallowest) if found.shallowest else graph.native_depth
 
 
-def _frame(graph: Graph, found: Structure) -> NDArray[np.int64]:
-    """Return what kernels ask for of a subgraph beside slices and works."""
-    sizes_of = found.width, found.height, len(found.written), found.sums, graph.unit, graph.per
-    return np.array(sizes_of, dtype=np.int64)
+def _tabulated(graph: Graph, found: Structure) -> SubgraphTable:
+    """Return a subgraph as kernels take it."""
+    outputs = found.width, found.height, len(found.written), found.sums
+    return SubgraphTable(found.slices, found.works, *outputs, graph.unit, graph.per)
 
 
 def evaluated(
     graph: Graph, found: Structure, granularity: tuple[int, int, int], order: tuple[int, ...] = ()
 ) -> list[int]:
     """Return the working set, the ticks of each named order, and those of the order given."""
-    from tilewright.scheduling import kernels  # start-up time
+    from tilewright.scheduling.granularities import evaluate  # start-up time
 
     listed = np.array(order, dtype=np.int64)
-    times = kernels.evaluate(found.slices, found.works, _frame(graph, found), *granularity, listed)
-    return [int(one) for one in times]
+    return [int(one) for one in evaluate(_tabulated(graph, found), *granularity, listed)]
 
 
 def working_set(graph: Graph, found: Structure, granularity: tuple[int, int, int]) -> int:
@@ -92,53 +91,55 @@ def moved(
     graph: Graph, found: Structure, granularity: tuple[int, int, int], order: str | tuple[int, ...]
 ) -> int:
     """Return the elements that a subgraph moves: its time if nothing takes any but each of them a tick."""
-    from tilewright.scheduling import kernels  # start-up time
+    from tilewright.scheduling.granularities import evaluate  # start-up time
 
-    works, frame = found.works.copy(), _frame(graph, found)
-    works[:, 1], frame[4:] = 0, 1
-    named = isinstance(order, str)
-    listed = np.array(() if named else order, dtype=np.int64)
-    times = kernels.evaluate(found.slices, works, frame, *granularity, listed)
+    idle = found.works.copy()
+    idle[:, 1] = 0
+    table = _tabulated(graph, found)._replace(works=idle, unit=1, per=1)
+    listed = np.array(() if isinstance(order, str) else order, dtype=np.int64)
+    times = evaluate(table, *granularity, listed)
     return int(times[1 + ORDERS.index(order) if isinstance(order, str) else 5])
 
 
 def least_traffic(graph: Graph, ops: Iterable[int], found: Structure, room: int, most: int) -> Traffic | None:
     """Return what moves least of large granularities that have room and take no more ticks, or None."""
-    from tilewright.scheduling import kernels  # start-up time
+    from tilewright.scheduling import granularities  # start-up time
 
-    largest = (each[:MOST_SIZES] for each in _choices(graph, ops, found))
-    elements, takes, _, order, *size = kernels.least_traffic(
-        found.slices, found.works, _frame(graph, found), room, *largest, most
+    sizes = _sizes(graph, ops, found)
+    largest = sizes._replace(ws=sizes.ws[:MOST_SIZES], hs=sizes.hs[:MOST_SIZES], ks=sizes.ks[:MOST_SIZES])
+    elements, takes, _, order, *size = granularities.least_traffic(
+        _tabulated(graph, found), largest, room, most
     ).tolist()
     return None if elements < 0 else Traffic(elements, takes, order, tuple(size))
 
 
-def _choices(graph: Graph, ops: Iterable[int], found: Structure) -> tuple[NDArray[np.int64], ...]:
+def _sizes(graph: Graph, ops: Iterable[int], found: Structure) -> Sizes:
     """Return widths, heights and depths to choose from."""
     width, height = graph.native_granularity
-    return (
+    deepest = deepest_step(graph, found)
+    return Sizes(
         np.array(sizes(found.width, width, found.least_width)),
         np.array(sizes(found.height, height, found.least_height)),
-        np.array(depths(graph, ops, deepest_step(graph, found))),
+        np.array(depths(graph, ops, deepest)),
+        np.array([width, height, deepest]),
     )
 
 
 def best_order(graph: Graph, found: Structure, granularity: tuple[int, int, int]) -> str | tuple[int, ...]:
     """Return the order of tiles that takes as long as `Pricer` says: one that has a name, if there is any."""
-    from tilewright.scheduling import kernels  # start-up time
+    from tilewright.scheduling import granularities  # start-up time
 
     w, h, _ = granularity
     named = evaluated(graph, found, granularity)[1:5]
     rows, columns = -(-found.height // h), -(-found.width // w)
-    if rows * columns > kernels.MOST_LISTED:
+    if rows * columns > granularities.MOST_LISTED:
         return ORDERS[named.index(min(named))]
-    frame = _frame(graph, found)
-    if rows * columns <= kernels.MOST_TRIED:
-        tour = kernels.best_tour(found.slices, found.works, frame, *granularity)
+    subgraph = _tabulated(graph, found)
+    if rows * columns <= granularities.MOST_TRIED:
+        tour = granularities.best_tour(subgraph, *granularity)
         return ORDERS[named.index(tour[0])] if tour[0] in named else tuple(tour[1:].tolist())
     by_row, by_column = (
-        kernels.best_lines(found.slices, found.works, frame, *granularity, by_column)
-        for by_column in (False, True)
+        granularities.best_lines(subgraph, *granularity, by_column) for by_column in (False, True)
     )
     least = min(by_row[0, 0], by_column[0, 0])
     if min(named) <= least:
@@ -149,7 +150,7 @@ def best_order(graph: Graph, found: Structure, granularity: tuple[int, int, int]
 
 
 def _tiles(found: NDArray[np.int64], lines: int, tiles: int) -> Iterator[tuple[int, int]]:
-    """Yield the lines and tiles of the order that `kernels.best_lines` tells."""
+    """Yield the lines and tiles of the order that `granularities.best_lines` tells."""
     (_, odd, _), *walk = found.tolist()
     alike = range(tiles - odd)
     ordinary, before = iter(range(lines)), 0
@@ -238,25 +239,16 @@ class Pricer:
     def _fastest(
         self, ops: frozenset[int], found: Structure, room: int, below: int | None = None
     ) -> Choice | None:
-        from tilewright.scheduling import kernels  # start-up time
+        from tilewright.scheduling.granularities import best_granularity  # start-up time
+        from tilewright.scheduling.tile_orders import INFEASIBLE
 
-        graph = self.graph
         if room < 0:
             return None
-        width, height = graph.native_granularity
-        deepest = deepest_step(graph, found)
-        takes, w, h, k, least = kernels.best_granularity(
-            found.slices,
-            found.works,
-            _frame(graph, found),
-            room,
-            np.array([width, height, deepest]),
-            *_choices(graph, ops, found),
-            kernels.INFEASIBLE if below is None else below,
+        known = INFEASIBLE if below is None else below
+        takes, w, h, k, least = best_granularity(
+            _tabulated(self.graph, found), _sizes(self.graph, ops, found), room, known
         )
-        if w < 0 and least == (kernels.INFEASIBLE if below is None else below):
-            return None
-        return Choice(int(takes), int(w), int(h), int(k), int(least))
+        return None if w < 0 and least == known else Choice(int(takes), int(w), int(h), int(k), int(least))
 
 
 def _signature(found: Structure, room: int) -> Any:

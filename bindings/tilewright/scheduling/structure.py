@@ -16,6 +16,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 from dataclasses import dataclass
+from typing import NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
@@ -71,6 +72,51 @@ class Structure:
     least_height: int
     deepest: int
     shallowest: int
+
+
+class SubgraphTable(NamedTuple):
+    """A subgraph for the kernels.
+
+    Attributes
+    ----------
+    slices : int, shape (n, 7)
+    works : int, shape (n, 3)
+        See `Structure`.
+    width, height
+        Of the outputs.
+    written
+        Outputs that go to slow memory.
+    sums
+        Tiles that sums take beside those of outputs where a tile takes several steps.
+    unit, per
+        Ticks in which `per` elements are moved.
+    """
+
+    slices: Ints
+    works: Ints
+    width: int
+    height: int
+    written: int
+    sums: int
+    unit: int
+    per: int
+
+
+class Sizes(NamedTuple):
+    """Granularities to choose from.
+
+    Attributes
+    ----------
+    ws, hs, ks
+        The least size for each number of tiles or steps, descending.
+    most : shape (3,)
+        The largest w, h and k.
+    """
+
+    ws: Ints
+    hs: Ints
+    ks: Ints
+    most: Ints
 
 
 Demand = tuple[int, int, bool, int]
