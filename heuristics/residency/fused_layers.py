@@ -7,11 +7,10 @@ buffers in place of what is computed again.
 from __future__ import annotations
 
 from tilewright.residency import Plan, Problem
-from tilewright.residency.exact.search import Search
 from tilewright.residency.exact.step_arrays import StepArrays
 from tilewright.residency.greedy import construct
 from tilewright.residency.greedy import suits as suits
-from tilewright.residency.transitions import State
+from tilewright.residency.transitions import State, Transitions
 
 SLOW = True
 
@@ -19,17 +18,14 @@ SLOW = True
 def plan(problem: Problem) -> Plan:
     """Take the longest group in which nothing moves twice, else the next operation alone."""
 
-    def groups(search: Search, state: State) -> list[int]:
-        steps = search.steps
-        found: list[int] = []
-        first: list[int] = []
-        for mask in search.groups(state.done):
-            if steps.least(mask) > steps.capacity:
-                break
-            first = first or [mask]
-            group = steps.group(mask)
-            if mask & (mask - 1) and StepArrays(group, steps.capacity).once(steps.capacity):
-                found.append(mask)
-        return [*reversed(found), *first]
+    def groups(steps: Transitions, state: State) -> list[int]:
+        fitting = list(steps.next_groups(state.done))
+        fused = [
+            mask
+            for mask in fitting
+            if mask & (mask - 1)
+            and StepArrays(steps.groups[mask], steps.capacity).fits_moving_once(steps.capacity)
+        ]
+        return [*reversed(fused), *fitting[:1]]
 
     return construct(problem, groups, empty=True)

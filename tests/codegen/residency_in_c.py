@@ -21,16 +21,14 @@ from tilewright.codegen.addressed import numbers_of
 from tilewright.core import catalogue
 from tilewright.core.context import RunContext
 from tilewright.residency import Plan, Problem, Step, simulate, violation
-from tilewright.residency import decode_plan as reading
-from tilewright.residency.decode_plan import InvalidPlanError
+from tilewright.residency.decode_plan import StepDecoder, decode_plan
 from tilewright.residency.evaluation import memory_taken
 from tilewright.residency.frames import add_staying, residual_problem
-from tilewright.residency.graph import members
+from tilewright.residency.graph import InvalidPlanError, members
 from tilewright.residency.placement import find_addresses, placed_items
 from tilewright.residency.recompute_graph import with_copies_of
-from tilewright.residency.shapes import double_buffering as doubling
 from tilewright.residency.shapes import tiles
-from tilewright.residency.shapes.groups import Group, group_mask, pass_sizes
+from tilewright.residency.shapes.groups import Group, Groups, group_mask, pass_sizes
 from tilewright.residency.shapes.strips import strip_widths
 from tilewright.residency.transitions import State
 from tilewright.spec.errors import InputError
@@ -84,7 +82,7 @@ def assert_right(
     facts = report.facts
     rows = [*facts["steps"], facts, facts]  # in all, and as planned
     assert built.moved == [(row["loaded_bytes"], row["saved_bytes"]) for row in rows]
-    memory = memory_taken(problem, plan, reading.decode_plan(problem, plan)) * problem.machine.element_bytes
+    memory = memory_taken(problem, plan, decode_plan(problem, plan)) * problem.machine.element_bytes
     assert f"#define MEMORY_BYTES {memory}\n".encode() in files["src/machine.h"]
     # Of two buffers a single pass uses one.
     assert memory == facts["memory"] or any(step.double_buffering for step in plan.steps)
@@ -170,7 +168,7 @@ def renamed(layers: Table, names: Sequence[str]) -> Table:
 def tight(random: Random, problem: Problem) -> Problem:
     """Return a problem with a memory between the least and that of everything."""
     size = problem.machine.element_bytes
-    least = max(problem.least.values())
+    least = problem.least_memory
     everything = sum(tensor.size for tensor in problem.graph.tensors)
     memory = size * random.randint(least, least + max(1, everything // 2))
     return problem.with_(machine={"memory_bytes": memory})
@@ -200,26 +198,25 @@ def any_plan(random: Random, problem: Problem) -> Plan:
         state = State(done, told.on_chip & live, (state.in_dram | told.choice.written) & live)
         steps.append(step)
         choices.append(told.choice)
-    found = placed_items(graph, choices)
+    found = placed_items(problem.groups, choices)
     addresses = find_addresses(found, problem.machine.capacity, float("inf"))
     assert addresses is not None
     at: list[dict[str, int]] = [{} for _ in steps]
     for item, address in zip(found, addresses, strict=True):
         for number, name in item.names:
             at[number][name] = address
-    return Plan(tuple(step.at(each) for step, each in zip(steps, at, strict=True)))
+    return Plan(tuple(replace(step, addresses=each) for step, each in zip(steps, at, strict=True)))
 
 
 def _any_step(random: Random, problem: Problem, state: State) -> tuple[Step, Any]:
     graph = problem.graph
-    numbers = {operation.name: operation.number for operation in graph.operations}
-    tensors = {tensor.name: number for number, tensor in enumerate(graph.tensors)}
+    decoder = StepDecoder(problem)
     while True:
         last = random.choice(members(graph.all & ~state.done))
-        group = Group.of(graph, group_mask(graph, state.done, last))
+        group = Groups(graph)[group_mask(graph, state.done, last)]
         step = _drawn(random, problem, state, group)
         try:
-            return step, reading._step(problem, step, state, numbers, tensors)
+            return step, decoder.decode(step, state)
         except InvalidPlanError:
             continue
 
@@ -250,7 +247,7 @@ def _drawn(random: Random, problem: Problem, state: State, group: Group) -> Step
         columns = random.randint(1, width)
         pixels = columns * random.randint(1, height)
     elif doubled and order in ("pixels", "kernels"):
-        pixels = width * random.choice(doubling.rows_of_a_pass(group))
+        pixels = width * random.choice(pass_sizes(height))
         kernels, share = random.choice(pass_sizes(group.last.units)), 1
     elif order == "pixels" and strip_widths(group) and random.random() < 0.5:
         columns, share = random.choice(strip_widths(group)), 1

@@ -5,6 +5,7 @@ from __future__ import annotations
 import re
 import shutil
 from collections.abc import Callable
+from dataclasses import replace
 from pathlib import Path
 from random import Random
 from typing import Any
@@ -171,7 +172,7 @@ def test_strips_that_need_whole_rows_save_no_column_twice(tmp_path: Path) -> Non
     last = Step(("sum",), written=("sum",))
     places = {name: 50 * place for place, name in enumerate(names)}
     sums = {name: 50 * place for place, name in enumerate(("lines of a", "lines of b", "block of sum"))}
-    plan = Plan((strips.at(places), last.at(sums)))
+    plan = Plan((replace(strips, addresses=places), replace(last, addresses=sums)))
     assert assert_right(tmp_path, problem, plan, 0, *SANITIZED).moved[0][1] == 18
 
 
@@ -231,7 +232,7 @@ def test_sums_that_may_wrap_around_before_a_bias_are_refused() -> None:
     problem = problem_of({"layers": layers}, 4000)
     step = Step(("c",), "channels", written=("c",), channels=1)
     addresses = {"lines of input": 0, "weights of c": 100, "block of c": 200}
-    plan = Plan((step.at(addresses),))
+    plan = Plan((replace(step, addresses=addresses),))
     drawn = np.random.default_rng(1).integers(0, 20, (1, 2, 4, 4))
     refusals = 0
     for seed in range(8):

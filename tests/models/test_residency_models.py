@@ -31,7 +31,7 @@ def random_problem(seed: int) -> Problem:
             whole = problem_of(network, 10_000)
         except InputError:
             continue
-        least = max(whole.least.values())
+        least = whole.least_memory
         room = sum(tensor.size for tensor in whole.graph.tensors) // 2 + 1
         return problem_of(network, rng.randint(least, least + room), limits=GIVEN)
 

@@ -8,10 +8,10 @@ from itertools import chain, combinations, product
 from typing import Any
 
 from tilewright.residency import Problem
-from tilewright.residency import decode_plan as reading
-from tilewright.residency.graph import Graph, members
+from tilewright.residency.decode_plan import DecodedStep, StepDecoder
+from tilewright.residency.graph import Graph, InvalidPlanError, members
 from tilewright.residency.plan import Step
-from tilewright.residency.shapes.groups import Group
+from tilewright.residency.shapes.groups import Group, Groups
 from tilewright.residency.shapes.strips import strip_widths
 from tilewright.residency.transitions import State
 
@@ -153,7 +153,7 @@ def all_steps(graph: Graph, state: State, *, doubled: bool = False) -> Iterator[
     """
     for last in members(graph.all & ~state.done):
         needed = graph.ops.ancestors[last] & ~state.done
-        group = Group.of(graph, needed | 1 << last)
+        group = Groups(graph)[needed | 1 << last]
 
         def names(mask: int) -> list[str]:
             return [graph.tensors[number].name for number in members(mask)]
@@ -179,13 +179,23 @@ def all_steps(graph: Graph, state: State, *, doubled: bool = False) -> Iterator[
                             )
 
 
+def start_of(graph: Graph) -> State:
+    """Return what there is before the first step."""
+    read = sum(1 << number for number, readers in enumerate(graph.readers) if readers)
+    return State(graph.begin, 0, graph.given & read)
+
+
+def after(graph: Graph, step: DecodedStep) -> State:
+    """Return what there is after a step."""
+    done = step.before.done | step.choice.group
+    live = sum(1 << number for number, readers in enumerate(graph.readers) if readers & ~done)
+    return State(done, step.on_chip & live, (step.before.in_dram | step.choice.written) & live)
+
+
 def enumerated(problem: Problem) -> int | None:
     """Return the elements that the best of all plans moves, counting what is on chip by size."""
-    graph = problem.graph
-    numbers = {operation.name: operation.number for operation in graph.operations}
-    tensors = {tensor.name: number for number, tensor in enumerate(graph.tensors)}
-    read = sum(1 << number for number, readers in enumerate(graph.readers) if readers)
-    costs = {State(graph.begin, 0, graph.given & read): 0}
+    graph, decoder = problem.graph, StepDecoder(problem)
+    costs = {start_of(graph): 0}
     left = dict(costs)
     while left:
         state = min(left, key=lambda state: left[state])
@@ -194,14 +204,12 @@ def enumerated(problem: Problem) -> int | None:
             return cost
         for step in all_steps(graph, state):
             try:
-                told = reading._step(problem, step, state, numbers, tensors)
-            except reading.InvalidPlanError:
+                told = decoder.decode(step, state)
+            except InvalidPlanError:
                 continue
-            done = state.done | told.choice.group
-            live = sum(1 << number for number, readers in enumerate(graph.readers) if readers & ~done)
-            after = State(done, told.on_chip & live, (state.in_dram | told.choice.written) & live)
-            if cost + told.moved < costs.get(after, cost + told.moved + 1):
-                costs[after] = left[after] = cost + told.moved
+            reached, moved = after(graph, told), cost + told.moved
+            if moved < costs.get(reached, moved + 1):
+                costs[reached] = left[reached] = moved
     return None
 
 

@@ -16,12 +16,12 @@ from tilewright.addresses.reordering import placed_with_ends
 from tilewright.residency import Problem, objective, simulate
 from tilewright.residency.decode_plan import decode_plan
 from tilewright.residency.exact.addresses import Addresses
-from tilewright.residency.exact.interchangeable import Interchangeable
+from tilewright.residency.exact.interchangeable import Exchanges
 from tilewright.residency.exact.traffic import RoomierPlans, least_traffic
 from tilewright.residency.graph import members
 from tilewright.residency.lowering import place_steps, plan_of, widen_buffers
 from tilewright.residency.placement import Item, find_addresses, peak_elements, placed_items
-from tilewright.residency.shapes.groups import Group
+from tilewright.residency.shapes.groups import Groups
 from tilewright.residency.shapes.shape import Shape, count_passes, count_rounds
 from tilewright.residency.transitions import StepChoice
 
@@ -61,7 +61,7 @@ def steps_at_random(problem: Problem, rng: random.Random) -> list[StepChoice]:
     graph, found = problem.graph, []
     on_chip, in_dram = 0, 1
     for number in range(len(graph.operations)):
-        group = Group.of(graph, 1 << number)
+        group = Groups(graph)[1 << number]
         sources, output = sum(1 << tensor for tensor in group.sources), 1 << group.output
         dropped = sum(1 << tensor for tensor in members(on_chip & in_dram) if rng.random() < 0.25)
         missing = sources & ~(on_chip & ~dropped)
@@ -79,7 +79,7 @@ def steps_at_random(problem: Problem, rng: random.Random) -> list[StepChoice]:
 
 def traffic_and_memory(problem: Problem, choices: list[StepChoice]) -> list[tuple[int, int]]:
     """Execute steps where there is room for all addresses; return what each moves, and what it takes."""
-    plan = place_steps(problem.graph, choices, problem.machine.capacity)
+    plan = place_steps(problem.groups, choices, problem.machine.capacity)
     assert plan is not None
     survives(problem, plan)
     return [(step.moved, step.memory) for step in decode_plan(problem, plan)]
@@ -103,12 +103,12 @@ def reachable(begins: list[int], ends: list[int], pairs: list[tuple[int, int, in
 
 def exchanges(problem: Problem, choices: list[StepChoice]) -> list[list[StepChoice]]:
     """Return what becomes of steps when tensors that are alike change places."""
-    alike = Interchangeable(problem.graph)
+    alike = Exchanges(problem.groups)
     states = alike.states(choices)
     stays = alike.stays(choices, states)
     begins, ends = [stay.begin for stay in stays], [stay.end for stay in stays]
     wanted = reachable(begins, ends, alike.pairs(stays, states))
-    return [alike.exchanged(choices, stays, each) for each in wanted]
+    return [alike.exchange(choices, stays, each) for each in wanted]
 
 
 def test_what_is_alike_may_change_places() -> None:
@@ -167,8 +167,8 @@ def test_addresses_of_steps_that_fill_the_memory() -> None:
         rng = random.Random(3_000 + seed)
         problem = mixed(rng, 5 + seed % 9)
         choices = steps_at_random(problem, rng)
-        tight = problem.with_(machine={"memory_bytes": peak_elements(placed_items(problem.graph, choices))})
-        plan = Addresses(problem.graph, tight.machine.capacity).plan(choices, NEVER)
+        tight = problem.with_(machine={"memory_bytes": peak_elements(placed_items(problem.groups, choices))})
+        plan = Addresses(problem.groups, tight.machine.capacity).place(choices, NEVER)
         assert plan is not None
         survives(tight, plan)
         assert [step.moved for step in decode_plan(tight, plan)] == [
@@ -181,10 +181,10 @@ def test_addresses_of_the_best_plans() -> None:
     for seed in range(examples(60)):
         problem = random_problem(random.Random(5_000 + seed), 7)
         found = list(layers(problem).plans())[-1]
-        plan = Addresses(problem.graph, problem.machine.capacity).plan(found.choices, NEVER)
+        plan = Addresses(problem.groups, problem.machine.capacity).place(found.choices, NEVER)
         assert plan is not None
         survives(problem, plan)
-        assert sum(step.moved for step in decode_plan(problem, plan)) == found.moved
+        assert sum(step.moved for step in decode_plan(problem, plan)) == found.cost
 
 
 def test_buffers_fill_what_is_free_beside_the_tensors() -> None:
@@ -195,19 +195,19 @@ def test_buffers_fill_what_is_free_beside_the_tensors() -> None:
         problem = random_problem(rng, 6)
         graph, capacity = problem.graph, problem.machine.capacity
         choices = list(list(layers(problem).plans())[-1].choices)
-        found = placed_items(graph, choices)
+        found = placed_items(problem.groups, choices)
         places = find_addresses(found, capacity, NEVER, exact=True)
         if places is None:
             continue
         before = list(zip(found, places, strict=True))
-        wide, after = widen_buffers(graph, choices, before, capacity)
+        wide, after = widen_buffers(problem.groups, choices, before, capacity)
         names = {tensor.name for tensor in graph.tensors}
         assert [each for each in before if each[0].names[0][1] in names] == [
             each for each in after if each[0].names[0][1] in names
         ]
-        plan = plan_of(graph, wide, after)
+        plan = plan_of(problem.groups, wide, after)
         survives(problem, plan)
-        narrow = decode_plan(problem, plan_of(graph, choices, before))
+        narrow = decode_plan(problem, plan_of(problem.groups, choices, before))
         for one, other in zip(narrow, decode_plan(problem, plan), strict=True):
             assert one.moved == other.moved
             passes_of = [
@@ -235,17 +235,17 @@ def test_plans_with_less_room() -> None:
     for seed in range(examples(40)):
         rng = random.Random(9_000 + seed)
         problem = random_problem(rng, 7)
-        search, addresses = layers(problem), Addresses(problem.graph, problem.machine.capacity)
+        search, addresses = layers(problem), Addresses(problem.groups, problem.machine.capacity)
         last = list(search.plans())[-1]
         bound, step = search.bound, rng.randrange(len(last.choices))
         addresses.failed = [(step, step + 1)]
         most = sum(problem.layer_by_layer.values())
-        another = RoomierPlans(search, addresses).plan(last, most, NEVER)
-        assert search.bound == bound == last.moved
+        another = RoomierPlans(search, addresses).search(last, most, NEVER)
+        assert search.bound == bound == last.cost
         if another is not None:
             moved, plan = another
             survives(problem, plan)
-            assert last.moved <= moved <= most
+            assert last.cost <= moved <= most
             assert objective(problem, plan) == moved * problem.machine.element_bytes
             helped += 1
     assert helped

@@ -10,15 +10,16 @@ from typing import Any
 
 import pytest
 from conftest import examples
-from residency_cases import all_steps, problem_of, random_network
+from residency_cases import after, all_steps, problem_of, random_network, start_of
 
 from tilewright.core import catalogue
 from tilewright.core.context import RunContext
 from tilewright.residency import Plan, Problem, Step, best_bound, objective, simulate, violation
-from tilewright.residency import decode_plan as reading
-from tilewright.residency.exact.labels import Labels
+from tilewright.residency.decode_plan import StepDecoder, decode_plan
+from tilewright.residency.exact.labels import LabelSearch
+from tilewright.residency.exact.priced_steps import FIELDS, PricedSteps
 from tilewright.residency.exact.time_and_energy import best, recheck
-from tilewright.residency.exact.timed_steps import OF, TimedSteps
+from tilewright.residency.graph import InvalidPlanError
 from tilewright.residency.transitions import State
 from tilewright.run.machines import with_own_machine
 from tilewright.spec.errors import InputError
@@ -53,7 +54,7 @@ def random_problem(rng: random.Random, most: int, **rest: Any) -> Problem:
             }
         try:
             whole = problem_of(network, 10_000)
-            least = max(whole.least.values())
+            least = whole.least_memory
             everything = sum(tensor.size for tensor in whole.graph.tensors)
             size = rng.randint(least, least + max(1, everything // 2))
             return Problem.model_validate(
@@ -66,10 +67,8 @@ def random_problem(rng: random.Random, most: int, **rest: Any) -> Problem:
 def front(problem: Problem, names: tuple[str, ...]) -> list[Costs]:
     """Return what all plans cost that no other is as good as, counting what is on chip by size."""
     graph = problem.graph
-    numbers = {operation.name: operation.number for operation in graph.operations}
-    tensors = {tensor.name: number for number, tensor in enumerate(graph.tensors)}
-    read = sum(1 << number for number, readers in enumerate(graph.readers) if readers)
-    fronts: dict[State, list[Costs]] = {State(graph.begin, 0, graph.given & read): [(0,) * len(names)]}
+    decoder = StepDecoder(problem)
+    fronts: dict[State, list[Costs]] = {start_of(graph): [(0,) * len(names)]}
     while True:
         state = min((state for state in fronts), key=lambda state: state.done.bit_count())
         if state.done == graph.all:
@@ -78,20 +77,19 @@ def front(problem: Problem, names: tuple[str, ...]) -> list[Costs]:
         moves: dict[State, list[Costs]] = {}
         for step in all_steps(graph, state, doubled=problem.machine.double_buffering):
             try:
-                told = reading._step(problem, step, state, numbers, tensors)
-            except reading.InvalidPlanError:
+                told = decoder.decode(step, state)
+            except InvalidPlanError:
                 continue
-            done = state.done | told.choice.group
-            live = sum(1 << number for number, readers in enumerate(graph.readers) if readers & ~done)
-            after = State(done, told.on_chip & live, (state.in_dram | told.choice.written) & live)
-            moves.setdefault(after, []).append(tuple(getattr(told.spent, OF[name]) for name in names))
-        for after, costs in moves.items():
+            moves.setdefault(after(graph, told), []).append(
+                tuple(getattr(told.spent, FIELDS[name]) for name in names)
+            )
+        for reached_state, costs in moves.items():
             found = [
                 tuple(a + b for a, b in zip(one, other, strict=True))
                 for one in reached
                 for other in better(costs)
             ]
-            fronts[after] = better([*fronts.get(after, []), *found])
+            fronts[reached_state] = better([*fronts.get(reached_state, []), *found])
 
 
 def better(found: list[Costs]) -> list[Costs]:
@@ -110,7 +108,7 @@ def survives(problem: Problem, plan: Any) -> None:
     assert report.violation is None, report.violation
     assert report.numeric is True
     assert report.facts[problem.minimise] == objective(problem, plan)
-    steps = reading.decode_plan(problem, plan)
+    steps = decode_plan(problem, plan)
     for step, told in zip(report.facts["steps"], steps, strict=True):
         spent = problem.spent(told.spent)
         assert {name: step[name] for name in ("cycles", "energy")} | {
@@ -124,10 +122,10 @@ def test_the_search_agrees_with_enumeration(seed: int) -> None:
     name = rng.choice(["cycles", "cycles", "energy"])
     problem = random_problem(rng, rng.choice([1, 2, 2, 3]), objective={"minimise": name})
     (least,) = min(front(problem, (name,)))
-    labels = Labels(problem, TimedSteps(problem, problem.machine.capacity, (name,)), (None,))
-    assert next(labels.paths()).costs == (least,)
+    labels = LabelSearch(PricedSteps(problem, problem.machine.capacity, (name,)), (None,))
+    assert next(labels.paths()).cost == least
     answer = best(problem, NEVER, ignore, ignore)
-    part = {"cycles": problem.priced.cycle, "energy": problem.priced.femtojoule}[name]
+    part = {"cycles": problem.prices.cycle, "energy": problem.prices.femtojoule}[name]
     assert answer.bound == -(-least // part) >= best_bound(problem).value
     if answer.plan is not None:
         survives(problem, answer.plan)
@@ -136,7 +134,7 @@ def test_the_search_agrees_with_enumeration(seed: int) -> None:
 
 def units(problem: Problem, names: tuple[str, ...], costs: Costs) -> dict[str, int]:
     """Return what plans cost in the units of objectives."""
-    parts = {"cycles": problem.priced.cycle, "energy": problem.priced.femtojoule, "traffic": 1}
+    parts = {"cycles": problem.prices.cycle, "energy": problem.prices.femtojoule, "traffic": 1}
     return {name: -(-cost // parts[name]) for name, cost in zip(names, costs, strict=True)}
 
 
@@ -170,7 +168,7 @@ def test_less_memory_takes_longer(seed: int) -> None:
     wanted = best(problem, NEVER, ignore, ignore).bound + rng.randint(0, 5)
     small = problem.with_(objective={"minimise": "memory", "most_cycles": wanted})
     answer = best(small, NEVER, ignore, ignore)
-    least = max(problem.least.values())
+    least = problem.least_memory
 
     def enough(memory: int) -> bool:
         if memory < least:
@@ -211,13 +209,13 @@ def test_second_buffers_are_counted_by_hand() -> None:
     ).with_(objective={"minimise": "cycles"})
     step = Step(("a",), pixels=4, kept=("a",), written=("a",), double_buffering=True)
     addresses = {"lines of input": 0, "weights of a": 24, "block of a": 33}
-    plan = Plan((step.at(addresses),))
+    plan = Plan((replace(step, addresses=addresses),))
     # Set up of 3 transfers; weights; 3 rows; 12 cycles of computing beside a row; 12 beside outputs; outputs.
     assert objective(problem, plan) == 3 * 5 + 9 + 18 + 12 + 12 + 4
     survives(problem, plan)
-    single = Plan((replace(step.at(addresses), double_buffering=False),))
+    single = Plan((replace(replace(step, addresses=addresses), double_buffering=False),))
     assert objective(problem, single) == 3 * 5 + 9 + 24 + 24 + 8
-    too_near = Plan((step.at({**addresses, "block of a": 25}),))
+    too_near = Plan((replace(step, addresses={**addresses, "block of a": 25}),))
     assert "overlap" in (violation(problem, too_near) or "")
     assert simulate(problem, too_near, numeric=True).violation is not None
 
@@ -233,9 +231,9 @@ def test_rates_without_common_factors_are_counted_exactly(order: str) -> None:
     )
     kept = ("a",) if order == "pixels" else ()
     step = Step(("a",), order, pixels=4, kept=kept, written=("a",), double_buffering=True)
-    plan = Plan((step.at({"lines of input": 0, "weights of a": 50, "block of a": 100}),))
+    plan = Plan((replace(step, addresses={"lines of input": 0, "weights of a": 50, "block of a": 100}),))
     survives(problem, plan)
-    (told,) = reading.decode_plan(problem, plan)
+    (told,) = decode_plan(problem, plan)
     assert objective(problem, plan) == 3 * 1_000_000 + 1
     assert told.spent.time > 2**64
 

@@ -49,7 +49,7 @@ def test_the_curve_is_what_solves_say_size_by_size(seed: int) -> None:
     curve = traffic_curve(problem)
     sizes = [corner.memory_bytes for corner in curve.corners]
     least = sizes[0]
-    assert least == max(problem.least.values()) and curve.traffic(least - 1) is None
+    assert least == problem.least_memory and curve.traffic(least - 1) is None
     asked = {*sizes, *(size - 1 for size in sizes[1:])} | {rng.randint(least, 2 * sizes[-1]) for _ in "123"}
     for memory in sorted(asked)[:40]:
         moved, bound = solved(problem, memory)

@@ -43,7 +43,7 @@ def random_problem(rng: random.Random, most: int) -> Problem:
             whole = problem_of(network, 10_000)
         except InputError:
             continue
-        least = max(whole.least.values())
+        least = whole.least_memory
         everything = sum(tensor.size for tensor in whole.graph.tensors)
         everything += sum(operation.weights for operation in whole.graph.operations)
         memory = rng.randint(least, least + max(1, everything // 2))

@@ -16,15 +16,15 @@ from tilewright.core.context import RunContext
 from tilewright.residency import Problem, objective
 from tilewright.residency.decode_plan import decode_plan
 from tilewright.residency.exact.layers import Layers
-from tilewright.residency.exact.traffic import layers_of, least_traffic, search_of
+from tilewright.residency.exact.traffic import label_search, layered_search, least_traffic
 from tilewright.residency.lowering import place_steps
-from tilewright.residency.shapes.groups import Group, group_mask
-from tilewright.residency.shapes.pareto_shapes import pareto_shapes
+from tilewright.residency.shapes.groups import Groups, group_mask
+from tilewright.residency.shapes.pareto_shapes import Limits, pareto_shapes
 
 
 def layers(problem: Problem) -> Layers:
     most = sum(problem.layer_by_layer.values())
-    return layers_of(problem, problem.machine.capacity, most, NEVER)
+    return layered_search(problem, problem.machine.capacity, most, NEVER)
 
 
 def dense(rng: random.Random, count: int = 4) -> Problem:
@@ -36,30 +36,30 @@ def dense(rng: random.Random, count: int = 4) -> Problem:
         layer = {"name": f"d{number}", "inputs": list(names), "input": shape, "kernels": 2}
         found.append(layer | {"kernel": [1, 1]})
         names.append(f"d{number}")
-    least = max(problem_of({"layers": found}, 10_000).least.values())
+    least = problem_of({"layers": found}, 10_000).least_memory
     return problem_of({"layers": found}, least + rng.randint(0, 2 * count * rows[0] * rows[1]))
 
 
 def agrees(problem: Problem) -> None:
     """Compare with A*, at the end and after each search on the way."""
     capacity, most = problem.machine.capacity, sum(problem.layer_by_layer.values())
-    least = next(search_of(problem, capacity, most, NEVER).paths()).moved
+    least = next(label_search(problem, capacity, most, NEVER).paths()).cost
     search, plans = layers(problem), []
     assert search.bound <= least
     for found in search.plans():
-        assert search.bound <= least <= found.moved
+        assert search.bound <= least <= found.cost
         plans.append(found)
-    assert search.bound == least == plans[-1].moved
+    assert search.bound == least == plans[-1].cost
     for found in plans:
-        plan = place_steps(problem.graph, found.choices, 20 * capacity)
+        plan = place_steps(problem.groups, found.choices, 20 * capacity)
         assert plan is not None
         steps = decode_plan(problem.with_(machine={"memory_bytes": 20 * capacity}), plan)
-        assert sum(step.moved for step in steps) == found.moved
+        assert sum(step.moved for step in steps) == found.cost
         assert max(step.memory for step in steps) <= capacity
     # All at once, with no bounds on what is still to come but the first ones.
     search = layers(problem)
     search.limit = search.most
-    end = search.run()
+    end = search._pass()
     assert end is not None and search.graph.compulsory + end.excess == least
 
 
@@ -73,7 +73,9 @@ def test_layers_agree_with_paths(seed: int) -> None:
 def test_tensors_that_are_alike_change_places(seed: int) -> None:
     problem = dense(random.Random(seed))
     search = layers(problem)
-    assert any(mask.bit_count() > 2 for done in search.order for mask in search.options.interchangeable(done))
+    assert any(
+        mask.bit_count() > 2 for done in search.order for mask in search.options.interchangeable.sets(done)
+    )
     agrees(problem)
 
 
@@ -102,11 +104,13 @@ def test_a_limit_on_what_moves_again_leaves_out_nothing_else(seed: int) -> None:
     """Weights that are loaded once, block by block in a single pass, move nothing again."""
     rng = random.Random(70_000 + seed)
     graph = random_problem(rng, 5).graph
-    group = Group.of(graph, group_mask(graph, graph.begin, len(graph.operations) - 1))
-    every = pareto_shapes(group, frozenset(), 100, 10**6, 10**9)
+    group = Groups(graph)[group_mask(graph, graph.begin, len(graph.operations) - 1)]
+    every = pareto_shapes(group, frozenset(), 100, Limits(10**6, 10**9))
     for worst in {0, 1, *(stair.again for stair in every)}:
         allowed = [stair[:2] for stair in every if stair.again <= worst]
-        assert [stair[:2] for stair in pareto_shapes(group, frozenset(), 100, 10**6, worst)] == allowed
+        assert [
+            stair[:2] for stair in pareto_shapes(group, frozenset(), 100, Limits(10**6, worst))
+        ] == allowed
 
 
 def test_an_input_is_not_like_what_is_computed() -> None:
@@ -123,5 +127,5 @@ def test_an_input_is_not_like_what_is_computed() -> None:
 
 def test_nothing_is_sought_below_what_must_be_moved() -> None:
     problem = random_problem(random.Random(5), 5)
-    search = layers_of(problem, problem.machine.capacity, problem.graph.compulsory - 100, NEVER)
+    search = layered_search(problem, problem.machine.capacity, problem.graph.compulsory - 100, NEVER)
     assert not list(search.plans()) and search.bound == problem.graph.compulsory

@@ -12,7 +12,7 @@ from tilewright.residency import Plan, Problem, Step, objective, placement, simu
 from tilewright.residency.evaluation import best_bound
 from tilewright.residency.exact.traffic import least_memory
 from tilewright.residency.machine import machine_from
-from tilewright.residency.placement import Item
+from tilewright.residency.placement import Item, PlacementParams
 from tilewright.run import instance
 from tilewright.spec.errors import InputError
 
@@ -194,10 +194,10 @@ def test_a_sum_takes_the_place_of_what_nobody_needs_any_more() -> None:
 
 
 def test_what_cannot_run_is_refused_with_the_least_that_would_do() -> None:
-    least = max(block().least.values())
+    least = block().least_memory
     with pytest.raises(InputError, match=f"operation a does not fit: 5 bytes are missing; {least} are"):
         block(least - 5)
-    assert block(least).least
+    assert block(least).least_memory
     found = least_memory(block().with_(objective={"minimise": "memory"}), float("inf"), lambda _bound: None)
     assert found.bound == least
 
@@ -234,7 +234,7 @@ def test_machines_of_other_rooms_are_read() -> None:
 def test_addresses_are_found_where_first_fit_finds_none(monkeypatch: pytest.MonkeyPatch) -> None:
     """Two long buffers that only fit at the ends: places for all are proven to exist, or not to."""
     found = [Item(0, 2, 3, ()), Item(0, 1, 2, ()), Item(1, 3, 2, ()), Item(2, 4, 3, ())]
-    monkeypatch.setattr(placement, "TRIALS", 0)
+    monkeypatch.setattr(placement, "PARAMS", PlacementParams(orders_per_item=0))
     addresses = placement.find_addresses(found, 5, float("inf"), exact=True)
     assert addresses is not None
     for place, one in enumerate(found):

@@ -14,10 +14,9 @@ from tilewright import drivers
 from tilewright.core import catalogue
 from tilewright.core.context import RunContext
 from tilewright.residency import Problem, best_bound, objective, simulate, violation
-from tilewright.residency.exact.search import Search
-from tilewright.residency.exact.traffic import least_memory, least_traffic
+from tilewright.residency.exact.traffic import label_search, least_memory, least_traffic
 from tilewright.residency.shapes.shape import Shape, step_buffers
-from tilewright.residency.transitions import Transitions
+from tilewright.residency.transitions import ANYTHING
 from tilewright.run import instance
 from tilewright.spec.errors import InputError
 
@@ -42,17 +41,17 @@ def random_problem(rng: random.Random, most: int = 4, **rest: Any) -> Problem:
             whole = problem_of(network, 10_000)
         except InputError:
             continue
-        least = max(whole.least.values())
+        least = whole.least_memory
         everything = sum(tensor.size for tensor in whole.graph.tensors)
         return problem_of(network, rng.randint(least, least + max(1, everything // 2)), **rest)
 
 
 def agrees(problem: Problem) -> None:
     """Compare with enumeration, and execute the plan."""
-    found = next(Search(Transitions(problem.graph, problem.machine.capacity)).paths())
-    assert found.moved == enumerated(problem)
+    found = next(label_search(problem, problem.machine.capacity, ANYTHING, NEVER).paths())
+    assert found.cost == enumerated(problem)
     answer = least_traffic(problem, NEVER, ignore, ignore)
-    assert answer.bound == found.moved
+    assert answer.bound == found.cost
     if answer.plan is not None:
         survives(problem, answer.plan)
         assert objective(problem, answer.plan) >= answer.bound >= best_bound(problem).value
@@ -143,12 +142,12 @@ def test_less_memory_never_moves_less(seed: int) -> None:
     """The curve falls, and the least memory for a point of it is where it begins to be as low."""
     rng = random.Random(20_000 + seed)
     problem = random_problem(rng, 5)
-    least = max(problem.least.values())
+    least = problem.least_memory
     sizes = sorted({least, least + 1, *(rng.randint(least, problem.machine.capacity) for _ in range(8))})
 
     def moved(capacity: int) -> int:
-        found = next(Search(Transitions(problem.graph, capacity)).paths(), None)
-        return 0 if found is None else found.moved
+        found = next(label_search(problem, capacity, ANYTHING, NEVER).paths(), None)
+        return 0 if found is None else found.cost
 
     assert moved(least) and not moved(least - 1)
     curve = [moved(capacity) for capacity in sizes]

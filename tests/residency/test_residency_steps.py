@@ -13,8 +13,8 @@ from test_residency_search import random_problem
 from tilewright.addresses import reordering
 from tilewright.residency.exact.traffic_steps import TrafficSteps
 from tilewright.residency.graph import members
-from tilewright.residency.shapes.groups import Group, group_mask
-from tilewright.residency.transitions import Transitions
+from tilewright.residency.shapes.groups import Group, Groups, group_mask
+from tilewright.residency.transitions import State, Transitions
 
 
 def random_step(rng: random.Random) -> tuple[TrafficSteps, int, int, int, int]:
@@ -31,10 +31,9 @@ def random_step(rng: random.Random) -> tuple[TrafficSteps, int, int, int, int]:
         if mask.bit_count() < 2:
             continue
         sizes = sum(tensor.size for tensor in graph.tensors) + sum(op.weights for op in graph.operations)
-        options = TrafficSteps(Transitions(graph, rng.randint(1, sizes)), shared=rng.random() < 0.5)
-        sources = options.sources(options.steps.group(mask))
+        options = TrafficSteps(Transitions(Groups(graph), rng.randint(1, sizes)), shared=rng.random() < 0.5)
         chip = dram = 0
-        for number in members(sources):
+        for number in members(options.steps.groups[mask].read):
             where = rng.randint(0, 3)
             chip |= (where & 1) << number
             dram |= (where >> 1) << number
@@ -45,9 +44,9 @@ def random_step(rng: random.Random) -> tuple[TrafficSteps, int, int, int, int]:
 def test_steps_agree_with_all_ways_to_cut_them_up(seed: int) -> None:
     rng = random.Random(110_000 + seed)
     options, mask, done, chip, dram = random_step(rng)
-    group = options.steps.group(mask)
+    group = options.steps.groups[mask]
     room = rng.randint(1, options.capacity)
-    every = list(options._options(group, done, chip, dram, 2**40))
+    every = list(options._of_one(group, done, chip, dram, 2**40))
     worth = sorted({option.excess for option in every} | {0})
     limit = rng.choice(worth)
     best: dict[tuple[int, int], int] = {}
@@ -55,21 +54,21 @@ def test_steps_agree_with_all_ways_to_cut_them_up(seed: int) -> None:
         key = option.on_chip, option.in_dram
         if option.memory <= room and option.excess <= limit:
             best[key] = min(option.excess, best.get(key, limit))
-    table, reached = options.ranked(mask, done, chip, dram, limit, room)
+    table, reached = options.ranked(mask, State(done, chip, dram), limit, room)
     assert reached == limit
-    for option in (each.option() for each in table):
+    for option in (each.complete() for each in table):
         # A way that is found is one of them, with its shape.
         assert best[option.on_chip, option.in_dram] == option.excess
-        stairs = options._stairs_of(
+        stairs = options._shapes_of(
             group,
             chip | option.fetched | option.resident,
-            options.sources(group) & ~(chip | option.fetched),
+            group.read & ~(chip | option.fetched),
             option.in_place,
             2**40,
         )
         assert any(stair.memory <= room for stair in stairs)
     # What is not in the table is worse than something that is, or than that with tensors that are alike.
-    twins = options.interchangeable(done | mask)
+    twins = options.interchangeable.sets(done | mask)
     alike = [*twins, *(1 << number for number in range(len(options.sizes)) if not 1 << number & sum(twins))]
     for (on_chip, in_dram), excess in best.items():
         moved = excess + options.deferred(in_dram & ~on_chip)
@@ -89,15 +88,15 @@ def test_steps_agree_with_all_ways_to_cut_them_up(seed: int) -> None:
 def test_what_moves_at_least_is_a_bound(seed: int) -> None:
     rng = random.Random(120_000 + seed)
     options, mask, done, _, _ = random_step(rng)
-    group = options.steps.group(mask)
+    group = options.steps.groups[mask]
     every = [
         option.excess
-        for option in options._options(group, done, 0, 0, 2**40)
+        for option in options._of_one(group, done, 0, 0, 2**40)
         if option.memory <= options.capacity
     ]
     least = options.least_excess(mask, done, 2**40)
     assert least <= min(every, default=2**60)
-    if options.steps.least(mask) <= options.capacity:
+    if options.steps.least_memory(mask) <= options.capacity:
         assert options.least_spilled(group, done) <= min(every, default=2**60)
 
 
@@ -120,7 +119,7 @@ def test_compiled_counts_of_passes_are_those_of_readings(seed: int) -> None:
     rng = random.Random(130_000 + seed)
     graph = random_problem(rng, 6).graph
     last = rng.choice(graph.operations).number
-    group = Group.of(graph, group_mask(graph, graph.begin, last) or 1 << last)
+    group = Groups(graph)[group_mask(graph, graph.begin, last) or 1 << last]
     for pixels in [*range(group.row, group.pixels + 1, group.row), rng.randint(1, group.pixels)]:
         ends = ends_of(group, pixels)
         for tensor in group.lines:

@@ -13,11 +13,10 @@ from residency_cases import problem_of, random_network, shapes_in_blocks
 from tilewright.residency import Plan, Problem, Step, objective, simulate, violation
 from tilewright.residency.graph import members
 from tilewright.residency.lowering import place_steps
-from tilewright.residency.shapes.groups import Group
-from tilewright.residency.shapes.pareto_shapes import pareto, pareto_shapes
-from tilewright.residency.shapes.pareto_tiles import pareto_tiles
+from tilewright.residency.shapes.groups import Group, Groups
+from tilewright.residency.shapes.pareto_shapes import Limits, pareto_shapes, shapes_by_tiles, undominated
 from tilewright.residency.shapes.shape import Shape, elements_moved, step_buffers
-from tilewright.residency.shapes.strips import least_lines, strip_widths, strips_of
+from tilewright.residency.shapes.strips import least_line, strip_widths, strips_of
 from tilewright.residency.shapes.tiles import summed_channels
 from tilewright.residency.transitions import StepChoice
 from tilewright.spec.errors import InputError
@@ -40,12 +39,14 @@ CHAIN = {
 }
 """24 elements in, 18 weights each, 24 out."""
 
+ANY = Limits(10**6, 10**9)
+
 
 def executed(problem: Problem, group: Group, shape: Shape) -> int:
     """Execute a step that is a plan by itself; its traffic must be that of the closed form."""
     written = sum(1 << tensor for tensor in group.outputs)
     plan = place_steps(
-        problem.graph, [StepChoice(group.mask, 0, 0, 0, written, -1, shape)], problem.machine.capacity
+        problem.groups, [StepChoice(group.mask, 0, 0, 0, written, -1, shape)], problem.machine.capacity
     )
     assert plan is not None
     assert Plan.from_json(plan.to_json()) == plan
@@ -63,7 +64,7 @@ def executed(problem: Problem, group: Group, shape: Shape) -> int:
 
 def whole(problem: Problem) -> Group:
     """Return all operations as a group, if all lead to the last one."""
-    return Group.of(problem.graph, problem.graph.all & ~problem.graph.begin)
+    return Groups(problem.graph)[problem.graph.all & ~problem.graph.begin]
 
 
 def test_tiles_by_hand() -> None:
@@ -146,7 +147,7 @@ def test_all_blocks_are_executed(seed: int) -> None:
             )
             for shape in shapes
         ]
-        found = [(memory, again + spare) for memory, again, _ in pareto_tiles(group, resident, 10**6, 10**9)]
+        found = [(memory, again + spare) for memory, again, _ in shapes_by_tiles(group, resident, ANY)]
         for memory, total in ways:
             assert any(other <= memory and less <= total for other, less in found)
         assert set(found) <= set(ways)
@@ -169,17 +170,16 @@ def test_strips_that_are_not_looked_at_are_no_better(seed: int) -> None:
     rng = random.Random(70_000 + seed)
     _, group = random_group(70_000 + seed, 5)
     resident = frozenset(number for number in (*group.lines, group.output) if rng.random() < 0.3)
-    rows = pareto_shapes(group, resident, 0, 10**6, 10**9)
+    rows = pareto_shapes(group, resident, 0, ANY)
     strips = [
-        one
-        for columns in strip_widths(group)
-        for one in pareto_shapes(group, resident, 0, 10**6, 10**9, [columns])
+        one for columns in strip_widths(group) for one in pareto_shapes(group, resident, 0, ANY, [columns])
     ]
     for way in strips:
         assert way.memory == sum(each.size for each in step_buffers(group, way.shape, resident))
-        assert way.memory >= least_lines(group, resident, way.shape.columns or 0)
-    every = pareto_shapes(group, resident, 0, 10**6, 10**9, [None, *strip_widths(group)])
-    assert [way[:2] for way in every] == [way[:2] for way in pareto([*rows, *strips])]
+        lines = (tensor for tensor in group.lines if tensor not in resident)
+        assert way.memory >= sum(least_line(group, tensor, way.shape.columns or 0) for tensor in lines)
+    every = pareto_shapes(group, resident, 0, ANY, [None, *strip_widths(group)])
+    assert [way[:2] for way in every] == [way[:2] for way in undominated([*rows, *strips])]
 
 
 @pytest.mark.parametrize("seed", range(examples(100)))
@@ -193,8 +193,7 @@ def test_groups_with_the_same_end_share_what_is_counted(seed: int) -> None:
             mask = (graph.ops.ancestors[last] | 1 << last) & ~done
             if not mask:
                 break
-            group, alone = Group.of(graph, mask), Group.of(graph, mask)
-            alone.__dict__["_known"] = {}
+            group, alone = problem.groups[mask], Groups(graph)[mask]
             for area, own in [
                 (group, alone),
                 *((strips_of(group, each), strips_of(alone, each)) for each in strip_widths(group)),
@@ -211,7 +210,7 @@ def test_all_strips_are_counted_as_each_is_by_itself(seed: int) -> None:
         area = strips_of(group, columns)
         for pixels in {1, columns - 1 or 1, columns, 2 * columns}:
             alone = [(strip, area.own(strip, pixels)) for strip in area.strips]
-            assert area.passes(pixels) == sum(strip.passes(own) for strip, own in alone)
+            assert area.count_passes(pixels) == sum(strip.count_passes(own) for strip, own in alone)
             for tensor in group.lines:
                 assert area.line_pixels_of(tensor, pixels) == max(
                     strip.line_pixels(own)[tensor] for strip, own in alone
@@ -225,7 +224,7 @@ def test_all_strips_are_counted_as_each_is_by_itself(seed: int) -> None:
 @pytest.mark.parametrize("seed", range(examples(100)))
 def test_all_numbers_of_rows_are_counted_as_one_is(seed: int) -> None:
     _, group = random_group(90_000 + seed, 6)
-    alone = Group(group.graph, group.operations)
+    alone = Groups(group.graph)[group.mask]
     alone.__dict__["row"] = group.pixels + 1  # nothing is a whole row of it
     for rows in range(1, group.pixels // group.row + 1):
         assert group.line_pixels(rows * group.row) == alone.line_pixels(rows * group.row)

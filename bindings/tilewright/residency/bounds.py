@@ -9,10 +9,9 @@ from __future__ import annotations
 
 from typing import NamedTuple
 
+from tilewright.residency.cost import Prices, Spent, Work, work_of_value
 from tilewright.residency.graph import Graph, Operation, members
-from tilewright.residency.prices import Prices, Spent
 from tilewright.residency.shapes.groups import pass_sizes
-from tilewright.residency.work import Work, of_value
 
 
 class LeftOver(NamedTuple):
@@ -51,7 +50,7 @@ class Remaining:
         """Return the time that an operation takes at least with its weights, whatever else is moved."""
         prices, units = self.prices, operation.units
         values = self.graph.tensors[operation.number + 1].size
-        core = prices.core(of_value(operation).times(values))
+        core = prices.core(work_of_value(operation).times(values))
         together = core + prices.transfer(operation.weights)
         if not self.doubled or units == 1:
             return together
@@ -70,7 +69,7 @@ class Remaining:
             work = Work()
             for operation in self.graph.numbers(self.graph.all & ~done):
                 size = self.graph.tensors[operation.number + 1].size
-                work = work.plus(of_value(operation).times(size))
+                work = work.plus(work_of_value(operation).times(size))
                 alone += self._alone[operation.number]
                 moved += operation.weights
                 transfers += bool(operation.weights)
@@ -96,9 +95,8 @@ class Remaining:
             if graph.readers[tensor] & ~done:
                 moved += graph.tensors[tensor].size
                 transfers += 1
-        core, bus = prices.core(work), prices.transfer(moved)
-        time = prices.setup(transfers) + (max(alone, bus) if self.doubled else core + bus)
-        return Spent(moved, time, prices.energy(moved, work, transfers))
+        time = max(alone, prices.transfer(moved)) if self.doubled else None
+        return prices.spent(moved, work, transfers, time)
 
 
 def _blocks(units: int, size: int, core: int, load: int) -> int:

@@ -13,7 +13,7 @@ from tilewright.residency.machine import ONE
 from tilewright.residency.plan import Plan
 from tilewright.residency.problem import Problem
 from tilewright.residency.shapes.groups import Group, group_mask
-from tilewright.residency.shapes.pareto_shapes import pareto_shapes
+from tilewright.residency.shapes.pareto_shapes import Limits, pareto_shapes
 from tilewright.residency.shapes.shape import Shape
 from tilewright.residency.shapes.strips import strip_widths
 from tilewright.residency.transitions import StepChoice, Transitions, subsets
@@ -93,7 +93,7 @@ class Columns:
         graph = self.graph
         self.numbers = members(graph.all & ~graph.begin)
         self.worst = graph.compulsory + CERTAIN if narrow() else sum(problem.layer_by_layer.values())
-        self.steps = Transitions(graph, problem.machine.capacity, groups=problem.groups)
+        self.steps = Transitions(problem.groups, problem.machine.capacity)
         self.tensors = [number for number, readers in enumerate(graph.readers) if readers]
         self.columns = list(self._columns())
         if narrow():
@@ -130,54 +130,45 @@ class Columns:
             for end in range(begin + 1, min(len(numbers), begin + most) + 1):
                 mask = sum(1 << number for number in numbers[begin:end])
                 if group_mask(graph, done, numbers[end - 1]) == mask:
-                    yield from self._of_group(self.steps.group(mask), begin, end, done)
+                    yield from self._of_group(self.steps.groups[mask], begin, end, done)
 
     def _of_group(self, group: Group, begin: int, end: int, done: int) -> Iterator[Column]:
+        """Return the steps of a group, for all that may be on chip before it, with all shapes."""
         steps, capacity = self.steps, self.problem.machine.capacity
-        sources = sum(1 << number for number in group.sources)
-        touched = sources | sum(1 << number for number in group.computed)
-        live = sum(1 << t for t in self.tensors if self.live(t, end))
-        weights = sum(operation.weights for operation in group.operations)
-        for needs in subsets(sources):
-            for fetched in subsets(sources & ~needs):
-                streamed = sources & ~needs & ~fetched
-                for resident, written in steps.outputs(group, live):
-                    whole = needs | fetched | resident
-                    held = frozenset(n for n in {*group.lines, group.output} if whole >> n & 1)
-                    for in_place in steps.places(group, needs | fetched, resident, done):
-                        for stair in pareto_shapes(
-                            group,
-                            held,
-                            steps.size(streamed),
-                            capacity,
-                            self.worst,
-                            [None, *strip_widths(group)],
-                            in_place,
-                        ):
-                            memory = stair.memory + steps.size(whole)
-                            memory -= steps.sizes[in_place] if in_place >= 0 else 0
-                            if memory <= capacity:
-                                moved = stair.again + weights + steps.size(fetched | streamed | written)
-                                yield Column(
-                                    begin,
-                                    end,
-                                    needs,
-                                    fetched | streamed,
-                                    whole & live,
-                                    touched,
-                                    fetched,
-                                    resident,
-                                    written,
-                                    in_place,
-                                    stair.shape,
-                                    memory,
-                                    moved,
-                                )
+        live, limits = self.graph.still_read(done | group.mask), Limits(capacity, self.worst)
+        for needs in subsets(group.read):
+            for tensors in steps.tensor_choices(group, needs, done):
+                whole = frozenset(members(tensors.whole & group.touched))
+                loaded = steps.size(tensors.fetched) + steps.size(tensors.streamed)
+                moved = group.weights + loaded + steps.size(tensors.written)
+                for found in pareto_shapes(
+                    group,
+                    whole,
+                    steps.size(tensors.streamed),
+                    limits,
+                    (None, *strip_widths(group)),
+                    tensors.in_place,
+                ):
+                    if found.memory + tensors.taken <= capacity:
+                        yield Column(
+                            begin,
+                            end,
+                            needs,
+                            tensors.fetched | tensors.streamed,
+                            tensors.whole & live,
+                            group.touched,
+                            tensors.fetched,
+                            tensors.resident,
+                            tensors.written,
+                            tensors.in_place,
+                            found.shape,
+                            found.memory + tensors.taken,
+                            found.again + moved,
+                        )
 
     def plan(self, chosen: list[int], on_chip: dict[tuple[int, int], bool]) -> Plan:
         """Return the plan of some columns, and of what is on chip after so many operations."""
-        graph, choices = self.graph, []
-        there = 0
+        choices, there = list[StepChoice](), 0
         for number in sorted(chosen, key=lambda number: self.columns[number].begin):
             column = self.columns[number]
             stays = sum(1 << t for t in self.passing(column) if on_chip[t, column.end])
@@ -195,8 +186,10 @@ class Columns:
                 )
             )
             there = (there & ~dropped & ~column.touched) | column.keeps
-        capacity = self.problem.machine.capacity
-        plan = place_steps(graph, choices, capacity, exact=True) or place_steps(graph, choices, 3 * capacity)
+        groups, capacity = self.problem.groups, self.problem.machine.capacity
+        plan = place_steps(groups, choices, capacity, exact=True) or place_steps(
+            groups, choices, 3 * capacity
+        )
         assert plan is not None
         return plan
 
@@ -205,7 +198,7 @@ class Columns:
         chosen, on_chip, place = [], set(), 0
         for step in decode_plan(self.problem, plan):
             choice, end = step.choice, place + len(step.group.operations)
-            needs = step.before.on_chip & ~choice.dropped & sum(1 << n for n in step.group.sources)
+            needs = step.before.on_chip & ~choice.dropped & step.group.read
             key = (place, end, needs, choice.fetched, choice.resident, choice.written, choice.in_place)
             found = [
                 number

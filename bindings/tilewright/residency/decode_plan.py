@@ -2,23 +2,27 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import replace
 from typing import NamedTuple
 
-from tilewright.residency import spending
+from tilewright.residency.cost import Spent, cost_of_step
 from tilewright.residency.frames import residual_problem, weights_of
 from tilewright.residency.graph import Graph, InvalidPlanError, members
 from tilewright.residency.machine import ONE
 from tilewright.residency.placement import Item, placed_items
 from tilewright.residency.plan import Plan, Step, key_of
-from tilewright.residency.prices import Spent
 from tilewright.residency.problem import Problem
 from tilewright.residency.recompute_graph import problem_with_copies
-from tilewright.residency.shapes import double_buffering as doubling
 from tilewright.residency.shapes import tiles
 from tilewright.residency.shapes.groups import Group, group_mask
-from tilewright.residency.shapes.shape import Shape, elements_moved, replaces, step_buffers
+from tilewright.residency.shapes.shape import (
+    Shape,
+    elements_moved,
+    replaces,
+    step_buffers,
+    why_not_double_buffered,
+)
 from tilewright.residency.shapes.strips import strip_widths
 from tilewright.residency.transitions import State, StepChoice
 from tilewright.spec.errors import InputError
@@ -57,23 +61,18 @@ def decode_plan(problem: Problem, plan: Plan) -> list[DecodedStep]:
         If a step cannot be executed.
     """
     problem = problem_of_plan(problem, plan)
-    graph = problem.graph
-    numbers = {operation.name: operation.number for operation in graph.operations}
-    tensors = {tensor.name: number for number, tensor in enumerate(graph.tensors)}
-    read = sum(1 << number for number, readers in enumerate(graph.readers) if readers)
-    state = State(graph.begin, 0, graph.given & read)
+    graph, decoder = problem.graph, StepDecoder(problem)
+    state = State(graph.begin, 0, graph.given & graph.still_read(graph.begin))
     found = []
     for place, step in enumerate(plan.steps, 1):
         shown = f"{', '.join(step.operations[:4])}{', ...' if len(step.operations) > 4 else ''}"
         try:
-            told = _step(problem, step, state, numbers, tensors)
+            decoded = decoder.decode(step, state)
         except InvalidPlanError as error:
             rule, _, details = str(error).partition(": ")
             raise InvalidPlanError(f"{rule}: step {place} ({shown}) {details}") from None
-        found.append(told)
-        done = state.done | told.choice.group
-        live = sum(1 << number for number, readers in enumerate(graph.readers) if readers & ~done)
-        state = State(done, told.on_chip & live, (state.in_dram | told.choice.written) & live)
+        found.append(decoded)
+        state = state.after(graph, decoded.choice)
     if state.done != graph.all:
         missing = [operation.name for operation in graph.numbers(graph.all & ~state.done)]
         raise InvalidPlanError(f"operations: no step has {', '.join(missing[:4])}")
@@ -111,116 +110,132 @@ def problem_of_plan(problem: Problem, plan: Plan) -> Problem:
         raise InvalidPlanError(f"memory: {taken:,} bytes of weights stay on chip: {error.limit}") from None
 
 
-def _step(
-    problem: Problem, step: Step, state: State, numbers: dict[str, int], tensors: dict[str, int]
-) -> DecodedStep:
-    graph = problem.graph
-    group = _group(problem, step, state, numbers)
+class StepDecoder:
+    """Steps of plans for a problem, read one by one."""
 
-    def mask(names: tuple[str, ...], allowed: int, what: str) -> int:
+    def __init__(self, problem: Problem) -> None:
+        self.problem, self.graph = problem, problem.graph
+        self.numbers = {operation.name: operation.number for operation in self.graph.operations}
+        self.tensors = {tensor.name: number for number, tensor in enumerate(self.graph.tensors)}
+
+    def decode(self, step: Step, before: State) -> DecodedStep:
+        """Return a step in numbers, given what there is before it.
+
+        Raises
+        ------
+        InvalidPlanError
+            If it cannot be executed: the rule, a colon, and details.
+        """
+        problem, graph = self.problem, self.graph
+        group = self._group(step, before)
+        dropped, fetched, resident, written = self._tensors(step, group, before)
+        on_chip = before.on_chip & ~dropped | fetched | resident
+        shape = _shape(problem, step, group, self.numbers)
+        in_place = self._in_place(step, group, shape, before, on_chip)
+        if in_place >= 0 and not resident >> group.output & 1:
+            raise InvalidPlanError("in place: its output does not stay on chip")
+        whole = frozenset(members(on_chip))
+        memory = sum(graph.tensors[number].size for number in whole)
+        memory += sum(buffer.size for buffer in step_buffers(group, shape, whole))
+        memory -= graph.tensors[in_place].size if in_place >= 0 else 0
+        if memory > problem.machine.capacity:
+            needed, there = memory * problem.machine.element_bytes, problem.machine.memory_bytes
+            raise InvalidPlanError(f"memory: needs {needed:,} bytes, the memory has {there:,}")
+        streamed, loaded, saved = members(group.read & ~on_chip), members(fetched), members(written)
+        moved = elements_moved(group, shape, streamed, saved)
+        moved += sum(graph.tensors[number].size for number in loaded)
+        choice = StepChoice(group.mask, dropped, fetched, resident, written, in_place, shape)
+        spent = cost_of_step(problem.prices, group, shape, streamed, loaded, saved, moved)
+        return DecodedStep(choice, group, before, on_chip, moved, memory, spent)
+
+    def _group(self, step: Step, before: State) -> Group:
+        """Return the operations of a step, which must be all that its last one needs."""
+        graph, found = self.graph, 0
+        for name in step.operations:
+            if name not in self.numbers or graph.begin >> self.numbers[name] & 1:
+                raise InvalidPlanError(f"operations: has the unknown operation {name}")
+            bit = 1 << self.numbers[name]
+            if (before.done | found) & bit:
+                raise InvalidPlanError(f"operations: has {name}, which has been executed")
+            if found > bit:
+                raise InvalidPlanError(f"operations: has {name} behind a later one of the network")
+            found |= bit
+        if not found:
+            raise InvalidPlanError("operations: has none")
+        needed = group_mask(graph, before.done, found.bit_length() - 1)
+        if missing := needed & ~found:
+            names = ", ".join(operation.name for operation in graph.numbers(missing)[:4])
+            raise InvalidPlanError(f"order: needs {names}, which no earlier step has executed")
+        if strangers := found & ~needed:
+            names = ", ".join(operation.name for operation in graph.numbers(strangers)[:4])
+            raise InvalidPlanError(f"operations: has {names}, which do not lead to the last one")
+        limits, count = self.problem.limits, found.bit_count()
+        if limits.most_operations is not None and count > limits.most_operations:
+            raise InvalidPlanError(f"limits: has {count} operations, at most {limits.most_operations}")
+        if limits.order == "given" and found != ((1 << found.bit_length()) - 1) & ~before.done:
+            raise InvalidPlanError("limits: leaves out an operation that the network's order has before")
+        return self.problem.groups[found]
+
+    def _tensors(self, step: Step, group: Group, before: State) -> tuple[int, int, int, int]:
+        """Return what a step drops, fetches, keeps and writes, as bit masks."""
+        graph = self.graph
+        dropped = self._mask(
+            step.dropped, before.on_chip & before.in_dram, "drops what is not on chip and in DRAM"
+        )
+        there = before.on_chip & ~dropped
+        fetched = self._mask(
+            step.fetched,
+            group.read & before.in_dram & ~there,
+            "fetches what is on chip, not in DRAM, or not read",
+        )
+        if lost := group.read & ~(there | before.in_dram):
+            raise InvalidPlanError(
+                f"residency: reads what is neither on chip nor in DRAM: {self._names(lost)}"
+            )
+        outputs = sum(1 << number for number in group.outputs)
+        read_later = sum(1 << number for number in group.outputs if graph.readers[number])
+        resident = self._mask(
+            step.resident, outputs & read_later, "keeps what nobody reads later, or is no output of it"
+        )
+        written = self._mask(step.written, outputs, "writes what nobody reads later, or is no output of it")
+        if lost := outputs & ~(resident | written):
+            raise InvalidPlanError(f"residency: neither keeps nor writes {self._names(lost)}")
+        if kept_back := outputs & graph.leaving & ~written:
+            names = self._names(kept_back)
+            raise InvalidPlanError(f"residency: does not write {names}, an output of the network")
+        return dropped, fetched, resident, written
+
+    def _mask(self, names: Sequence[str], allowed: int, wrong: str) -> int:
+        """Return tensors as a bit mask; each must be one of those that are allowed, and be named once."""
         found = 0
         for name in names:
-            number = tensors.get(name, -1)
+            number = self.tensors.get(name, -1)
             if number < 0 or not allowed >> number & 1 or found >> number & 1:
-                raise InvalidPlanError(f"residency: {what}: {name}")
+                raise InvalidPlanError(f"residency: {wrong}: {name}")
             found |= 1 << number
         return found
 
-    def names(found: int) -> str:
-        return ", ".join(graph.tensors[number].name for number in members(found)[:4])
+    def _names(self, mask: int) -> str:
+        return ", ".join(self.graph.tensors[number].name for number in members(mask)[:4])
 
-    dropped = mask(step.dropped, state.on_chip & state.in_dram, "drops what is not on chip and in DRAM")
-    there = state.on_chip & ~dropped
-    sources = sum(1 << number for number in group.sources)
-    fetched = mask(
-        step.fetched, sources & state.in_dram & ~there, "fetches what is on chip, not in DRAM, or not read"
-    )
-    if lost := sources & ~(there | state.in_dram):
-        raise InvalidPlanError(f"residency: reads what is neither on chip nor in DRAM: {names(lost)}")
-    outputs = sum(1 << number for number in group.outputs)
-    ends = sum(1 << number for number in group.outputs if not graph.readers[number])
-    resident = mask(step.resident, outputs & ~ends, "keeps what nobody reads later, or is no output of it")
-    written = mask(step.written, outputs, "writes what nobody reads later, or is no output of it")
-    if lost := outputs & ~(resident | written):
-        raise InvalidPlanError(f"residency: neither keeps nor writes {names(lost)}")
-    if kept_back := outputs & graph.leaving & ~written:
-        raise InvalidPlanError(f"residency: does not write {names(kept_back)}, an output of the network")
-    on_chip = there | fetched | resident
-    shape = _shape(step, group, numbers)
-    if step.double_buffering:
-        shape = replace(shape, doubled=True)
-        if not problem.machine.double_buffering:
-            raise InvalidPlanError(
-                "double buffering: has second buffers, which the machine is not told to have"
-            )
-        if why := doubling.why_not(group, shape):
-            raise InvalidPlanError(f"double buffering: {why}")
-    in_place = -1
-    if step.in_place is not None:
-        in_place = tensors.get(step.in_place, -1)
+    def _in_place(self, step: Step, group: Group, shape: Shape, before: State, on_chip: int) -> int:
+        """Return the tensor whose place the output takes, or -1."""
+        if step.in_place is None:
+            return -1
+        number = self.tensors.get(step.in_place, -1)
         if (
-            in_place not in group.replaceable_operands(state.done)
-            or not replaces(group, shape, in_place)
-            or not (there | fetched) >> in_place & 1
+            number not in group.replaceable_operands(before.done)
+            or not replaces(group, shape, number)
+            or not on_chip >> number & 1
         ):
             raise InvalidPlanError(f"in place: its output cannot take the place of {step.in_place}")
-        if not resident >> group.output & 1:
-            raise InvalidPlanError("in place: its output does not stay on chip")
-    whole = frozenset(members(on_chip))
-    memory = sum(graph.tensors[number].size for number in whole)
-    memory += sum(buffer.size for buffer in step_buffers(group, shape, whole))
-    memory -= graph.tensors[in_place].size if in_place >= 0 else 0
-    if memory > problem.machine.capacity:
-        width = problem.machine.element_bytes
-        raise InvalidPlanError(
-            f"memory: needs {memory * width:,} bytes, the memory has {problem.machine.memory_bytes:,}"
-        )
-    streamed = members(sources & ~on_chip)
-    total = elements_moved(group, shape, streamed, members(written))
-    total += sum(graph.tensors[number].size for number in members(fetched))
-    choice = StepChoice(group.mask, dropped, fetched, resident, written, in_place, shape)
-    spent = spending.of_step(
-        problem.priced, group, shape, streamed, members(fetched), members(written), total
-    )
-    return DecodedStep(choice, group, state, on_chip, total, memory, spent)
+        return number
 
 
-def _group(problem: Problem, step: Step, state: State, numbers: dict[str, int]) -> Group:
-    """Return the operations of a step, which must be all that its last one needs."""
-    graph = problem.graph
-    found = 0
-    for name in step.operations:
-        if name not in numbers or graph.begin >> numbers[name] & 1:
-            raise InvalidPlanError(f"operations: has the unknown operation {name}")
-        bit = 1 << numbers[name]
-        if (state.done | found) & bit:
-            raise InvalidPlanError(f"operations: has {name}, which has been executed")
-        if found > bit:
-            raise InvalidPlanError(f"operations: has {name} behind a later one of the network")
-        found |= bit
-    if not found:
-        raise InvalidPlanError("operations: has none")
-    needed = group_mask(graph, state.done, found.bit_length() - 1)
-    if missing := needed & ~found:
-        names = ", ".join(operation.name for operation in graph.numbers(missing)[:4])
-        raise InvalidPlanError(f"order: needs {names}, which no earlier step has executed")
-    if strangers := found & ~needed:
-        names = ", ".join(operation.name for operation in graph.numbers(strangers)[:4])
-        raise InvalidPlanError(f"operations: has {names}, which do not lead to the last one")
-    limits = problem.limits
-    if limits.most_operations is not None and found.bit_count() > limits.most_operations:
-        raise InvalidPlanError(
-            f"limits: has {found.bit_count()} operations, at most {limits.most_operations}"
-        )
-    if limits.order == "given" and found != ((1 << found.bit_length()) - 1) & ~state.done:
-        raise InvalidPlanError("limits: leaves out an operation that the network's order has before")
-    return Group.of(graph, found)
-
-
-def _shape(step: Step, group: Group, numbers: dict[str, int]) -> Shape:
+def _shape(problem: Problem, step: Step, group: Group, numbers: dict[str, int]) -> Shape:
+    """Return how a step is cut up."""
     kept = frozenset(numbers.get(name, -1) for name in step.kept)
-    weighty = {operation.number for operation in group.operations if operation.weights}
-    if not kept <= weighty or len(kept) < len(step.kept):
+    if not kept <= group.weighted or len(kept) < len(step.kept):
         raise InvalidPlanError("weights: keeps those of an operation that it does not have, or that has none")
     if step.pixels > group.pixels:
         raise InvalidPlanError(f"pixels: computes {step.pixels} at a time, there are {group.pixels}")
@@ -228,34 +243,46 @@ def _shape(step: Step, group: Group, numbers: dict[str, int]) -> Shape:
     if step.kernels > most:
         raise InvalidPlanError(f"kernels: has blocks of {step.kernels} output channels, there are {most}")
     if step.order in tiles.SUMMED:
-        return _of_sums(step, group)
-    if step.channels is not None:
-        raise InvalidPlanError(
-            f"channels: has blocks, which only the orders {' and '.join(tiles.SUMMED)} have"
-        )
-    if step.columns is not None:
-        if step.order == "kernels":
-            raise InvalidPlanError("columns: has strips, which the order kernels has not")
-        if step.columns not in strip_widths(group):
-            raise InvalidPlanError(f"columns: strips of {step.columns} are not the narrowest of their number")
-        if kept != weighty:
-            raise InvalidPlanError("weights: strips keep those of all operations")
-        strip = step.columns * group.graph.tensors[group.output].shape[1]
-        if step.pixels > strip:
-            raise InvalidPlanError(f"pixels: computes {step.pixels} at a time, a strip has {strip}")
-        if step.pixels > step.columns and step.pixels % step.columns:
-            raise InvalidPlanError(f"pixels: {step.pixels} are no whole rows of {step.columns} columns")
-    if step.order == "kernels":
-        if len(group.operations) > 1 or kept:
+        shape = _summed_shape(step, group)
+    else:
+        if step.channels is not None:
+            orders = " and ".join(tiles.SUMMED)
+            raise InvalidPlanError(f"channels: has blocks, which only the orders {orders} have")
+        if step.columns is not None:
+            _check_strips(step, group, kept)
+        if step.order == "kernels" and (len(group.operations) > 1 or kept):
             raise InvalidPlanError(
                 "order: only one operation, whose weights are not kept, has the order kernels"
             )
-    elif kept != weighty and step.pixels % group.graph.tensors[group.output].shape[2]:
-        raise InvalidPlanError("pixels: loads weights for each pass, which then must be of whole rows")
-    return Shape(step.order, step.pixels, step.kernels, kept, step.columns)
+        if step.order == "pixels" and kept != group.weighted and step.pixels % group.row:
+            raise InvalidPlanError("pixels: loads weights for each pass, which then must be of whole rows")
+        shape = Shape(step.order, step.pixels, step.kernels, kept, step.columns)
+    if not step.double_buffering:
+        return shape
+    if not problem.machine.double_buffering:
+        raise InvalidPlanError("double buffering: has second buffers, which the machine is not told to have")
+    if why := why_not_double_buffered(group, shape):
+        raise InvalidPlanError(f"double buffering: {why}")
+    return replace(shape, doubled=True)
 
 
-def _of_sums(step: Step, group: Group) -> Shape:
+def _check_strips(step: Step, group: Group, kept: frozenset[int]) -> None:
+    """Refuse strips that a step cannot have."""
+    assert step.columns is not None
+    if step.order == "kernels":
+        raise InvalidPlanError("columns: has strips, which the order kernels has not")
+    if step.columns not in strip_widths(group):
+        raise InvalidPlanError(f"columns: strips of {step.columns} are not the narrowest of their number")
+    if kept != group.weighted:
+        raise InvalidPlanError("weights: strips keep those of all operations")
+    strip = step.columns * group.graph.tensors[group.output].shape[1]
+    if step.pixels > strip:
+        raise InvalidPlanError(f"pixels: computes {step.pixels} at a time, a strip has {strip}")
+    if step.pixels > step.columns and step.pixels % step.columns:
+        raise InvalidPlanError(f"pixels: {step.pixels} are no whole rows of {step.columns} columns")
+
+
+def _summed_shape(step: Step, group: Group) -> Shape:
     """Return the shape of a step that adds up blocks of input channels."""
     operation = group.last
     depth = tiles.summed_channels(group.graph, operation)
@@ -264,9 +291,8 @@ def _of_sums(step: Step, group: Group) -> Shape:
             f"order: only one operation with weights that are not kept has the order {step.order}"
         )
     if step.channels is None or not 1 <= step.channels <= depth:
-        raise InvalidPlanError(
-            f"channels: adds up blocks of {step.channels} input channels, there are {depth}"
-        )
+        wrong = f"adds up blocks of {step.channels} input channels, there are {depth}"
+        raise InvalidPlanError(f"channels: {wrong}")
     if (step.order == "tiles") != (step.columns is not None):
         raise InvalidPlanError("columns: tiles have them, and nothing else")
     if step.columns is not None:
@@ -277,11 +303,14 @@ def _of_sums(step: Step, group: Group) -> Shape:
     return Shape(step.order, step.pixels, step.kernels, frozenset(), step.columns, step.channels)
 
 
-def find_overlap(problem: Problem, plan: Plan, steps: list[DecodedStep]) -> str | None:
+# Addresses ----------------------------------------------------------------------------------------------
+
+
+def find_overlap(problem: Problem, plan: Plan, steps: Sequence[DecodedStep]) -> str | None:
     """Say what is wrong with the addresses of a plan, or None."""
-    placed = placed_items(problem_of_plan(problem, plan).graph, [step.choice for step in steps])
+    items = placed_items(problem_of_plan(problem, plan).groups, [step.choice for step in steps])
     wanted: list[set[str]] = [set() for _ in steps]
-    for item in placed:
+    for item in items:
         for number, name in item.names:
             wanted[number].add(name)
     for number, (step, names) in enumerate(zip(plan.steps, wanted, strict=True)):
@@ -289,10 +318,10 @@ def find_overlap(problem: Problem, plan: Plan, steps: list[DecodedStep]) -> str 
             wrong = sorted(names ^ step.addresses.keys())[0]
             what = "has no address for" if wrong in names else "has an address for"
             return f"addresses: step {number + 1} {what} {wrong}"
-    return next(_overlaps(problem, plan, placed), None)
+    return next(_overlaps(problem, plan, items), None)
 
 
-def _overlaps(problem: Problem, plan: Plan, placed: list[Item]) -> Iterator[str]:
+def _overlaps(problem: Problem, plan: Plan, items: Sequence[Item]) -> Iterator[str]:
     capacity = problem.machine.capacity
     spans = []
     for operation in problem.graph.operations:
@@ -302,7 +331,7 @@ def _overlaps(problem: Problem, plan: Plan, placed: list[Item]) -> Iterator[str]
             if end > capacity:
                 yield f"memory: {name} takes elements {address} to {end}, the memory has {capacity}"
             spans.append((0, len(plan.steps), address, end, name))
-    for item in placed:
+    for item in items:
         addresses = {plan.steps[number].addresses[name] for number, name in item.names}
         name = item.names[0][1]
         if len(addresses) > 1:
@@ -310,8 +339,8 @@ def _overlaps(problem: Problem, plan: Plan, placed: list[Item]) -> Iterator[str]
             yield f"in place: step {number + 1}: {other} has another address than {name}"
         address = min(addresses)
         if address + item.size > capacity:
-            told = f"elements {address} to {address + item.size}, the memory has {capacity}"
-            yield f"memory: step {item.begin + 1}: {name} takes {told}"
+            where = f"elements {address} to {address + item.size}, the memory has {capacity}"
+            yield f"memory: step {item.begin + 1}: {name} takes {where}"
         spans.append((item.begin, item.end, address, address + item.size, name))
     for place, (begin, end, low, high, name) in enumerate(spans):
         for begin2, end2, low2, high2, other in spans[:place]:
@@ -322,7 +351,7 @@ def _overlaps(problem: Problem, plan: Plan, placed: list[Item]) -> Iterator[str]
                 )
 
 
-def encode_plan(graph: Graph, choices: list[StepChoice], addresses: list[dict[str, int]]) -> Plan:
+def encode_plan(graph: Graph, choices: Sequence[StepChoice], addresses: Sequence[dict[str, int]]) -> Plan:
     """Return the plan of some steps with their addresses."""
 
     def names(mask: int) -> tuple[str, ...]:
@@ -331,20 +360,20 @@ def encode_plan(graph: Graph, choices: list[StepChoice], addresses: list[dict[st
     return Plan(
         tuple(
             Step(
-                tuple(operation.name for operation in graph.numbers(choice.group)),
-                choice.shape.order,
-                choice.shape.pixels,
-                choice.shape.kernels,
-                tuple(graph.operations[number].name for number in sorted(choice.shape.kept)),
-                names(choice.dropped),
-                names(choice.fetched),
-                names(choice.resident),
-                names(choice.written),
-                graph.tensors[choice.in_place].name if choice.in_place >= 0 else None,
-                at,
-                choice.shape.columns,
-                choice.shape.channels,
-                choice.shape.doubled,
+                operations=tuple(operation.name for operation in graph.numbers(choice.group)),
+                order=choice.shape.order,
+                pixels=choice.shape.pixels,
+                kernels=choice.shape.kernels,
+                kept=tuple(graph.operations[number].name for number in sorted(choice.shape.kept)),
+                dropped=names(choice.dropped),
+                fetched=names(choice.fetched),
+                resident=names(choice.resident),
+                written=names(choice.written),
+                in_place=graph.tensors[choice.in_place].name if choice.in_place >= 0 else None,
+                addresses=at,
+                columns=choice.shape.columns,
+                channels=choice.shape.channels,
+                double_buffering=choice.shape.doubled,
             )
             for choice, at in zip(choices, addresses, strict=True)
         )

@@ -5,13 +5,13 @@ from __future__ import annotations
 from tilewright.core.bounds import Bound
 from tilewright.core.context import CONSTRUCT
 from tilewright.core.portfolio import Portfolio
+from tilewright.residency.cost import Spent
 from tilewright.residency.decode_plan import DecodedStep, decode_plan, find_overlap, problem_of_plan
 from tilewright.residency.frames import least_of_a_frame, weights_of
 from tilewright.residency.graph import InvalidPlanError
 from tilewright.residency.machine import ONE
 from tilewright.residency.placement import placed_items
 from tilewright.residency.plan import Plan
-from tilewright.residency.prices import Spent
 from tilewright.residency.problem import Problem
 from tilewright.simulator import Report
 
@@ -34,7 +34,7 @@ def best_bound(problem: Problem) -> Bound:
         None,
     )
     if problem.minimise == "memory":
-        return Bound("largest operation", max(problem.least.values()) * width, 1, impossible)
+        return Bound("largest operation", problem.least_memory * width, 1, impossible)
     name = "compulsory traffic" if problem.minimise == "traffic" else "compulsory traffic and all work"
     return Bound(name, spent[problem.minimise], 1, impossible)
 
@@ -79,7 +79,7 @@ def costs_of(problem: Problem, plan: Plan) -> dict[str, int]:
 
 def memory_taken(problem: Problem, plan: Plan, steps: list[DecodedStep]) -> int:
     """Return the end of the highest element that a plan uses."""
-    placed = placed_items(problem_of_plan(problem, plan).graph, [step.choice for step in steps])
+    placed = placed_items(problem_of_plan(problem, plan).groups, [step.choice for step in steps])
     numbers = {operation.name: operation.number for operation in problem.graph.operations}
     stays = [at + weights_of(problem.graph, [numbers[name]]) for name, at in plan.staying.items()]
     return max(

@@ -10,14 +10,14 @@ from numpy.typing import NDArray
 
 from tilewright.core.measures import joined
 from tilewright.residency.arithmetic import Windows, computed, reference_network
+from tilewright.residency.cost import Spent, Work, work_of_value
 from tilewright.residency.decode_plan import DecodedStep, decode_plan, problem_of_plan
 from tilewright.residency.evaluation import exceeded_limit
 from tilewright.residency.graph import InvalidPlanError, Operation, members
 from tilewright.residency.measures import measures
 from tilewright.residency.plan import Plan, Step, key_of
-from tilewright.residency.prices import Spent
 from tilewright.residency.problem import Problem
-from tilewright.residency.shapes import second_buffers, tiles
+from tilewright.residency.shapes import tiles
 from tilewright.residency.shapes.groups import Group
 from tilewright.residency.shapes.shape import (
     computed_whole,
@@ -30,7 +30,6 @@ from tilewright.residency.shapes.shape import (
 )
 from tilewright.residency.shapes.strips import Strips
 from tilewright.residency.tile_execution import InBlocks
-from tilewright.residency.work import Work, of_value
 from tilewright.simulator import Report, Violation
 from tilewright.simulator.addressed import AddressedMemory, Dram, Elements, LostError
 from tilewright.simulator.program import Values
@@ -329,8 +328,8 @@ class _Executed:
         self.buffers = step_buffers(self.group, self.shape, self.whole)
         self.held = line_pixels(self.group, self.shape)
         if self.shape.doubled:
-            self.held = second_buffers.double_buffered_line_pixels(
-                self.group, self.shape.pixels, count_rounds(self.group, self.shape), self.whole
+            self.held = self.group.double_buffered_line_pixels(
+                self.shape.pixels, count_rounds(self.group, self.shape), self.whole
             )
         self.strip = 0
         self.windows = Windows()
@@ -346,7 +345,7 @@ class _Executed:
 
     def spent(self) -> Spent:
         """Return what has been spent, transfers being what is moved of one tensor in one direction."""
-        prices, dram = self.run_.problem.priced, self.dram
+        prices, dram = self.run_.problem.prices, self.dram
         transfers, moved = len(dram.loaded) + len(dram.written), self._moved()
         work = self.run_.work
         time = self.time if self.shape.doubled else prices.core(work) + prices.transfer(moved)
@@ -395,7 +394,7 @@ class _Executed:
         In each slot all is first loaded that the next pass needs, then a pass is computed, then all is
         written that the one before it has computed: so what could overwrite something still needed does.
         """
-        prices, size = self.run_.problem.priced, self.shape.pixels
+        prices, size = self.run_.problem.prices, self.shape.pixels
         ends = self.group.ends(size)
         blocks: list[tuple[int, int] | None] = [None]
         if self.shape.order == "kernels":
@@ -494,7 +493,7 @@ class _Executed:
         """Execute the passes over whole planes or over a strip."""
         ends = group.ends(size)
         streamed = [tensor for tensor in group.sources if tensor not in self.whole]
-        for number in range(group.passes(size)):
+        for number in range(group.count_passes(size)):
             if time.monotonic() > self.run_.deadline:
                 raise OutOfTimeError
             for tensor in streamed:
@@ -572,7 +571,7 @@ class _Executed:
             * (channels[1] - channels[0])
             // (max(1, self.graph.tensors[operation.number + 1].size))
         )
-        done = of_value(operation).times(len(pixels) * (channels[1] - channels[0]))
+        done = work_of_value(operation).times(len(pixels) * (channels[1] - channels[0]))
         self.run_.work = self.run_.work.plus(done)
         tensor = operation.number + 1
         span = np.arange(*channels)

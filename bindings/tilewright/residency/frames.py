@@ -15,9 +15,6 @@ from tilewright.residency.machine import ONE
 from tilewright.residency.plan import Plan
 from tilewright.residency.problem import Problem
 
-KNOWN = "_rest"
-"""Where a problem keeps what is left of it beside the weights that were asked for last."""
-
 
 class ResidualProblem(Problem):
     """What is left of a problem when the weights of some operations stay on chip.
@@ -35,7 +32,9 @@ class ResidualProblem(Problem):
     @cached_property
     def graph(self) -> Graph:
         """The operations and tensors; those that stay have no weights to load."""
-        return Graph(self.network, self.machine.sum_elements, tiles=self.limits.tiles, staying=self.staying)
+        return Graph(
+            self.network_graph, self.machine.sum_elements, tiles=self.limits.tiles, staying=self.staying
+        )
 
 
 def residual_problem(problem: Problem, staying: Collection[int]) -> Problem:
@@ -47,12 +46,8 @@ def residual_problem(problem: Problem, staying: Collection[int]) -> Problem:
         If too little memory is left.
     """
     numbers = tuple(sorted(staying))
-    known: tuple[tuple[int, ...], Problem] | None = problem.__dict__.get(KNOWN)
-    if known is None or known[0] != numbers:
-        left = problem.machine.capacity - weights_of(problem.graph, numbers)
-        known = numbers, residual_in(problem, numbers, left)
-        problem.__dict__[KNOWN] = known
-    return known[1]
+    left = problem.machine.capacity - weights_of(problem.graph, numbers)
+    return problem.derived(("staying", numbers), lambda: residual_in(problem, numbers, left))
 
 
 def residual_in(problem: Problem, staying: Collection[int], capacity: int) -> Problem:
@@ -86,10 +81,7 @@ def add_staying(problem: Problem, staying: Iterable[int], plan: Plan) -> Plan:
         begin += graph.operations[number].weights
     if not at:
         return plan
-    steps = (
-        step.at({name: address + begin for name, address in step.addresses.items()}) for step in plan.steps
-    )
-    return replace(plan, steps=tuple(steps), staying=at)
+    return replace(plan, steps=tuple(step.moved_up(begin) for step in plan.steps), staying=at)
 
 
 def least_of_a_frame(problem: Problem) -> int:
@@ -100,7 +92,7 @@ def least_of_a_frame(problem: Problem) -> int:
     graph, capacity = problem.graph, problem.machine.capacity
     weighty = [operation for operation in graph.operations if operation.weights]
     bare = residual_in(problem, [operation.number for operation in weighty], capacity)
-    left = capacity - max(bare.least.values())
+    left = capacity - bare.least_memory
     return graph.compulsory - largest_subset_sum([operation.weights for operation in weighty], left)
 
 

@@ -7,15 +7,13 @@ from dataclasses import dataclass, replace
 from functools import cached_property
 from itertools import pairwise
 from math import prod
-from typing import Any
 
 import numpy as np
 
 from tilewright.residency.plan import MAP, key_of
 from tilewright.simulator.program import Counts
 from tilewright.spec.access import RECURRENT
-from tilewright.spec.coarsening import coarse_graph
-from tilewright.spec.graph import Access, NetworkGraph
+from tilewright.spec.graph import NetworkGraph
 from tilewright.spec.graph import Operation as Op
 from tilewright.spec.layer import Layer, Window
 from tilewright.spec.network import (
@@ -26,7 +24,6 @@ from tilewright.spec.network import (
     Map,
     Mul,
     NamedLayer,
-    Network,
     Opaque,
     Pool,
     macs_of,
@@ -197,9 +194,10 @@ class Graph:
 
     Parameters
     ----------
-    again
-        Operations that are executed twice, and who reads what the second execution computes: see
-        `with_copies`.
+    ops
+        The network's operations, perhaps with copies of those that are executed twice.
+    first
+        For each copy, the number of the operation that it repeats.
     free
         Operations whose outputs have no channels, so that they take no room and are moved for nothing: not
         true of any plan, but good for bounds.
@@ -216,35 +214,32 @@ class Graph:
         Whether steps may be cut into strips, tiles, and blocks of input channels.
     staying
         Numbers of the operations whose weights are on chip for good.
-    first
-        For each operation that is executed a second time, the number of the one that it repeats.
     """
 
     def __init__(
         self,
-        network: Network,
+        ops: NetworkGraph,
         sum_elements: int = 1,
         *,
         tiles: bool = True,
         staying: Collection[int] = (),
-        again: Mapping[str, Collection[str]] | None = None,
+        first: Mapping[int, int] | None = None,
         free: Collection[str] = (),
     ) -> None:
         self.sum_elements, self.tiles, self.staying = sum_elements, tiles, frozenset(staying)
-        self.ops, self.first = with_copies(coarse_graph(network, slices=False), again or {})
-        ops = self.ops.ops
-        shapes = [self.ops.own_input, *(op.spec.output for op in ops)]
+        self.ops, self.first = ops, dict(first or {})
+        shapes = [self.ops.own_input, *(op.spec.output for op in ops.ops)]
         readers: list[list[int]] = [[] for _ in shapes]
-        for op in ops:
+        for op in ops.ops:
             for producer in dict.fromkeys(op.producers):
                 readers[producer + 1].append(op.number)
-        names = [OWN_INPUT, *(op.name for op in ops)]
-        given = [True, *(not op.producers for op in ops)]
-        leaves = [False, *(op.leaves for op in ops)]
+        names = [OWN_INPUT, *(op.name for op in ops.ops)]
+        given = [True, *(not op.producers for op in ops.ops)]
+        leaves = [False, *(op.leaves for op in ops.ops)]
         self.tensors = tuple(
             Tensor(*each) for each in zip(names, shapes, given, map(tuple, readers), leaves, strict=True)
         )
-        self.operations = tuple(self._operation(op) for op in ops)
+        self.operations = tuple(self._operation(op) for op in ops.ops)
         if free:
             self.tensors = tuple(
                 replace(tensor, shape=(0, *tensor.shape[1:])) if tensor.name in free else tensor
@@ -354,9 +349,16 @@ class Graph:
         numbers = members(self.all & ~self.begin)
         return all(self.ops.ancestors[after] >> before & 1 for before, after in pairwise(numbers))
 
+    def still_read(self, done: int) -> int:
+        """Return the tensors that some operation still reads when `done` have been executed; bit masks."""
+        known = self._still_read.get(done)
+        if known is None:
+            known = sum(1 << number for number, readers in enumerate(self.readers) if readers & ~done)
+            self._still_read[done] = known
+        return known
+
     @cached_property
-    def passes(self) -> dict[int, dict[tuple[str, int | tuple[int, int], int, int], Any]]:
-        """What groups have counted, by the number of their last operation: see `passes.Group`."""
+    def _still_read(self) -> dict[int, int]:
         return {}
 
     @cached_property
@@ -373,87 +375,6 @@ class Graph:
     def numbers(self, mask: int) -> tuple[Operation, ...]:
         """Return the operations of a bit mask, in the order of the file."""
         return tuple(self.operations[number] for number in members(mask))
-
-
-def names_of_copies(ops: NetworkGraph) -> dict[str, str]:
-    """Return what the second execution of each operation is called."""
-    taken, found = {op.name for op in ops.ops}, {}
-    for op in ops.ops:
-        name = f"{op.name} again"
-        while name in taken:
-            name += " again"
-        taken.add(name)
-        found[op.name] = name
-    return found
-
-
-def with_copies(
-    ops: NetworkGraph, again: Mapping[str, Collection[str]]
-) -> tuple[NetworkGraph, dict[int, int]]:
-    """Return a graph in which some operations are executed twice, and for each copy what it repeats.
-
-    Parameters
-    ----------
-    again
-        For each operation that is executed twice, by name, those that read what the second execution
-        computes: some of its readers, or copies of its readers. A copy reads what the operation reads, and
-        stands before the first of its readers.
-
-    Raises
-    ------
-    InvalidPlanError
-        For operations that are not there, or do not read what they are said to; where one of the two
-        executions has no readers.
-    """
-    if not again:
-        return ops, {}
-    own = {op.name: op for op in ops.ops}
-    for name in again:
-        if name not in own or not own[name].producers:
-            raise InvalidPlanError(f"again: {name} is no operation of the network")
-    copies = {name: copy for name, copy in names_of_copies(ops).items() if name in again}
-    repeats = {copy: name for name, copy in copies.items()}
-    read = {
-        op.name: [ops.ops[producer].name if producer >= 0 else OWN_INPUT for producer in op.producers]
-        for op in ops.ops
-    }
-    read |= {copy: list(read[name]) for copy, name in repeats.items()}
-    known: dict[str, set[str]] = {name: set() for name in again}
-    for reader, operands in read.items():
-        for name in known.keys() & operands:
-            known[name].add(reader)
-    for name, readers in again.items():
-        for reader in readers:
-            if reader not in known[name]:
-                raise InvalidPlanError(f"again: {reader} does not read {name}, or is named twice")
-            known[name].remove(reader)
-            read[reader] = [copies[name] if operand == name else operand for operand in read[reader]]
-        if not readers or not known[name]:
-            which = "first" if readers else "second"
-            raise InvalidPlanError(f"again: nobody reads what the {which} execution of {name} computes")
-    places = {name: op.number for name, op in own.items()}
-    places |= {copy: places[name] for copy, name in repeats.items()}
-    order: dict[str, int] = {}
-    for op in ops.ops:
-        waiting, needed = [op.name], {op.name}
-        while waiting:
-            new = {name for name in read[waiting.pop()] if name in repeats and name not in order} - needed
-            waiting += new
-            needed |= new
-        for name in sorted(needed, key=places.__getitem__):
-            order[name] = len(order)
-    numbers = {**order, OWN_INPUT: -1}
-    found = [
-        replace(
-            own[repeats.get(name, name)],
-            number=number,
-            spec=own[repeats.get(name, name)].spec.model_copy(update={"name": name}),
-            accesses=tuple(Access(numbers[operand]) for operand in read[name]),
-            leaves=own[name].leaves if name in own else False,  # the first execution is what leaves
-        )
-        for name, number in order.items()
-    ]
-    return replace(ops, ops=tuple(found)), {order[copy]: order[name] for copy, name in repeats.items()}
 
 
 def unknown_of(op: Op, timed: bool) -> str | None:

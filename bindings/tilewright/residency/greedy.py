@@ -4,27 +4,29 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator
 
-from tilewright.residency.exact.search import Search, StepSequence
-from tilewright.residency.exact.traffic import place_found
+from tilewright.residency.exact.labels import StepSequence
+from tilewright.residency.exact.traffic import place_sequence
 from tilewright.residency.exact.traffic_steps import TrafficStep, TrafficSteps
 from tilewright.residency.graph import members
 from tilewright.residency.plan import Plan
 from tilewright.residency.problem import Problem
-from tilewright.residency.transitions import State, StepChoice, Transitions
+from tilewright.residency.transitions import ANYTHING, State, StepChoice, Transitions
 from tilewright.spec.errors import InputError
 
-LIMITS = (0, *(4**power for power in range(5, 20)), 2**60)
+LIMITS = (0, *(4**power for power in range(5, 20)), ANYTHING)
 """Elements that a step may move again, at first: of what moves more there may be very many ways."""
 
 
 def construct(
     problem: Problem,
-    groups: Callable[[Search, State], Iterable[int]],
+    groups: Callable[[Transitions, State], Iterable[int]],
     allowed: Callable[[State], bool] = lambda _after: True,
     *,
     empty: bool = False,
 ) -> Plan:
     """Return the plan of the steps that move least beyond what must be moved, one after the other.
+
+    Operations are executed in the order of the file.
 
     Parameters
     ----------
@@ -35,17 +37,21 @@ def construct(
         Whether what there is after a step is allowed.
     empty
         Whether nothing stays on chip between two steps.
+
+    Raises
+    ------
+    InputError
+        If the rule leads to no plan in this memory.
     """
     graph, capacity = problem.graph, problem.machine.capacity
-    steps = Transitions(graph, capacity, groups=problem.groups)
+    steps = Transitions(problem.groups, capacity, problem.limits.with_(order="given"))
     options = TrafficSteps(steps)
-    search = Search(steps, given_order=True, most_operations=problem.limits.most_operations)
     state, choices, total, there = steps.start(), list[StepChoice](), graph.compulsory, 0
     while state.done != graph.all:
         found = (
-            [each for each in _steps(options, before, mask, empty, limit) if allowed(each[1])]
+            [each for each in _ways_on(options, before, mask, empty, limit) if allowed(each[0])]
             for before in _dropping(steps, state)
-            for mask in groups(search, state)
+            for mask in groups(steps, state)
             for limit in LIMITS
         )
         few = next((each for each in found if each), None)
@@ -53,27 +59,27 @@ def construct(
             raise InputError(
                 "machine.memory_bytes", problem.machine.memory_bytes, "is too small for this rule"
             )
-        mask, state, option, stays = min(few, key=lambda each: (each[2].excess, each[2].memory))
-        choices.append(option.choice(mask, there & ~stays))
-        there = (stays | option.fetched | option.resident) & options.still_read(state.done)
-        total += option.excess
-    plan = place_found(problem, StepSequence(total, tuple(choices)), capacity, float("inf"))
+        after, step, stays = min(few, key=lambda each: (each[1].excess, each[1].memory))
+        choices.append(step.choice(after.done & ~state.done, there & ~stays))
+        state = after
+        there = (stays | step.fetched | step.resident) & graph.still_read(state.done)
+        total += step.excess
+    plan = place_sequence(problem, StepSequence(total, tuple(choices)), capacity, float("inf"))
     if plan is None:
         raise InputError("machine.memory_bytes", problem.machine.memory_bytes, "has no place for all buffers")
     return plan
 
 
-def _steps(
+def _ways_on(
     options: TrafficSteps, before: State, mask: int, empty: bool, limit: int
-) -> Iterator[tuple[int, State, TrafficStep, int]]:
-    """Return the ways to execute a group: the group, what there is after it, and what stays before it."""
-    touched = options.touched(options.steps.group(mask))
+) -> Iterator[tuple[State, TrafficStep, int]]:
+    """Return the ways to execute a group: what there is after it, the step, and what stays before it."""
+    touched = options.steps.groups[mask].touched
     chip, dram = before.on_chip & ~touched, before.in_dram & ~touched
-    room = options.capacity - options.size(chip)
-    table, _ = options.ranked(mask, before.done, before.on_chip, before.in_dram, limit, room, empty=empty)
-    for option in (each.option() for each in table):
-        after = State(before.done | mask, chip | option.on_chip, dram | option.in_dram)
-        yield mask, after, option, before.on_chip
+    room = options.capacity - options.steps.size(chip)
+    steps, _ = options.ranked(mask, before, limit, room, empty=empty)
+    for step in (each.complete() for each in steps):
+        yield State(before.done | mask, chip | step.on_chip, dram | step.in_dram), step, before.on_chip
 
 
 def _dropping(steps: Transitions, state: State) -> Iterator[State]:
@@ -89,14 +95,14 @@ def suits(problem: Problem) -> bool:
     return not problem.before
 
 
-def next_alone(search: Search, state: State) -> list[int]:
+def next_alone(steps: Transitions, state: State) -> list[int]:
     """Return the next operation of the file, by itself."""
-    return [mask for mask in search.groups(state.done) if mask.bit_count() == 1][:1]
+    return [mask for mask in steps.groups_within_limits(state.done) if mask.bit_count() == 1][:1]
 
 
 def leaves_room(problem: Problem) -> Callable[[State], bool]:
     """Return whether all operations that are left can be executed beside what stays on chip."""
-    least, capacity = problem.least, problem.machine.capacity
+    least, capacity = problem.least_by_operation, problem.machine.capacity
     sizes = [tensor.size for tensor in problem.graph.tensors]
 
     def holds(after: State) -> bool:

@@ -2,27 +2,27 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import replace
 
 from tilewright.residency.decode_plan import encode_plan
-from tilewright.residency.graph import Graph, members
+from tilewright.residency.graph import members
 from tilewright.residency.placement import Item, find_addresses, placed_items
 from tilewright.residency.plan import MAP, Plan, kind_of
-from tilewright.residency.shapes.groups import Group, pass_sizes
+from tilewright.residency.shapes.groups import Groups, pass_sizes
 from tilewright.residency.shapes.shape import Shape, elements_moved, replaces, step_buffers
 from tilewright.residency.shapes.tiles import summed_channels
 from tilewright.residency.transitions import StepChoice
 
-WIDENED = (100, 90, 75, 50)
-"""Percentages of what is free beside tensors that buffers are to fill, the first for which they fit."""
+FILLED_PERCENT = (100, 90, 75, 50)
+"""Of what is free beside tensors, the part that buffers are to fill: the first for which they fit."""
 
 Placed = tuple[Item, int]
 """Something that has an address, and the address."""
 
 
 def place_steps(
-    graph: Graph,
+    groups: Groups,
     choices: Sequence[StepChoice],
     capacity: int,
     deadline: float = float("inf"),
@@ -30,24 +30,24 @@ def place_steps(
     exact: bool = False,
 ) -> Plan | None:
     """Return the plan of some steps, or None if no addresses are found for all that they place."""
-    found = placed_items(graph, choices)
+    found = placed_items(groups, choices)
     addresses = find_addresses(found, capacity, deadline, exact=exact)
     if addresses is None:
         return None
-    return plan_of(graph, choices, list(zip(found, addresses, strict=True)))
+    return plan_of(groups, choices, list(zip(found, addresses, strict=True)))
 
 
-def plan_of(graph: Graph, choices: Sequence[StepChoice], everything: Sequence[Placed]) -> Plan:
+def plan_of(groups: Groups, choices: Sequence[StepChoice], everything: Sequence[Placed]) -> Plan:
     """Return the plan of some steps and of the addresses of all that they place."""
     at: list[dict[str, int]] = [{} for _ in choices]
     for item, address in everything:
         for number, name in item.names:
             at[number][name] = address
-    return encode_plan(graph, list(choices), at)
+    return encode_plan(groups.graph, choices, at)
 
 
 def widen_buffers(
-    graph: Graph, choices: Sequence[StepChoice], everything: Sequence[Placed], capacity: int
+    groups: Groups, choices: Sequence[StepChoice], everything: Sequence[Placed], capacity: int
 ) -> tuple[list[StepChoice], list[Placed]]:
     """Return the same steps in fewer passes, as far as buffers fit beside the tensors.
 
@@ -60,20 +60,20 @@ def widen_buffers(
     """
     kept = [(item, at) for item, at in everything if kind_of(item.names[0][1]) == MAP]
     new, found = [], list(kept)
-    for number, (choice, alive) in enumerate(_alive(graph, choices)):
+    for number, (choice, alive) in enumerate(_alive(groups, choices)):
         gaps = _gaps([(at, at + item.size) for item, at in kept if item.begin <= number < item.end], capacity)
         room = sum(end - begin for begin, end in gaps)
         own = [
             (item, at) for item, at in everything if item.begin == number and kind_of(item.names[0][1]) != MAP
         ]
-        for share in WIDENED:
-            shape = _wider(graph, choice, alive, room * share // 100)
-            sizes = step_buffers(Group.of(graph, choice.group), shape, frozenset(members(alive)))
+        for share in FILLED_PERCENT:
+            shape = _wider(groups, choice, alive, room * share // 100)
+            sizes = step_buffers(groups[choice.group], shape, frozenset(members(alive)))
             offsets = _in_gaps([buffer.size for buffer in sizes], gaps)
             if offsets is not None:
                 choice = choice._replace(shape=shape)
                 own = [
-                    (Item(number, number + 1, buffer.size, ((number, buffer.name(graph)),)), at)
+                    (Item(number, number + 1, buffer.size, ((number, buffer.name(groups.graph)),)), at)
                     for buffer, at in zip(sizes, offsets, strict=True)
                 ]
                 break
@@ -82,14 +82,15 @@ def widen_buffers(
     return new, found
 
 
-def _alive(graph: Graph, choices: Sequence[StepChoice]) -> Iterator[tuple[StepChoice, int]]:
+def _alive(groups: Groups, choices: Sequence[StepChoice]) -> Iterator[tuple[StepChoice, int]]:
     """Return each step and the tensors that are on chip as a whole."""
+    graph = groups.graph
     alive, done = 0, graph.begin
     for choice in choices:
         alive = alive & ~choice.dropped | choice.fetched | choice.resident
         yield choice, alive
         done |= choice.group
-        alive = sum(1 << number for number in members(alive) if graph.readers[number] & ~done)
+        alive &= graph.still_read(done)
 
 
 def _gaps(taken: Sequence[tuple[int, int]], capacity: int) -> list[tuple[int, int]]:
@@ -115,9 +116,9 @@ def _in_gaps(sizes: Sequence[int], gaps: Sequence[tuple[int, int]]) -> list[int]
     return found
 
 
-def _wider(graph: Graph, choice: StepChoice, alive: int, room: int) -> Shape:
+def _wider(groups: Groups, choice: StepChoice, alive: int, room: int) -> Shape:
     """Return the widest shape of a step for some room."""
-    group, whole = Group.of(graph, choice.group), frozenset(members(alive))
+    group, whole = groups[choice.group], frozenset(members(alive))
     streamed = [number for number in group.sources if number not in whole]
 
     def cost(shape: Shape) -> int:
@@ -130,33 +131,26 @@ def _wider(graph: Graph, choice: StepChoice, alive: int, room: int) -> Shape:
             and (choice.in_place < 0 or replaces(group, shape, choice.in_place))
         )
 
+    def first(shapes: Iterable[Shape], otherwise: Shape) -> Shape:
+        return next((shape for shape in shapes if fits(shape)), otherwise)
+
     if choice.shape.doubled:
         return choice.shape
     best, most = choice.shape, cost(choice.shape)
     if best.channels is not None:  # whole sums are simpler, and as good where there is room
-        every = frozenset(operation.number for operation in group.operations if operation.weights)
-        whole_sums = (Shape("pixels", 1, 1, every), Shape("kernels", 1, 1))
-        best = next((shape for shape in whole_sums if fits(shape)), best)
+        best = first((Shape("pixels", 1, 1, group.weighted), Shape("kernels", 1, 1)), best)
     elif best.columns is not None:  # and so are whole rows
-        whole_rows = replace(best, pixels=1, columns=None)
-        best = whole_rows if fits(whole_rows) else best
+        best = first([replace(best, pixels=1, columns=None)], best)
     units = max(operation.units for operation in group.operations)
-    for kernels in reversed(pass_sizes(units)):
-        wider = replace(best, kernels=kernels)
-        if fits(wider):
-            best = wider
-            break
-    width = best.columns or graph.tensors[group.output].shape[2]
-    rows = [size * width for size in pass_sizes(graph.tensors[group.output].shape[1])]
-    parts = [size for size in pass_sizes(width) if size < width]
-    for pixels in reversed([*parts, *rows]):
-        wider = replace(best, pixels=pixels)
-        if pixels > best.pixels and best.order != "tiles" and fits(wider):
-            best = wider
-            break
+    best = first((replace(best, kernels=kernels) for kernels in reversed(pass_sizes(units))), best)
+    if best.order != "tiles":
+        width = best.columns or group.row
+        rows = [size * width for size in pass_sizes(groups.graph.tensors[group.output].shape[1])]
+        parts = [size for size in pass_sizes(width) if size < width]
+        more = [pixels for pixels in reversed([*parts, *rows]) if pixels > best.pixels]
+        best = first((replace(best, pixels=pixels) for pixels in more), best)
     if best.channels is not None:
-        for channels in reversed(pass_sizes(summed_channels(graph, group.last))):
-            wider = replace(best, channels=channels)
-            if channels > best.channels and fits(wider):
-                return wider
+        depths = reversed(pass_sizes(summed_channels(groups.graph, group.last)))
+        more = [channels for channels in depths if channels > best.channels]
+        best = first((replace(best, channels=channels) for channels in more), best)
     return best

@@ -3,21 +3,35 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import dataclass
 from typing import NamedTuple
 
 import numpy as np
 
 from tilewright.core.branch_and_bound import share_of
-from tilewright.residency.graph import Graph, members
-from tilewright.residency.shapes.groups import Group
+from tilewright.residency.graph import members
+from tilewright.residency.shapes.groups import Groups
 from tilewright.residency.shapes.shape import step_buffers
 from tilewright.residency.transitions import StepChoice
 
-TRIALS = 200
-"""Orders in which items are placed, for each item."""
 
-PROVING = 0.3
-"""Share of the time in which it is sought whether there are addresses at all, if none are found at once."""
+@dataclass(frozen=True)
+class PlacementParams:
+    """How long addresses are sought.
+
+    Attributes
+    ----------
+    orders_per_item
+        Orders in which items are placed, for each item.
+    proof_share
+        Share of the time in which it is sought whether there are addresses at all, if none are found at once.
+    """
+
+    orders_per_item: int = 200
+    proof_share: float = 0.3
+
+
+PARAMS = PlacementParams()
 
 
 class Item(NamedTuple):
@@ -36,9 +50,9 @@ class Item(NamedTuple):
     names: tuple[tuple[int, str], ...]
 
 
-def placed_items(graph: Graph, choices: Sequence[StepChoice]) -> list[Item]:
+def placed_items(groups: Groups, choices: Sequence[StepChoice]) -> list[Item]:
     """Return all that the steps place."""
-    found: list[Item] = []
+    graph, found = groups.graph, list[Item]()
     alive: dict[int, tuple[int, int, list[tuple[int, str]]]] = {}  # tensor: begin, size, names
     done = graph.begin
     for number, choice in enumerate(choices):
@@ -47,7 +61,7 @@ def placed_items(graph: Graph, choices: Sequence[StepChoice]) -> list[Item]:
             found.append(Item(begin, number, size, tuple(names)))
         for tensor in members(choice.fetched):
             alive[tensor] = number, graph.tensors[tensor].size, [(number, graph.tensors[tensor].key)]
-        group = Group.of(graph, choice.group)
+        group = groups[choice.group]
         done |= choice.group
         whole = frozenset([*alive, *members(choice.resident)])
         for tensor in members(choice.resident):
@@ -65,13 +79,13 @@ def placed_items(graph: Graph, choices: Sequence[StepChoice]) -> list[Item]:
     return found
 
 
-def peak_elements(found: Sequence[Item]) -> int:
+def peak_elements(items: Sequence[Item]) -> int:
     """Return the elements of all that is on chip at a time, at most."""
-    return max(sum(other.size for other in found if other.begin <= item.begin < other.end) for item in found)
+    return max(sum(other.size for other in items if other.begin <= item.begin < other.end) for item in items)
 
 
 def find_addresses(
-    found: Sequence[Item], capacity: int, deadline: float, *, exact: bool = False
+    items: Sequence[Item], capacity: int, deadline: float, *, exact: bool = False
 ) -> list[int] | None:
     """Return addresses for all, or None if none are found.
 
@@ -80,16 +94,16 @@ def find_addresses(
     exact
         Whether to search until there are addresses, or it is proven that there are none, or time is up.
     """
-    if peak_elements(found) > capacity:
+    if peak_elements(items) > capacity:
         return None
     from tilewright.addresses import reordering  # start-up time: numba
 
-    begins, ends, sizes = (np.array([item[column] for item in found], dtype=np.int64) for column in range(3))
-    offsets = reordering.placed(begins, ends, sizes, capacity, TRIALS * len(found), deadline)
+    begins, ends, sizes = (np.array([item[column] for item in items], dtype=np.int64) for column in range(3))
+    offsets = reordering.placed(begins, ends, sizes, capacity, PARAMS.orders_per_item * len(items), deadline)
     if offsets is None and exact:
         from tilewright.addresses.exact.packing import pack  # start-up time: numba
 
-        packing = pack(begins, ends, sizes, capacity, deadline=share_of(deadline, PROVING))
+        packing = pack(begins, ends, sizes, capacity, deadline=share_of(deadline, PARAMS.proof_share))
         offsets = packing.offsets
         if not packing.proven:
             offsets = reordering.placed(begins, ends, sizes, capacity, 2**62, deadline, seed=1)

@@ -89,9 +89,9 @@ class Step:
     channels: int | None = None
     double_buffering: bool = False
 
-    def at(self, addresses: dict[str, int]) -> Step:
-        """Return the step with addresses."""
-        return replace(self, addresses=addresses)
+    def moved_up(self, elements: int) -> Step:
+        """Return the step with all that it places so many elements further up."""
+        return replace(self, addresses={key: at + elements for key, at in self.addresses.items()})
 
 
 _NAMES = ("operations", "kept", "dropped", "fetched", "resident", "written")

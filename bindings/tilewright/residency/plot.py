@@ -108,9 +108,9 @@ def _memory(axes: Axes, problem: Problem, plan: Plan, inches: float) -> None:
     from matplotlib.ticker import StrMethodFormatter  # start-up time
 
     width, capacity = problem.machine.element_bytes, problem.machine.capacity
-    graph = problem_of_plan(problem, plan).graph
+    groups = problem_of_plan(problem, plan).groups
     step = inches / (len(plan.steps) + 2 * MARGIN)
-    placed = placed_items(graph, [step.choice for step in decode_plan(problem, plan)])
+    placed = placed_items(groups, [step.choice for step in decode_plan(problem, plan)])
     boxes = [(item, plan.steps[item.names[0][0]].addresses[item.names[0][1]]) for item in placed]
     for item, address in [*_staying(problem, plan), *boxes]:
         colour = KINDS[_kind(item.names[0][1])]

@@ -2,19 +2,22 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable, Hashable
 from functools import cached_property
 
 from tilewright.residency.bounds import Remaining
+from tilewright.residency.cost import Prices, Spent
 from tilewright.residency.graph import Graph, Operation
 from tilewright.residency.machine import ONE, OneMemory, ResidencyLimits, ResidencyObjective
-from tilewright.residency.prices import Prices, Spent
-from tilewright.residency.shapes.groups import Group
-from tilewright.residency.shapes.pareto_shapes import pareto_shapes
+from tilewright.residency.shapes.groups import Groups
+from tilewright.residency.shapes.pareto_shapes import Limits, pareto_shapes
 from tilewright.residency.shapes.shape import Shape, buffer_sizes, step_buffers
 from tilewright.residency.shapes.strips import strip_widths
 from tilewright.residency.transitions import Transitions
 from tilewright.spec.base import Spec
+from tilewright.spec.coarsening import coarse_graph
 from tilewright.spec.errors import InputError
+from tilewright.spec.graph import NetworkGraph
 from tilewright.spec.network import Network
 
 MOST_ELEMENTS = 2**40
@@ -47,7 +50,7 @@ class Problem(Spec):
             limit = "is for least traffic of a frame; the objective counts something else, too"
             raise InputError("limits.frames", self.limits.frames, limit)
         if self.limits.executions != 1:
-            self._once()
+            self._refuse_recompute()
         graph = self.graph
         weights = sum(operation.weights for operation in graph.operations)
         if self.limits.frames != ONE and min(weights, self.machine.capacity) > MOST_STAYING:
@@ -59,8 +62,9 @@ class Problem(Spec):
             raise InputError("network.layers", len(graph.operations), "holds no operation")
         if all(map(self._fits_in_kernels, graph.numbers(graph.all & ~graph.begin))):
             return
-        number = max(self.least, key=self.least.__getitem__)
-        needed, width = self.least[number], self.machine.element_bytes
+        least, width = self.least_by_operation, self.machine.element_bytes
+        number = max(least, key=least.__getitem__)
+        needed = least[number]
         if needed > self.machine.capacity:
             missing = needed * width - self.machine.memory_bytes
             limit = (
@@ -69,7 +73,7 @@ class Problem(Spec):
             )
             raise InputError("machine.memory_bytes", self.machine.memory_bytes, limit)
 
-    def _once(self) -> None:
+    def _refuse_recompute(self) -> None:
         """Refuse to execute operations twice where that is not searched for."""
         limit = ""
         if self.objective.names != ("traffic",) or self.objective.limits:
@@ -96,7 +100,7 @@ class Problem(Spec):
         return self.machine.timed or bool(counted & {"cycles", "energy"})
 
     @cached_property
-    def priced(self) -> Prices:
+    def prices(self) -> Prices:
         """Rates and prices of the machine."""
         return Prices(self.machine)
 
@@ -104,8 +108,8 @@ class Problem(Spec):
         """Return what is spent in the units of objectives: bytes, cycles, femtojoules."""
         return {
             "traffic": spent.moved * self.machine.element_bytes,
-            "cycles": self.priced.cycles(spent.time),
-            "energy": self.priced.femtojoules(spent.energy),
+            "cycles": self.prices.cycles(spent.time),
+            "energy": self.prices.femtojoules(spent.energy),
         }
 
     @property
@@ -133,39 +137,47 @@ class Problem(Spec):
     @cached_property
     def remaining(self) -> Remaining:
         """What is still to be spent in any case."""
-        return Remaining(self.graph, self.priced, self.machine.double_buffering)
+        return Remaining(self.graph, self.prices, self.machine.double_buffering)
+
+    @cached_property
+    def network_graph(self) -> NetworkGraph:
+        """The network, coarse as it is executed."""
+        return coarse_graph(self.network, slices=False)
 
     @cached_property
     def graph(self) -> Graph:
         """The operations and tensors."""
-        return Graph(self.network, self.machine.sum_elements, tiles=self.limits.tiles)
+        return Graph(self.network_graph, self.machine.sum_elements, tiles=self.limits.tiles)
 
     @cached_property
-    def groups(self) -> dict[int, Group]:
-        """Groups of operations that have been looked at, by bit mask: all searches share them."""
-        return {}
+    def groups(self) -> Groups:
+        """Groups of operations that have been looked at: all searches share them."""
+        return Groups(self.graph)
+
+    @property
+    def least_memory(self) -> int:
+        """The fewest elements of memory in which every operation runs."""
+        return max(self.least_by_operation.values())
 
     @cached_property
-    def least(self) -> dict[int, int]:
+    def least_by_operation(self) -> dict[int, int]:
         """For each operation, by number, the fewest elements of memory in which it runs.
 
         That is by itself, with all maps in DRAM: line buffers are smaller than what they are of, and an
         operation that is executed with others needs the same, for all of its channels. Tensors of a single
         element take less where the result takes the place of an operand, and stays.
         """
-        found = {}
+        found, anything = {}, Limits(MOST_ELEMENTS, MOST_ELEMENTS**2)
         for operation in self.graph.numbers(self.graph.all & ~self.graph.begin):
-            group = self._alone(operation)
+            group = self.groups[1 << operation.number]
             streamed = sum(self.graph.tensors[tensor].size for tensor in group.sources)
-            stairs = pareto_shapes(group, frozenset(), streamed, MOST_ELEMENTS, MOST_ELEMENTS**2)
-            found[operation.number] = stairs[0].memory
+            least = pareto_shapes(group, frozenset(), streamed, anything)[0].memory
             for columns in strip_widths(group)[-1:]:  # the narrowest strips have the smallest buffers
-                kept = frozenset([operation.number] if operation.weights else [])
-                shape = Shape("pixels", 1, 1, kept, columns)
-                narrow = sum(buffer.size for buffer in step_buffers(group, shape, ()))
-                found[operation.number] = min(narrow, found[operation.number])
+                shape = Shape("pixels", 1, 1, group.weighted, columns)
+                least = min(least, sum(buffer.size for buffer in step_buffers(group, shape, ())))
             if operation.pixelwise and self.graph.readers[operation.number + 1]:
-                found[operation.number] = min(streamed, found[operation.number])
+                least = min(streamed, least)
+            found[operation.number] = least
         return found
 
     @cached_property
@@ -176,20 +188,28 @@ class Problem(Spec):
     def one_by_one(self, capacity: int) -> dict[int, int]:
         """Return for each operation what it moves by itself in a memory of some elements."""
         graph, found = self.graph, {}
-        steps = Transitions(graph, capacity, groups=self.groups)
+        steps = Transitions(self.groups, capacity)
         for operation in graph.numbers(graph.all & ~graph.begin):
-            group, number = self._alone(operation), operation.number
-            stair = steps.best(group, 0, sum(1 << tensor for tensor in group.sources), capacity)
-            again = 0 if stair is None else stair.again  # in the place of an operand nothing is read again
+            group, number = self.groups[1 << operation.number], operation.number
+            shape = steps.best_shape(group, 0, group.read, capacity)
+            again = 0 if shape is None else shape.again  # in the place of an operand nothing is read again
             read = sum(graph.tensors[tensor].size for tensor in (number + 1, *group.sources))
             found[number] = again + operation.weights + read
         return found
 
+    def derived(self, key: Hashable, make: Callable[[], Problem]) -> Problem:
+        """Return a problem that is made of this one; the one that was asked for last is kept, by its key."""
+        if key not in self._derived:
+            found = make()
+            self._derived.clear()
+            self._derived[key] = found
+        return self._derived[key]
+
+    @cached_property
+    def _derived(self) -> dict[Hashable, Problem]:
+        return {}
+
     def _fits_in_kernels(self, operation: Operation) -> bool:
         """Whether an operation runs with one kernel at a time: what it needs at least is not asked then."""
-        buffers = buffer_sizes(self._alone(operation), Shape("kernels", 1, 1), frozenset())
-        return sum(buffers.values()) <= self.machine.capacity
-
-    def _alone(self, operation: Operation) -> Group:
-        """Return an operation as a group."""
-        return self.groups.setdefault(1 << operation.number, Group(self.graph, (operation,)))
+        sizes = buffer_sizes(self.groups[1 << operation.number], Shape("kernels", 1, 1), frozenset())
+        return sum(sizes.values()) <= self.machine.capacity

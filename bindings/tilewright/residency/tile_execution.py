@@ -13,12 +13,12 @@ import numpy as np
 from numpy.typing import NDArray
 
 from tilewright.residency.arithmetic import Windows, added
+from tilewright.residency.cost import Work, work_of_value
 from tilewright.residency.decode_plan import DecodedStep
 from tilewright.residency.graph import Graph, members
 from tilewright.residency.plan import Step, key_of
 from tilewright.residency.shapes import tiles
 from tilewright.residency.shapes.shape import line_pixels, tile_size
-from tilewright.residency.work import Work, of_value
 from tilewright.simulator.addressed import AddressedMemory, Dram, Elements
 from tilewright.simulator.program import Values
 from tilewright.spec.errors import OutOfTimeError
@@ -114,7 +114,7 @@ class InBlocks:
         for kernels in self._blocks(self.operation.units, self.shape.kernels):
             for inputs in self._blocks(self.depth, self.shape.channels):
                 self._load_weights(kernels, inputs)
-                for number in range(self.group.passes(self.shape.pixels)):
+                for number in range(self.group.count_passes(self.shape.pixels)):
                     new = np.arange(ends[reading.tensor][number], ends[reading.tensor][number + 1])
                     self._load(new, new % self.held[reading.tensor], inputs)
                     pixels = np.arange(ends[self.output][number], ends[self.output][number + 1])
@@ -157,7 +157,7 @@ class InBlocks:
             for place in range(self.graph.sum_elements):
                 machine.chip.store(self._block(slots, kernels) + place, partial, values)
         # A value is stored for the core once, with its last block; sums on the way are not counted.
-        each = of_value(operation)
+        each = work_of_value(operation)
         values_done = len(pixels) * (kernels[1] - kernels[0])
         share = (inputs[1] - inputs[0]) * each.macs // self.depth * values_done
         ends = (each.accesses - 2 * each.macs) * values_done if last else 0

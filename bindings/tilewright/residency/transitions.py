@@ -1,4 +1,4 @@
-"""From what is on chip before a step to what is on chip after it: all the ways, each with its traffic."""
+"""From what is on chip before a step to what is on chip after it: all that can be done, with its cost."""
 
 from __future__ import annotations
 
@@ -8,14 +8,15 @@ from itertools import combinations, product
 from typing import NamedTuple
 
 from tilewright.residency.graph import Graph, members
-from tilewright.residency.shapes.groups import Group
-from tilewright.residency.shapes.pareto_shapes import ParetoShape, pareto_shapes
+from tilewright.residency.machine import ResidencyLimits
+from tilewright.residency.shapes.groups import Group, Groups, group_mask
+from tilewright.residency.shapes.pareto_shapes import Limits, ParetoShape, pareto_shapes
 from tilewright.residency.shapes.shape import Shape
 from tilewright.residency.shapes.strips import least_line, strip_widths
 from tilewright.residency.shapes.tiles import summed_channels
 
-Key = tuple[int, frozenset[int], int, int]
-"""Group, tensors on chip, those that are streamed, and the one whose place is taken."""
+ANYTHING = 2**60
+"""More than any step moves."""
 
 
 class State(NamedTuple):
@@ -32,6 +33,13 @@ class State(NamedTuple):
     done: int
     on_chip: int
     in_dram: int
+
+    def after(self, graph: Graph, choice: StepChoice) -> State:
+        """Return what there is after a step."""
+        done = self.done | choice.group
+        live = graph.still_read(done)
+        on_chip = self.on_chip & ~choice.dropped | choice.fetched | choice.resident
+        return State(done, on_chip & live, (self.in_dram | choice.written) & live)
 
 
 class StepChoice(NamedTuple):
@@ -54,13 +62,28 @@ class StepChoice(NamedTuple):
     shape: Shape
 
 
-class Transition(NamedTuple):
-    """A step with the elements that it moves and takes, and what there is after it."""
+class TensorChoice(NamedTuple):
+    """What a step does with its tensors, as bit masks.
 
-    moved: int
-    memory: int
-    choice: StepChoice
-    after: State
+    Attributes
+    ----------
+    whole
+        Tensors of the step that are on chip as a whole during it.
+    streamed
+        Sources that are read through line buffers.
+    in_place
+        Number of the tensor whose place the output takes, or -1.
+    taken
+        Elements of what is on chip as a whole, beside other things: the output may take none.
+    """
+
+    fetched: int
+    resident: int
+    written: int
+    streamed: int
+    whole: int
+    in_place: int
+    taken: int
 
 
 class Transitions:
@@ -70,40 +93,73 @@ class Transitions:
     ----------
     capacity
         Elements of the memory.
-    worst
+    limits
+        On the order, and on the operations of a step.
+    most_again
         Most elements that a step is worth moving again.
-    groups
-        Where groups that are known already are found, and others are kept.
     """
 
     def __init__(
-        self, graph: Graph, capacity: int, worst: int = 2**60, groups: dict[int, Group] | None = None
+        self,
+        groups: Groups,
+        capacity: int,
+        limits: ResidencyLimits | None = None,
+        most_again: int = ANYTHING,
     ) -> None:
-        self.graph, self.capacity, self.worst = graph, capacity, worst
-        self.sizes = [tensor.size for tensor in graph.tensors]
-        self._blocks = [0, *(operation.block(1) for operation in graph.operations)]
-        self._groups: dict[int, Group] = {} if groups is None else groups
-        self._stairs: dict[Key, tuple[list[int], list[ParetoShape]]] = {}
+        self.groups, self.graph, self.capacity = groups, groups.graph, capacity
+        self.limits = limits or ResidencyLimits()
+        self.most_again = most_again
+        self.sizes = [tensor.size for tensor in self.graph.tensors]
+        self._blocks = [0, *(operation.block(1) for operation in self.graph.operations)]
+        self._shapes: dict[tuple[object, ...], tuple[list[int], list[ParetoShape]]] = {}
         self._least: dict[int, int] = {}
         self._lines: dict[int, dict[int, int]] = {}
+        self._sums: dict[int, int] = {0: 0}
 
     def start(self) -> State:
         """Return what there is before the first step."""
         graph = self.graph
-        read = sum(1 << number for number, readers in enumerate(graph.readers) if readers)
-        return State(graph.begin, 0, graph.given & read)
+        return State(graph.begin, 0, graph.given & graph.still_read(graph.begin))
 
-    def group(self, mask: int) -> Group:
-        """Return the group of a bit mask, always the same."""
-        if mask not in self._groups:
-            self._groups[mask] = Group.of(self.graph, mask)
-        return self._groups[mask]
+    def size(self, mask: int) -> int:
+        """Return the elements of some tensors."""
+        known = self._sums.get(mask)
+        if known is None:
+            low = mask & -mask
+            known = self._sums[mask] = self.size(mask ^ low) + self.sizes[low.bit_length() - 1]
+        return known
 
-    def least(self, mask: int) -> int:
+    # Groups --------------------------------------------------------------------------------------------
+
+    def next_groups(self, done: int) -> Iterator[int]:
+        """Return the groups that may come next and are not too large: a step ends with one of its operations.
+
+        It then has all that this one needs and that has not been executed.
+        """
+        too_large: list[int] = []
+        for mask in self.groups_within_limits(done):
+            if any(mask & each == each for each in too_large):
+                continue
+            if self.least_memory(mask) > self.capacity:
+                too_large.append(mask)
+                continue
+            yield mask
+
+    def groups_within_limits(self, done: int) -> Iterator[int]:
+        """Return the groups that may come next, however large they are; none before one that it contains."""
+        most = self.limits.most_operations
+        for last in members(self.graph.all & ~done):
+            mask = group_mask(self.graph, done, last)
+            if self.limits.order == "given" and mask != ((1 << last + 1) - 1) & ~done:
+                continue
+            if most is None or mask.bit_count() <= most:
+                yield mask
+
+    def least_memory(self, mask: int) -> int:
         """Return what a group takes at least, whatever is on chip as a whole; more operations take more."""
         if mask not in self._least:
-            group = self.group(mask)
-            lines = self.lines(group)
+            group = self.groups[mask]
+            lines = self.least_lines(group)
             blocks = 0 if self._in_blocks(group) else sum(map(self._blocks.__getitem__, group.computed))
             buffers = sum(map(lines.__getitem__, group.computed[:-1])) if lines else 0
             self._least[mask] = blocks + buffers
@@ -113,7 +169,7 @@ class Transitions:
         """Whether a group can be executed in blocks of input channels, in a few elements."""
         return len(group.operations) == 1 and summed_channels(self.graph, group.last) > 0
 
-    def lines(self, group: Group) -> dict[int, int]:
+    def least_lines(self, group: Group) -> dict[int, int]:
         """Return the fewest elements of the line buffers of what a group computes, and others may have."""
         if self._in_blocks(group):
             return {}
@@ -124,110 +180,108 @@ class Transitions:
                 # All that leads from a tensor to the last operation is in each group that computes it. The
                 # narrowest strips have the smallest buffers.
                 if narrowest is None:
-                    narrowest = next(
-                        iter(strip_widths(group)[-1:]), self.graph.tensors[group.output].shape[2]
-                    )
+                    narrowest = next(iter(strip_widths(group)[-1:]), group.row)
                 known[tensor] = least_line(group, tensor, narrowest)
         return known
 
-    def size(self, mask: int) -> int:
-        """Return the elements of some tensors."""
-        return sum(self.sizes[number] for number in members(mask))
+    # Tensors -------------------------------------------------------------------------------------------
 
-    def moves(self, state: State, mask: int) -> Iterator[Transition]:
-        """Return the ways to execute a group next: for each, what moves least in the memory that remains."""
-        group = self.group(mask)
-        sources = sum(1 << tensor for tensor in group.sources)
-        done = state.done | mask
-        live = self._live(done)
-        keeps = list(self.outputs(group, live))
-        weights = sum(operation.weights for operation in group.operations)
-        for dropped in subsets(state.on_chip & state.in_dram):
-            there = state.on_chip & ~dropped
-            if self.size(there) > self.capacity:
+    def tensor_choices(
+        self, group: Group, there: int, done: int, *, written_early: bool = False
+    ) -> Iterator[TensorChoice]:
+        """Return what a group may do with its tensors, as far as what is whole then fits into the memory.
+
+        Parameters
+        ----------
+        there
+            Tensors that are on chip before, and stay during the step.
+        done
+            Operations that have been executed before.
+        written_early
+            Whether what stays on chip may be written although nobody else needs it in DRAM: that takes no
+            more traffic than to write it later, and the bus may have time for it.
+        """
+        outputs = list(self._places_of_outputs(group, done | group.mask, written_early))
+        operands = group.replaceable_operands(done)
+        for fetched in subsets(group.read & ~there):
+            on_chip = there | fetched
+            if self.size(on_chip) > self.capacity:
                 continue
-            for fetched in subsets(sources & ~there):
-                on_chip = there | fetched
-                taken = self.size(on_chip)
-                if taken > self.capacity:
-                    continue
-                streamed = sources & ~on_chip
-                for resident, written in keeps:
-                    after = State(
-                        done,
-                        (on_chip | resident) & live,
-                        (state.in_dram | written) & live,
-                    )
-                    total = taken + self.size(resident)
-                    moved = weights + self.size(fetched) + self.size(written) + self.size(streamed)
-                    for in_place in self.places(group, on_chip, resident, state.done):
-                        room = self.capacity - total + (self.sizes[in_place] if in_place >= 0 else 0)
-                        whole = on_chip | resident
-                        stair = self.best(group, whole, streamed, room, in_place)
-                        if stair is None:
-                            continue
-                        yield Transition(
-                            moved + stair.again,
-                            self.capacity - room + stair.memory,
-                            StepChoice(mask, dropped, fetched, resident, written, in_place, stair.shape),
-                            after,
-                        )
+            streamed = group.read & ~on_chip
+            for resident, written in outputs:
+                whole = on_chip | resident
+                taken = self.size(whole)
+                if resident >> group.output & 1:
+                    for operand in operands:
+                        less = taken - self.sizes[operand]
+                        if on_chip >> operand & 1 and less <= self.capacity:
+                            yield TensorChoice(fetched, resident, written, streamed, whole, operand, less)
+                if taken <= self.capacity:
+                    yield TensorChoice(fetched, resident, written, streamed, whole, -1, taken)
 
-    def _live(self, done: int) -> int:
-        """Return the tensors that are still to be read."""
-        return sum(1 << number for number, readers in enumerate(self.graph.readers) if readers & ~done)
-
-    def outputs(self, group: Group, live: int) -> Iterator[tuple[int, int]]:
+    def _places_of_outputs(self, group: Group, done: int, written_early: bool) -> Iterator[tuple[int, int]]:
         """Return where the outputs of a group may go: those that stay on chip, those that are written.
 
-        What only one more operation reads is never worth being in both places: it is needed in that one
-        where it is read from. But what takes the place of an operand needs no memory while it is written.
+        What only one more operation reads need not be in both places: it is needed in that one where it is
+        read from. But what takes the place of an operand needs no memory while it is written.
         """
-        ways = []
+        live, options = self.graph.still_read(done), []
         for tensor in group.outputs:
             bit = 1 << tensor
             leaves = self.graph.leaving & bit
             if not live & bit:
-                ways.append([(0, leaves)])
-                continue
-            if leaves:
-                ways.append([(bit, bit), (0, bit)])
-                continue
-            several = (self.graph.readers[tensor] & ~group.mask).bit_count() > 1
-            both = several or (tensor == group.output and group.last.pixelwise)
-            ways.append([(bit, 0), (0, bit), *([(bit, bit)] if both else [])])
-        for way in product(*ways):
-            yield sum(each[0] for each in way), sum(each[1] for each in way)
+                options.append([(0, leaves)])
+            elif leaves:
+                options.append([(bit, bit), (0, bit)])
+            else:
+                several = (self.graph.readers[tensor] & ~group.mask).bit_count() > 1
+                replacing = tensor == group.output and group.last.pixelwise
+                both = [(bit, bit)] if several or replacing or written_early else []
+                options.append([(bit, 0), (0, bit), *both])
+        for chosen in product(*options):
+            yield sum(resident for resident, _ in chosen), sum(written for _, written in chosen)
 
-    def places(self, group: Group, on_chip: int, resident: int, done: int) -> list[int]:
-        """Return the tensors whose place the output may take, and -1 for a place of its own."""
-        if not resident >> group.output & 1:
-            return [-1]
-        found = [tensor for tensor in group.replaceable_operands(done) if on_chip >> tensor & 1]
-        return [*found, -1]
+    # Shapes --------------------------------------------------------------------------------------------
 
-    def best(
-        self, group: Group, whole: int, streamed: int, room: int, in_place: int = -1
+    def best_shape(
+        self,
+        group: Group,
+        whole: int,
+        streamed: int,
+        room: int,
+        in_place: int = -1,
+        columns: tuple[int | None, ...] | None = None,
     ) -> ParetoShape | None:
         """Return how to cut up a group so that least is moved again in some room; None if it does not fit.
 
         Parameters
         ----------
+        whole, streamed
+            Tensors that are on chip as a whole, and sources that are read through line buffers.
+        room
+            Elements that buffers may take.
         in_place
             Tensor whose place the output takes, or -1.
+        columns
+            Of strips that are looked at, None for whole rows; by default all.
         """
         if len(group.operations) == 1:
             in_place = -1  # any shape will do
-        seen = frozenset(tensor for tensor in {*group.lines, group.output} if whole >> tensor & 1)
-        key = (group.mask, seen, streamed, in_place)
-        if key not in self._stairs:
-            cuts = None, *strip_widths(group)
-            size = self.size(streamed)
-            stairs = pareto_shapes(group, seen, size, self.capacity, self.worst, cuts, in_place)
-            self._stairs[key] = [stair.memory for stair in stairs], stairs
-        memories, stairs = self._stairs[key]
+        whole &= group.touched
+        key = group.mask, whole, streamed, in_place, columns
+        if key not in self._shapes:
+            found = pareto_shapes(
+                group,
+                frozenset(members(whole)),
+                self.size(streamed),
+                Limits(self.capacity, self.most_again),
+                (None, *strip_widths(group)) if columns is None else columns,
+                in_place,
+            )
+            self._shapes[key] = [each.memory for each in found], found
+        memories, shapes = self._shapes[key]
         place = bisect_right(memories, room)
-        return stairs[place - 1] if place else None
+        return shapes[place - 1] if place else None
 
 
 def subsets(mask: int) -> Iterator[int]:

@@ -7,7 +7,7 @@ from dataclasses import dataclass, fields
 from tilewright.residency import Plan, Problem, Step
 from tilewright.residency.decode_plan import DecodedStep, decode_plan, problem_of_plan
 from tilewright.residency.graph import Graph, Operation, members
-from tilewright.residency.shapes import second_buffers, tiles
+from tilewright.residency.shapes import tiles
 from tilewright.residency.shapes.shape import (
     Buffer,
     count_rounds,
@@ -182,8 +182,8 @@ class _Placing:
         self._group, self._shape = read.group, read.choice.shape
         self._whole = frozenset(members(read.on_chip))
         self._held = (
-            second_buffers.double_buffered_line_pixels(
-                self._group, self._shape.pixels, count_rounds(self._group, self._shape), self._whole
+            self._group.double_buffered_line_pixels(
+                self._shape.pixels, count_rounds(self._group, self._shape), self._whole
             )
             if self._shape.doubled
             else line_pixels(self._group, self._shape)

@@ -7,30 +7,50 @@ one part alone. If no addresses are found for a part, tensors that are alike cha
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
 from typing import NamedTuple
 
 import numpy as np
 
 from tilewright.core.branch_and_bound import share_of
-from tilewright.residency.exact.interchangeable import Interchangeable, Stay
-from tilewright.residency.graph import Graph
+from tilewright.residency.exact.interchangeable import Exchanges, Stay
 from tilewright.residency.lowering import Placed, plan_of, widen_buffers
 from tilewright.residency.placement import Item, find_addresses, peak_elements, placed_items
 from tilewright.residency.plan import Plan
+from tilewright.residency.shapes.groups import Groups
 from tilewright.residency.transitions import StepChoice
 
-AT_ONCE, AT_FIRST, AT_MOST = 50, 1000, 100
-"""Orders that are tried: at once, for each item; then, for each, too; at the end, for each pair of items."""
 
-SHARE = 0.1
-"""Share of the time, at the end, for tensors as they are, where some of them are alike."""
+@dataclass(frozen=True)
+class AddressParams:
+    """How long addresses of a part are sought.
+
+    Attributes
+    ----------
+    orders_at_once, orders_with_pairs
+        Orders in which items are placed, for each item: at once; then with tensors that change their places.
+    orders_at_last
+        Such orders at the end, for each pair of items.
+    share_as_they_are
+        Share of the time, at the end, for tensors as they are, where some of them are alike.
+    """
+
+    orders_at_once: int = 50
+    orders_with_pairs: int = 1000
+    orders_at_last: int = 100
+    share_as_they_are: float = 0.1
+
+
+PARAMS = AddressParams()
 
 Pairs = list[tuple[int, int, int]]
-Part = tuple[tuple[int, int, int], ...]
+"""Two items whose ends may change places, and from which step on."""
+
+PartKey = tuple[tuple[int, int, int], ...]
 """When items begin and end, counted from the first of them, and their sizes, sorted."""
 
 
-class _Alike(NamedTuple):
+class _AlikeItems(NamedTuple):
     """What stays on chip in a part, which items these are, and pairs of items that are alike."""
 
     stays: list[Stay]
@@ -43,21 +63,21 @@ class Addresses:
 
     Attributes
     ----------
-    alike
-        Which tensors are alike.
+    exchanges
+        Which tensors may leave the chip in place of others.
     failed
         For what of the last plan there were no addresses: from which step until before which.
     """
 
-    def __init__(self, graph: Graph, capacity: int) -> None:
-        self.graph, self.capacity = graph, capacity
+    def __init__(self, groups: Groups, capacity: int) -> None:
+        self.groups, self.capacity = groups, capacity
         self.failed: list[tuple[int, int]] = []
-        self.alike = Interchangeable(graph)
-        self._known: dict[Part, list[int] | None] = {}
-        self._given_up: set[Part] = set()
-        self._where: dict[Part, tuple[int, list[tuple[int, int]]]] = {}
+        self.exchanges = Exchanges(groups)
+        self._known: dict[PartKey, list[int] | None] = {}
+        self._given_up: set[PartKey] = set()
+        self._unplaced: dict[PartKey, tuple[int, list[tuple[int, int]]]] = {}
 
-    def plan(self, choices: Sequence[StepChoice], deadline: float, *, last: bool = True) -> Plan | None:
+    def place(self, choices: Sequence[StepChoice], deadline: float, *, last: bool = True) -> Plan | None:
         """Return the plan of some steps, in few passes as far as that has addresses, or None.
 
         Parameters
@@ -66,93 +86,91 @@ class Addresses:
             Whether much is tried, also for parts for which no addresses have been found before.
         """
         self.failed, new = [], list(choices)
-        found = placed_items(self.graph, choices)
-        if peak_elements(found) > self.capacity:
+        items = placed_items(self.groups, choices)
+        if peak_elements(items) > self.capacity:
             return None
-        for begin, end in list(_parts(found, len(new))):
-            part = _between(found, begin, end)
-            if self._at_once(part, deadline) is None:
-                better = self._sought(new, part, deadline, last=last)
+        for begin, end in list(_parts(items, len(new))):
+            part = _between(items, begin, end)
+            if self._place_at_once(part, deadline) is None:
+                better = self._search(new, part, deadline, last=last)
                 if better is not None and better != new:
-                    new, found = better, placed_items(self.graph, better)
-        if self.failed:
-            return None
-        return self._whole(new)
+                    new, items = better, placed_items(self.groups, better)
+        return None if self.failed else self._plan(new)
 
-    def _at_once(self, part: list[Item], deadline: float) -> list[int] | None:
+    def _place_at_once(self, part: list[Item], deadline: float) -> list[int] | None:
         """Return addresses for a part, if they are found soon."""
         key = _key(part)
         if key not in self._known:
-            offsets, _ = _placed(part, [], self.capacity, AT_ONCE * len(part), deadline)
-            self._known[key] = None if self._late(part, offsets) else offsets
+            offsets, _ = _place(part, [], self.capacity, PARAMS.orders_at_once * len(part), deadline)
+            self._known[key] = None if self._has_unplaced(part, offsets) else offsets
         return self._known[key]
 
-    def _late(self, part: list[Item], offsets: list[int]) -> bool:
+    def _has_unplaced(self, part: list[Item], offsets: list[int]) -> bool:
         """Return whether items of a part have no addresses, and keep which."""
-        late = [(item.begin, item.end) for item, offset in zip(part, offsets, strict=True) if offset < 0]
-        self._where[_key(part)] = part[0].begin, late
-        return bool(late)
+        unplaced = [(item.begin, item.end) for item, offset in zip(part, offsets, strict=True) if offset < 0]
+        self._unplaced[_key(part)] = part[0].begin, unplaced
+        return bool(unplaced)
 
-    def _sought(
+    def _search(
         self, choices: list[StepChoice], part: list[Item], deadline: float, *, last: bool
     ) -> list[StepChoice] | None:
         """Return steps that move as much and have addresses in a part, which are then known, or None."""
         key = _key(part)
         if last or key not in self._given_up:
-            alike = self._pairs(choices, part)
-            better = self._exchanged(choices, part, alike, AT_FIRST * len(part), deadline)
+            alike = self._alike_items(choices, part)
+            tries = PARAMS.orders_with_pairs * len(part)
+            better = self._exchange(choices, part, alike, tries, deadline)
             if better is None and last:
-                until = share_of(deadline, SHARE) if alike.pairs else deadline
+                until = share_of(deadline, PARAMS.share_as_they_are) if alike.pairs else deadline
                 found = find_addresses(part, self.capacity, until, exact=True)
                 if found is not None:
                     self._known[key], better = found, choices
                 elif alike.pairs:
-                    better = self._exchanged(choices, part, alike, AT_MOST * len(part) ** 2, deadline)
+                    tries = PARAMS.orders_at_last * len(part) ** 2
+                    better = self._exchange(choices, part, alike, tries, deadline)
             if better is not None:
                 return better
             self._given_up.add(key)
-        first, late = self._where[key]
-        self.failed += [(begin + part[0].begin - first, end + part[0].begin - first) for begin, end in late]
+        first, unplaced = self._unplaced[key]
+        shift = part[0].begin - first
+        self.failed += [(begin + shift, end + shift) for begin, end in unplaced]
         return None
 
-    def _exchanged(
-        self, choices: list[StepChoice], part: list[Item], alike: _Alike, tries: int, deadline: float
+    def _exchange(
+        self, choices: list[StepChoice], part: list[Item], alike: _AlikeItems, tries: int, deadline: float
     ) -> list[StepChoice] | None:
-        offsets, ends = _placed(part, alike.pairs, self.capacity, tries, deadline)
-        if self._late(part, offsets):
+        """Return steps in which tensors that are alike have changed places so that all have addresses."""
+        offsets, ends = _place(part, alike.pairs, self.capacity, tries, deadline)
+        if self._has_unplaced(part, offsets):
             return None
-        self._keep(part, offsets, ends)
-        return self.alike.exchanged(choices, alike.stays, [ends[item] for item in alike.items])
-
-    def _keep(self, part: list[Item], offsets: list[int], ends: list[int]) -> None:
         new = [item._replace(end=end) for item, end in zip(part, ends, strict=True)]
         order = sorted(range(len(new)), key=lambda number: new[number][:3])
         self._known[_key([new[number] for number in order])] = [offsets[number] for number in order]
+        return self.exchanges.exchange(choices, alike.stays, [ends[item] for item in alike.items])
 
-    def _pairs(self, choices: Sequence[StepChoice], part: Sequence[Item]) -> _Alike:
+    def _alike_items(self, choices: Sequence[StepChoice], part: Sequence[Item]) -> _AlikeItems:
         begin, end = part[0].begin, max(item.end for item in part)
-        states = self.alike.states(choices)
-        stays = [
-            stay for stay in self.alike.stays(choices, states) if begin <= stay.begin and stay.end <= end
-        ]
+        states, tensors = self.exchanges.states(choices), self.groups.graph.tensors
+        every = self.exchanges.stays(choices, states)
+        stays = [stay for stay in every if begin <= stay.begin and stay.end <= end]
         numbers = {(item.begin, item.names[0][1]): number for number, item in enumerate(part)}
-        where = [numbers[stay.begin, self.graph.tensors[stay.tensor].key] for stay in stays]
-        pairs = [(where[one], where[other], since) for one, other, since in self.alike.pairs(stays, states)]
-        return _Alike(stays, where, pairs)
+        where = [numbers[stay.begin, tensors[stay.tensor].key] for stay in stays]
+        pairs = self.exchanges.pairs(stays, states)
+        return _AlikeItems(stays, where, [(where[one], where[other], since) for one, other, since in pairs])
 
-    def _whole(self, choices: list[StepChoice]) -> Plan:
+    def _plan(self, choices: list[StepChoice]) -> Plan:
         """Return the plan of steps, of all parts of which addresses are known, in few passes."""
-        found = placed_items(self.graph, choices)
+        items = placed_items(self.groups, choices)
         everything: list[Placed] = []
-        for begin, end in _parts(found, len(choices)):
-            part = _between(found, begin, end)
+        for begin, end in _parts(items, len(choices)):
+            part = _between(items, begin, end)
             offsets = self._known[_key(part)]
             assert offsets is not None
             everything += zip(part, offsets, strict=True)
-        return plan_of(self.graph, *widen_buffers(self.graph, choices, everything, self.capacity))
+        return plan_of(self.groups, *widen_buffers(self.groups, choices, everything, self.capacity))
 
 
-def _placed(
+def _place(
     part: Sequence[Item], pairs: Pairs, capacity: int, tries: int, deadline: float
 ) -> tuple[list[int], list[int]]:
     """Return addresses of items, -1 for those that have none, and their ends, which pairs may exchange.
@@ -172,10 +190,10 @@ def _placed(
     return offsets.tolist(), new.tolist()
 
 
-def _parts(found: Sequence[Item], steps: int) -> Iterator[tuple[int, int]]:
+def _parts(items: Sequence[Item], steps: int) -> Iterator[tuple[int, int]]:
     """Return from which step until before which one something is always on chip."""
     latest = [number + 1 for number in range(steps)]
-    for item in found:
+    for item in items:
         latest[item.begin] = max(latest[item.begin], item.end)
     begin = end = 0
     for number in range(steps):
@@ -185,11 +203,11 @@ def _parts(found: Sequence[Item], steps: int) -> Iterator[tuple[int, int]]:
             begin = end
 
 
-def _between(found: Sequence[Item], begin: int, end: int) -> list[Item]:
+def _between(items: Sequence[Item], begin: int, end: int) -> list[Item]:
     """Return the items of a part, sorted."""
-    return sorted((item for item in found if begin <= item.begin < end), key=lambda item: item[:3])
+    return sorted((item for item in items if begin <= item.begin < end), key=lambda item: item[:3])
 
 
-def _key(part: Sequence[Item]) -> Part:
+def _key(part: Sequence[Item]) -> PartKey:
     first = part[0].begin if part else 0
     return tuple((item.begin - first, item.end - first, item.size) for item in part)

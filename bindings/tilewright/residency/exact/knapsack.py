@@ -1,14 +1,16 @@
 """Compiled: where the tensors of a step go, and which weights are kept, so that least is moved in some room.
 
-For each way to cut up a step (`shapes`, one for each number of rows in a pass, say) that is a knapsack: what
-is on chip as a whole takes more of the memory than its line buffer, weights that are kept take more than a
-block of them, and both save traffic. The bound for each shape is that of the knapsack whose last item may be
-cut; tensors are decided one after the other, then weights.
+For each shape of a step (one for each number of rows in a pass, say) that is a knapsack: what is on chip as a
+whole takes more of the memory than its line buffer, weights that are kept take more than a block of them, and
+both save traffic. The bound for each shape is that of the knapsack whose last item may be cut. Tensors are
+decided one after the other, then weights.
+
+Elements of memory and elements moved are integers. What is moved is counted beyond what must be moved.
 """
 
 from __future__ import annotations
 
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
@@ -16,7 +18,7 @@ from numpy.typing import NDArray
 from tilewright.core import jit
 
 NODES = 200
-"""Looks at what may be decided, after which what is moved at least is estimated."""
+"""Nodes of the search after which what is moved at least is estimated."""
 
 BITS = 62
 """Tensors of which a bit mask tells where they are."""
@@ -24,12 +26,182 @@ BITS = 62
 NEVER = 2**60
 """The cost of what is not possible."""
 
+WHOLE, ON_CHIP, IN_DRAM = 0, 1, 2
+"""Rows of `StepTables.flags`."""
+
 Ints = NDArray[np.int64]
 Bools = NDArray[np.bool_]
 
 
+class StepTables(NamedTuple):
+    """A step, given which of its tensors are still read after it.
+
+    Attributes
+    ----------
+    sizes : shape (tensors,)
+        Elements of the tensors that may be on chip as a whole: sources and outputs.
+    lines, reread : shape (tensors, shapes)
+        Elements of their line buffers, or of the block of the output; what strips read of them again.
+    costs : shape (tensors, 4, options)
+        What each option of a tensor moves, by where it is before: 1 for on chip and 2 for in DRAM.
+    flags : bool, shape (tensors, 3, 4, options)
+        Whether it is on chip as a whole then, on chip afterwards, and in DRAM afterwards.
+    options : shape (tensors, 4)
+        How many options there are.
+    later : shape (tensors,)
+        What counts where the tensor is read last, if it is in DRAM alone.
+    sources : bool, shape (tensors,)
+        Whether it has been there before.
+    fixed : shape (shapes,)
+        Elements of all else, with a block of each operation's weights.
+    extras : shape (weights,)
+        What it takes more to keep the weights of an operation.
+    savings : shape (weights, shapes)
+        What that saves.
+    last
+        Which weights are the last operation's, -1 if it has none.
+    wide : shape (shapes,)
+        What keeping these takes more if the output does not stay on chip.
+    output
+        Which tensor is the output.
+    operands : shape (operands,)
+        Tensors whose place the output may take.
+    fits : bool, shape (operands, shapes)
+        With which shapes it may.
+    """
+
+    sizes: Ints
+    lines: Ints
+    reread: Ints
+    costs: Ints
+    flags: Bools
+    options: Ints
+    later: Ints
+    sources: Bools
+    fixed: Ints
+    extras: Ints
+    savings: Ints
+    last: int
+    wide: Ints
+    output: int
+    operands: Ints
+    fits: Bools
+
+
+class Question(NamedTuple):
+    """What is asked about a step.
+
+    Attributes
+    ----------
+    kinds : shape (tensors,)
+        Where each tensor is before: 1 for on chip and 2 for in DRAM.
+    before, after : shape (tensors,)
+        Tensors that all that is left treats alike before this step, and after it, have the same number.
+    room, limit
+        Elements of memory, and most elements that are worth moving.
+    only_best
+        Whether only what is moved at least is sought: a way that moves least, or none after `NODES` nodes.
+    enough
+        Ways that are enough: those that move least.
+    """
+
+    kinds: Ints
+    before: Ints
+    after: Ints
+    room: int
+    limit: int
+    only_best: bool
+    enough: int
+
+
+class Ways(NamedTuple):
+    """Ways to execute a step.
+
+    Attributes
+    ----------
+    options : shape (ways, tensors)
+        Which option each tensor has.
+    numbers : shape (ways, 3)
+        Elements moved, the shape, and the operand whose place the output takes, -1 if it has its own.
+    kept : bool, shape (ways, weights)
+        Which weights are kept.
+    """
+
+    options: Ints
+    numbers: Ints
+    kept: Bools
+
+
+class Knapsacks(NamedTuple):
+    """A knapsack for each shape; its items are the tensors, then the weights.
+
+    Attributes
+    ----------
+    extras, savings : shape (shapes, items)
+        What an item takes more of the memory, and what that saves; nothing for what is no item.
+    order : shape (shapes, items)
+        Items, those that save most for each element of memory first.
+    counts : shape (shapes,)
+        How many items there are.
+    decided : bool, shape (items,)
+        Tensors for which an option has been chosen.
+    """
+
+    extras: Ints
+    savings: Ints
+    order: Ints
+    counts: Ints
+    decided: Bools
+
+
+class Tree(NamedTuple):
+    """The path of the search: tensors are decided in their order.
+
+    Attributes
+    ----------
+    rooms, bases : shape (tensors + 1, shapes)
+        By depth, what is left of the memory, and what is moved if what is open is in line buffers.
+    alive : shape (tensors + 1, shapes)
+        The shapes that are still possible, `n_alive` of them.
+    n_alive : shape (tensors + 1,)
+    chosen : shape (tensors,)
+        The option of each tensor that is decided.
+    """
+
+    rooms: Ints
+    bases: Ints
+    alive: Ints
+    n_alive: Ints
+    chosen: Ints
+
+
+class Scratch(NamedTuple):
+    """Arrays for working.
+
+    Attributes
+    ----------
+    extras : shape (items,)
+        What weights take more in truth: see `StepTables.wide`.
+    taken, best : bool, shape (items,)
+        Weights that are taken at the moment, and that are best.
+    places : shape (items,)
+        Places in the order at which weights have been taken.
+    kept : bool, shape (weights,)
+        The weights of the best step.
+    """
+
+    extras: Ints
+    taken: Bools
+    best: Bools
+    places: Ints
+    kept: Bools
+
+
+# Knapsacks ----------------------------------------------------------------------------------------------
+
+
 @jit.lean
-def part(saving: int, room: int, extra: int) -> int:
+def fraction_saved(saving: int, room: int, extra: int) -> int:
     """Return what an item saves at most of which only a part has room."""
     if saving < 2**31 and room < 2**31:
         return int(saving * room // extra)
@@ -37,105 +209,92 @@ def part(saving: int, room: int, extra: int) -> int:
 
 
 @jit.lean
-def filled(
-    order: Ints, count: int, extras: Ints, savings: Ints, decided: Bools, first: int, room: int, enough: int
-) -> int:
-    """Return what items save at most that are not decided; no more than `enough` counts.
+def fractional_bound(sacks: Knapsacks, shape: int, first: int, room: int, enough: int) -> int:
+    """Return what items that are not decided save at most; no more than `enough` counts.
 
     Parameters
     ----------
-    order
-        The items, those that save most for each element of memory first.
     first
-        Place in `order` from which on items are looked at.
+        Place in the order from which on items are looked at.
     """
     saved = 0
-    for place in range(first, count):
-        item = order[place]
-        if decided[item]:
+    for place in range(first, sacks.counts[shape]):
+        item = sacks.order[shape, place]
+        if sacks.decided[item]:
             continue
-        if extras[item] > room:
-            return int(saved + part(savings[item], room, extras[item]))
-        room -= extras[item]
-        saved += savings[item]
+        extra, saving = sacks.extras[shape, item], sacks.savings[shape, item]
+        if extra > room:
+            return int(saved + fraction_saved(saving, room, extra))
+        room -= extra
+        saved += saving
         if saved >= enough:
             break
     return int(saved)
 
 
 @jit.lean
-def kept(
-    order: Ints,
-    count: int,
-    extras: Ints,
-    true_extras: Ints,
-    savings: Ints,
-    decided: Bools,
-    room: int,
-    wanted: int,
-    taken: Bools,
-    best: Bools,
-    place_at: Ints,
-) -> int:
-    """Return the most that weights save, if it is more than `wanted`; else `wanted`.
+def is_worse_than_left_out(sacks: Knapsacks, shape: int, place: int, scratch: Scratch) -> bool:
+    """Whether weights that have been left out would be as good in the place of some others."""
+    item = sacks.order[shape, place]
+    for earlier in range(place - 1, -1, -1):
+        other = sacks.order[shape, earlier]
+        if (
+            not sacks.decided[other]
+            and not scratch.taken[other]
+            and scratch.extras[other] <= scratch.extras[item]
+            and sacks.savings[shape, other] >= sacks.savings[shape, item]
+        ):
+            return True
+    return False
 
-    Parameters
-    ----------
-    extras, true_extras
-        What an item takes, at least, and in truth.
-    decided
-        Items that are not weights.
-    taken, best, place_at
-        For working; `best` holds the weights that are kept if more than `wanted` is found.
+
+@jit.lean
+def best_weights(sacks: Knapsacks, shape: int, room: int, wanted: int, scratch: Scratch) -> int:
+    """Return the most that weights save, if it is more than `wanted`, and keep which in `scratch.best`.
+
+    Returns
+    -------
+    `wanted` if they do not save more.
     """
-    found, saved, depth, place = wanted, 0, 0, 0
+    found, saved, depth, place, count = wanted, 0, 0, 0, sacks.counts[shape]
     while True:
         # As far down as there is hope, each item taken if it has room.
         while place < count:
-            item = order[place]
-            if decided[item]:
+            item = sacks.order[shape, place]
+            if sacks.decided[item]:
                 place += 1
                 continue
-            if saved + filled(order, count, extras, savings, decided, place, room, NEVER) <= found:
+            if saved + fractional_bound(sacks, shape, place, room, NEVER) <= found:
                 break
-            worse = True
-            if true_extras[item] <= room:
-                for earlier in range(place - 1, -1, -1):
-                    other = order[earlier]
-                    if (
-                        not decided[other]
-                        and not taken[other]
-                        and true_extras[other] <= true_extras[item]
-                        and savings[other] >= savings[item]
-                    ):
-                        break  # the other one in its place is as good
-                else:
-                    worse = False
-            if not worse:
-                taken[item] = True
-                place_at[depth] = place
+            if scratch.extras[item] <= room and not is_worse_than_left_out(sacks, shape, place, scratch):
+                scratch.taken[item] = True
+                scratch.places[depth] = place
                 depth += 1
-                room -= true_extras[item]
-                saved += savings[item]
+                room -= scratch.extras[item]
+                saved += sacks.savings[shape, item]
             place += 1
         else:
             if saved > found:
                 found = saved
-                for place in range(count):
-                    best[order[place]] = taken[order[place]]
+                for each in range(count):
+                    item = sacks.order[shape, each]
+                    scratch.best[item] = scratch.taken[item]
         if not depth:
             return found
         depth -= 1
-        place = place_at[depth]
-        item = order[place]
-        taken[item] = False
-        room += true_extras[item]
-        saved -= savings[item]
+        place = scratch.places[depth]
+        item = sacks.order[shape, place]
+        scratch.taken[item] = False
+        room += scratch.extras[item]
+        saved -= sacks.savings[shape, item]
         place += 1
 
 
+# Rows of arrays -----------------------------------------------------------------------------------------
+
+
 @jit.inner
-def ranked(values: Any) -> Ints:
+def order_of(values: Any) -> Ints:
     """Return places of values, the least value first, equal ones in their order."""
     places = np.zeros(len(values), np.int64)
     for number in range(len(values)):
@@ -148,7 +307,7 @@ def ranked(values: Any) -> Ints:
 
 
 @jit.inner
-def picked(array: Any, places: Ints, more: int = 0) -> Any:
+def take_rows(array: Any, places: Ints, more: int = 0) -> Any:
     """Return the rows of an array at some places, and more; it compiles sooner than ``array[places]``."""
     new = np.zeros((len(places) + more, *array.shape[1:]), array.dtype)
     width = array.size // max(1, len(array))
@@ -160,32 +319,41 @@ def picked(array: Any, places: Ints, more: int = 0) -> Any:
 
 
 @jit.inner
-def sifted(
-    ways: Ints, moves: Ints, count: int, kinds: Ints, flags: Bools, later: Ints, classes: Ints
-) -> Ints:
-    """Return which ways are not worse than another, those that move least first.
+def take_ways(ways: Ways, places: Ints, more: int = 0) -> Ways:
+    """Return some ways, and room for more."""
+    return Ways(
+        take_rows(ways.options, places, more),
+        take_rows(ways.numbers, places, more),
+        take_rows(ways.kept, places, more),
+    )
+
+
+@jit.inner
+def undominated(tables: StepTables, question: Question, ways: Ways, count: int) -> Ints:
+    """Return which of the first `count` ways are not worse than another, those that move least first.
 
     One is worse that moves no less, with what counts where tensors are read last, leaves no tensor on chip
     alone that the other has not there alone, and none in DRAM that the other has not there; or tensors that
     are alike in their place.
     """
+    kinds, classes = question.kinds, question.after
     moved, most = np.zeros(count, np.int64), 0
     for number in classes:
         most = max(most, number)
     # Of each class how many are in DRAM alone, and how many are in DRAM.
     there = np.zeros((count, 2 * (most + 1)), np.int64)
     for place in range(count):
-        moved[place] = moves[place, 0]
+        moved[place] = ways.numbers[place, 0]
         for tensor in range(len(kinds)):
-            kind, way = kinds[tensor], ways[place, tensor]
-            if flags[tensor, 2, kind, way]:
+            kind, option = kinds[tensor], ways.options[place, tensor]
+            if tables.flags[tensor, IN_DRAM, kind, option]:
                 there[place, 2 * classes[tensor]] += 1
-                if not flags[tensor, 1, kind, way]:
+                if not tables.flags[tensor, ON_CHIP, kind, option]:
                     there[place, 2 * classes[tensor] + 1] += 1
-                    moved[place] += later[tensor]
+                    moved[place] += tables.later[tensor]
     kept = np.zeros(count, np.int64)
     left = 0
-    for place in ranked(moved):
+    for place in order_of(moved):
         for number in range(left):
             covered = True
             for each in range(there.shape[1]):
@@ -198,458 +366,420 @@ def sifted(
             kept[left] = place
             left += 1
     for number in range(left):
-        moved[number] = moves[kept[number], 0]
-    rank: Ints = ranked(moved[:left])
+        moved[number] = ways.numbers[kept[number], 0]
+    rank: Ints = order_of(moved[:left])
     for number in range(left):
         rank[number] = kept[rank[number]]
     return rank
 
 
-@jit.inner
-def assigned(
-    sizes: Ints,
-    lines: Ints,
-    reread: Ints,
-    costs: Ints,
-    flags: Bools,
-    ways: Ints,
-    later: Ints,
-    classes: Ints,
-    alike: Bools,
-    kinds: Ints,
-    fixed: Ints,
-    extras: Ints,
-    savings: Ints,
-    last: int,
-    wide: Ints,
-    output: int,
-    operands: Ints,
-    fits: Bools,
-    room: int,
-    limit: int,
-    only_best: bool,
-    enough: int,
-) -> tuple[Ints, Ints, Bools, int, int]:
-    """Return the ways to execute a step in some room.
+# The search ---------------------------------------------------------------------------------------------
 
-    Parameters
-    ----------
-    sizes, lines, reread
-        Of tensors that may be on chip as a whole: their elements, shape (tensors,); those of their line
-        buffers, or of the block of the output, and what strips read of them again, shape (tensors, shapes).
-    costs, flags, ways
-        Of each tensor, for each kind of place that it may be in before: what each way moves, shape (tensors,
-        kinds, ways); whether it is on chip as a whole then, on chip afterwards, and in DRAM afterwards,
-        (tensors, 3, kinds, ways); how many ways there are, (tensors, kinds).
-    later
-        What counts where each tensor is read last, if it is in DRAM alone, shape (tensors,).
-    classes
-        Tensors that all that follows treats alike have the same number, shape (tensors,).
-    alike
-        Whether a tensor is like the one before it, or as good with a smaller line buffer, so that its way
-        need not come before that of the other.
-    kinds
-        Where each tensor is before, shape (tensors,).
-    fixed
-        Elements of all else, with a block of each operation's weights, shape (shapes,).
-    extras, savings
-        What it takes more to keep weights, shape (weights,), and what that saves, (weights, shapes).
-    last, wide
-        Which weights are those of the last operation, -1 if there are none, and what keeping these takes
-        more if the output does not stay on chip, shape (shapes,).
-    output
-        Which tensor is the output, -1 if it cannot stay.
-    operands, fits
-        Tensors whose place the output may take, shape (operands,), and with which shapes, (operands, shapes).
-    room, limit
-        Elements of memory, and most elements that are worth moving.
-    only_best
-        Whether only what is moved at least is sought: a way that moves least, or none after `NODES` looks.
-    enough
-        Ways that are enough: those that move least.
+
+@jit.inner
+def cheapest_options(tables: StepTables, question: Question) -> Ints:
+    """Return what each tensor moves at least in a line buffer, and as a whole; shape (2, tensors)."""
+    tensors = len(tables.sizes)
+    found = np.full((2, tensors), NEVER, np.int64)
+    for tensor in range(tensors):
+        kind = question.kinds[tensor]
+        for option in range(tables.options[tensor, kind]):
+            whole = int(tables.flags[tensor, WHOLE, kind, option])
+            found[whole, tensor] = min(found[whole, tensor], tables.costs[tensor, kind, option])
+    return found
+
+
+@jit.inner
+def useless_options(tables: StepTables, question: Question) -> Bools:
+    """Return whether an option has a tensor on chip for this step alone, where that saves nothing.
 
     Returns
     -------
-    For each way that is not worse than another: that of each tensor, shape (found, tensors); excess, shape
-    and operand, -1 for none, shape (found, 3); weights that are kept, shape (found, weights). Then what is
-    moved at least, and what ways may move of which all are there.
+    Shape (tensors, options).
     """
-    tensors, shapes = lines.shape
-    wholes, reached = flags[:, 0], limit
-    weights = len(extras)
-    items = tensors + weights
-    decided = np.zeros(items, np.bool_)
-    line_costs = np.full(tensors, NEVER, np.int64)
-    whole_costs = np.full(tensors, NEVER, np.int64)
-    for tensor in range(tensors):
-        kind = kinds[tensor]
-        for way in range(ways[tensor, kind]):
-            if wholes[tensor, kind, way]:
-                whole_costs[tensor] = min(whole_costs[tensor], costs[tensor, kind, way])
-            else:
-                line_costs[tensor] = min(line_costs[tensor], costs[tensor, kind, way])
-    item_extras = np.zeros((shapes, items), np.int64)
-    item_savings = np.zeros((shapes, items), np.int64)
-    order = np.zeros((shapes, items), np.int64)
-    counts = np.zeros(shapes, np.int64)
-    rooms = np.zeros((tensors + 1, shapes), np.int64)
-    bases = np.zeros((tensors + 1, shapes), np.int64)
-    alive = np.zeros((tensors + 1, shapes), np.int64)
-    n_alive = np.zeros(tensors + 1, np.int64)
-    largest, bound = 0, NEVER
-    for operand in operands:
-        largest = max(largest, sizes[operand])
-    density = np.zeros(items, np.float64)
+    costs, flags = tables.costs, tables.flags
+    found = np.zeros(costs[:, 0].shape, np.bool_)
+    for tensor in range(len(tables.sizes)):
+        kind, replaced = question.kinds[tensor], tensor == tables.output
+        for operand in tables.operands:
+            replaced |= operand == tensor
+        for option in range(tables.options[tensor, kind]):
+            for other in range(option):
+                found[tensor, option] |= (
+                    not replaced
+                    and flags[tensor, WHOLE, kind, option]
+                    and not flags[tensor, WHOLE, kind, other]
+                    and costs[tensor, kind, other] <= costs[tensor, kind, option]
+                    and flags[tensor, ON_CHIP, kind, other] == flags[tensor, ON_CHIP, kind, option]
+                    and flags[tensor, IN_DRAM, kind, other] == flags[tensor, IN_DRAM, kind, option]
+                )
+    return found
+
+
+@jit.inner
+def begin(tables: StepTables, question: Question, cheapest: Ints, sacks: Knapsacks, tree: Tree) -> int:
+    """Fill the knapsacks and the root; return a bound on what is moved at least."""
+    tensors, shapes = tables.lines.shape
+    bound, largest = NEVER, 0
+    for operand in tables.operands:
+        largest = max(largest, tables.sizes[operand])
+    density = np.zeros(len(sacks.decided), np.float64)
     for shape in range(shapes):
-        left, base, count = room - fixed[shape], 0, 0
+        left, base, count = question.room - tables.fixed[shape], 0, 0
         if left + largest < 0:
             continue
         for tensor in range(tensors):
-            if line_costs[tensor] == NEVER:
-                left -= sizes[tensor]
-                base += whole_costs[tensor]
+            if cheapest[0, tensor] == NEVER:
+                left -= tables.sizes[tensor]
+                base += cheapest[1, tensor]
                 continue
-            left -= lines[tensor, shape]
-            cost = line_costs[tensor] + reread[tensor, shape]
+            left -= tables.lines[tensor, shape]
+            cost = cheapest[0, tensor] + tables.reread[tensor, shape]
             base += cost
-            saving = cost - whole_costs[tensor]
-            if whole_costs[tensor] < NEVER and saving > 0:
-                extra = sizes[tensor] - lines[tensor, shape]
-                item_extras[shape, tensor], item_savings[shape, tensor] = extra, saving
-                order[shape, count] = tensor
+            saving = cost - cheapest[1, tensor]
+            if cheapest[1, tensor] < NEVER and saving > 0:
+                extra = tables.sizes[tensor] - tables.lines[tensor, shape]
+                sacks.extras[shape, tensor], sacks.savings[shape, tensor] = extra, saving
+                sacks.order[shape, count] = tensor
                 density[count] = -saving / extra if extra else -1e18
                 count += 1
         if left + largest < 0:
             continue
-        for weight in range(weights):
-            saving = savings[weight, shape]
+        for weight in range(len(tables.extras)):
+            saving, extra = tables.savings[weight, shape], tables.extras[weight]
             base += saving
             if saving > 0:
-                item_extras[shape, tensors + weight] = extras[weight]
-                item_savings[shape, tensors + weight] = saving
-                order[shape, count] = tensors + weight
-                density[count] = -saving / extras[weight] if extras[weight] else -1e18
+                item = tensors + weight
+                sacks.extras[shape, item], sacks.savings[shape, item] = extra, saving
+                sacks.order[shape, count] = item
+                density[count] = -saving / extra if extra else -1e18
                 count += 1
-        bases[0, shape] = base
-        for place, item in enumerate(picked(order[shape], ranked(density[:count]))):
-            order[shape, place] = item
-        counts[shape] = count
-        base -= filled(
-            order[shape], count, item_extras[shape], item_savings[shape], decided, 0, left + largest, NEVER
-        )
-        bound = min(bound, base)
-        if base <= limit:
-            rooms[0, shape] = left
-            alive[0, n_alive[0]] = shape
-            n_alive[0] += 1
-    # To have a tensor on chip for this step alone is of no use where that saves nothing.
-    in_vain = np.zeros(costs[:, 0].shape, np.bool_)
-    for tensor in range(tensors):
-        kind, replaced = kinds[tensor], False
-        for operand in operands:
-            replaced |= operand == tensor
-        for way in range(ways[tensor, kind]):
-            for other in range(way):
-                in_vain[tensor, way] |= (
-                    not replaced
-                    and tensor != output
-                    and wholes[tensor, kind, way]
-                    and not wholes[tensor, kind, other]
-                    and costs[tensor, kind, other] <= costs[tensor, kind, way]
-                    and flags[tensor, 1, kind, other] == flags[tensor, 1, kind, way]
-                    and flags[tensor, 2, kind, other] == flags[tensor, 2, kind, way]
-                )
-    chosen = np.full(tensors, -1)
-    found_ways = np.zeros((16, tensors), np.int64)
-    found = np.zeros((16, 3), np.int64)
-    found_kept = np.zeros((16, weights), np.bool_)
-    none = np.zeros(0, np.int64)
-    count = len(none)
-    if not n_alive[0]:
-        return picked(found_ways, none), picked(found, none), picked(found_kept, none), bound, reached
-    taken = np.zeros(items, np.bool_)
-    best = np.zeros(items, np.bool_)
-    place_at = np.zeros(items, np.int64)
-    true_extras = np.zeros(items, np.int64)
-    depth = 0
-    entering, nodes = True, 0
-    while True:
-        if entering:
-            nodes += 1
-            if only_best and nodes > NODES:
-                return picked(found_ways, none), picked(found, none), picked(found_kept, none), bound, reached
-            # The shapes that are still possible.
-            bonus, open_output = 0, output >= 0
-            if output >= 0 and output < depth and not wholes[output, kinds[output], chosen[output]]:
-                open_output = False
-            if open_output:
-                for operand in operands:
-                    if operand >= depth or wholes[operand, kinds[operand], chosen[operand]]:
-                        bonus = max(bonus, sizes[operand])
-            left_alive = 0
-            for place in range(n_alive[depth]):
-                shape = alive[depth, place]
-                space = rooms[depth, shape] + bonus
-                if space < 0:
-                    continue
-                base = bases[depth, shape]
-                if base > limit:
-                    base -= filled(
-                        order[shape],
-                        counts[shape],
-                        item_extras[shape],
-                        item_savings[shape],
-                        decided,
-                        0,
-                        space,
-                        base - limit,
-                    )
-                    if base > limit:
-                        continue
-                alive[depth, left_alive] = shape
-                left_alive += 1
-            n_alive[depth] = left_alive
-            if left_alive and depth == tensors:
-                least, most_left, least_shape, least_operand = limit + 1, -1, -1, -1
-                keep = np.zeros(weights, np.bool_)
-                for place in range(left_alive):
-                    shape = alive[depth, place]
-                    for number in range(-1, len(operands)):
-                        space = rooms[depth, shape]
-                        if number >= 0:
-                            operand = operands[number]
-                            if not fits[number, shape] or output < 0:
-                                continue
-                            if (
-                                not wholes[operand, kinds[operand], chosen[operand]]
-                                or not wholes[output, kinds[output], chosen[output]]
-                            ):
-                                continue
-                            space += sizes[operand]
-                        if space < 0:
-                            continue
-                        for item in range(tensors, items):
-                            true_extras[item] = item_extras[shape, item]
-                        if last >= 0 and (output < 0 or not wholes[output, kinds[output], chosen[output]]):
-                            true_extras[tensors + last] += wide[shape]
-                        # Of ways that move as little, the one that takes least.
-                        wanted = max(-1, bases[depth, shape] - least - 1)
-                        saved = kept(
-                            order[shape],
-                            counts[shape],
-                            item_extras[shape],
-                            true_extras,
-                            item_savings[shape],
-                            decided,
-                            space,
-                            wanted,
-                            taken,
-                            best,
-                            place_at,
-                        )
-                        if saved == wanted:
-                            continue
-                        cost, left = bases[depth, shape] - saved, space
-                        for weight in range(weights):
-                            item = tensors + weight
-                            if item_savings[shape, item] > 0 and best[item]:
-                                left -= true_extras[item]
-                        if cost < least or (cost == least and cost <= limit and left > most_left):
-                            least, most_left, least_shape, least_operand = cost, left, shape, number
-                            for weight in range(weights):
-                                item = tensors + weight
-                                keep[weight] = item_savings[shape, item] > 0 and best[item]
-                if least <= limit:
-                    if count == len(found):
-                        places = sifted(found_ways, found, count, kinds, flags, later, classes)
-                        if len(places) > enough:
-                            places, limit = places[:enough], found[places[enough - 1], 0] - 1
-                            reached = limit
-                        count = len(places)
-                        more = len(found) - count
-                        if count > more:
-                            more += len(found)
-                        found_ways = picked(found_ways, places, more)
-                        found = picked(found, places, more)
-                        found_kept = picked(found_kept, places, more)
-                    place = 0 if only_best else count
-                    for tensor in range(tensors):
-                        found_ways[place, tensor] = chosen[tensor]
-                    for weight in range(weights):
-                        found_kept[place, weight] = keep[weight]
-                    found[place, 0], found[place, 1], found[place, 2] = least, least_shape, least_operand
-                    count = place + 1
-                    if only_best:
-                        limit = least - 1
-                left_alive = 0
-            if not left_alive:
-                depth -= 1
-                if depth < 0:
-                    break
-                entering = False
-                continue
-            chosen[depth] = -1
-        # The next way of the tensor at this depth.
-        tensor, kind = depth, kinds[depth]
-        way = chosen[tensor] + 1
-        if chosen[tensor] < 0 and tensor > 0 and alike[tensor]:
-            way = chosen[tensor - 1]
-        if way >= ways[tensor, kind]:
-            decided[tensor] = False
-            chosen[tensor] = -1
-            depth -= 1
-            if depth < 0:
-                break
-            entering = False
+        for place, item in enumerate(take_rows(sacks.order[shape], order_of(density[:count]))):
+            sacks.order[shape, place] = item
+        sacks.counts[shape] = count
+        least = base - fractional_bound(sacks, shape, 0, left + largest, NEVER)
+        bound = min(bound, least)
+        if least <= question.limit:
+            tree.rooms[0, shape], tree.bases[0, shape] = left, base
+            tree.alive[0, tree.n_alive[0]] = shape
+            tree.n_alive[0] += 1
+    return bound
+
+
+@jit.lean
+def is_whole(tables: StepTables, question: Question, tree: Tree, tensor: int) -> bool:
+    """Whether the option that has been chosen for a tensor has it on chip as a whole."""
+    return bool(tables.flags[tensor, WHOLE, question.kinds[tensor], tree.chosen[tensor]])
+
+
+@jit.lean
+def keep_possible_shapes(
+    tables: StepTables, question: Question, sacks: Knapsacks, tree: Tree, depth: int, limit: int
+) -> int:
+    """Leave out the shapes that need too much memory or move too much; return how many there are."""
+    output, bonus = tables.output, 0
+    if output >= depth or is_whole(tables, question, tree, output):
+        for operand in tables.operands:  # whose place the output may take
+            if operand >= depth or is_whole(tables, question, tree, operand):
+                bonus = max(bonus, tables.sizes[operand])
+    left = 0
+    for place in range(tree.n_alive[depth]):
+        shape = tree.alive[depth, place]
+        space = tree.rooms[depth, shape] + bonus
+        if space < 0:
             continue
-        chosen[tensor] = way
-        decided[tensor] = True
-        left_alive = 0
-        for place in range(n_alive[depth]):
-            shape = alive[depth, place]
-            if in_vain[tensor, way] and not reread[tensor, shape] and lines[tensor, shape] <= sizes[tensor]:
-                continue
-            alive[depth + 1, left_alive] = shape
-            left_alive += 1
-            left, base = rooms[depth, shape], bases[depth, shape]
-            if line_costs[tensor] == NEVER:
-                base += costs[tensor, kind, way] - whole_costs[tensor]
-            elif wholes[tensor, kind, way]:
-                left -= sizes[tensor] - lines[tensor, shape]
-                base += costs[tensor, kind, way] - line_costs[tensor] - reread[tensor, shape]
-            else:
-                base += costs[tensor, kind, way] - line_costs[tensor]
-            rooms[depth + 1, shape], bases[depth + 1, shape] = left, base
-        n_alive[depth + 1] = left_alive
-        depth += 1
-        entering = True
-    if only_best:
-        bound = found[0, 0] if count else max(bound, limit + 1)
-    places = sifted(found_ways, found, count, kinds, flags, later, classes)
-    if len(places) > enough:
-        places, reached = places[:enough], found[places[enough - 1], 0] - 1
-    return picked(found_ways, places), picked(found, places), picked(found_kept, places), bound, reached
+        base = tree.bases[depth, shape]
+        if base > limit and base - fractional_bound(sacks, shape, 0, space, base - limit) > limit:
+            continue
+        tree.alive[depth, left] = shape
+        left += 1
+    tree.n_alive[depth] = left
+    return left
 
 
-@jit.kernel(nogil=True)
-def executed(
-    rows: Ints,
-    sizes: Ints,
-    lines: Ints,
-    again: Ints,
-    costs: Ints,
-    flags: Bools,
-    ways: Ints,
-    later: Ints,
-    sources: Bools,
-    before: Ints,
-    after: Ints,
-    kinds: Ints,
-    fixed: Ints,
-    extras: Ints,
-    savings: Ints,
-    last: int,
-    wide: Ints,
-    output: int,
-    operands: Ints,
-    fits: Bools,
-    room: int,
-    limit: int,
-    only_best: bool,
-    enough: int,
-) -> tuple[Ints, Ints, Bools, int, int, Ints]:
-    """Return the ways to execute a step in some room: see `assigned`, for which tensors are sorted.
+@jit.lean
+def best_step(
+    tables: StepTables, question: Question, sacks: Knapsacks, tree: Tree, scratch: Scratch, limit: int
+) -> tuple[int, int, int]:
+    """Return what is moved at least if all tensors are decided, with which shape and operand.
 
-    Parameters
-    ----------
-    rows, lines, again
-        The row of each tensor in what line buffers take, and what strips read again.
-    sources
-        Whether each tensor has been there before.
-    before, after
-        Tensors that all that is left treats alike before this step, and after it, have the same number.
+    Of ways that move as little, it is the one that takes least. Weights that are kept are in `scratch.kept`.
 
     Returns
     -------
-    What `assigned` does, and which tensors are on chip and in DRAM after each way, as bit masks of `BITS`
-    tensors each, shape (found, 2, masks).
+    More than `limit` where nothing fits that moves no more.
     """
-    tensors, shapes = len(rows), lines.shape[1]
-    keys = np.zeros((tensors, 3), np.int64)
-    order = np.zeros(tensors, np.int64)
-    for tensor in range(tensors):
-        keys[tensor, 0] = -sizes[tensor]
-        if sources[tensor]:
-            keys[tensor, 1] = 4 * before[tensor] + kinds[tensor]
+    tensors, weights = len(tables.sizes), len(tables.extras)
+    least, most_left, least_shape, least_operand = limit + 1, -1, -1, -1
+    output_is_whole = is_whole(tables, question, tree, tables.output)
+    for place in range(tree.n_alive[tensors]):
+        shape = tree.alive[tensors, place]
+        for number in range(-1, len(tables.operands)):
+            space = tree.rooms[tensors, shape]
+            if number >= 0:
+                operand = tables.operands[number]
+                if not tables.fits[number, shape] or not output_is_whole:
+                    continue
+                if not is_whole(tables, question, tree, operand):
+                    continue
+                space += tables.sizes[operand]
+            if space < 0:
+                continue
+            for item in range(tensors, tensors + weights):
+                scratch.extras[item] = sacks.extras[shape, item]
+            if tables.last >= 0 and not output_is_whole:
+                scratch.extras[tensors + tables.last] += tables.wide[shape]
+            wanted = max(-1, tree.bases[tensors, shape] - least - 1)
+            saved = best_weights(sacks, shape, space, wanted, scratch)
+            if saved == wanted:
+                continue
+            cost, left = tree.bases[tensors, shape] - saved, space
+            for item in range(tensors, tensors + weights):
+                if sacks.savings[shape, item] > 0 and scratch.best[item]:
+                    left -= scratch.extras[item]
+            if cost < least or (cost == least and cost <= limit and left > most_left):
+                least, most_left, least_shape, least_operand = cost, left, shape, number
+                for weight in range(weights):
+                    item = tensors + weight
+                    scratch.kept[weight] = sacks.savings[shape, item] > 0 and scratch.best[item]
+    return least, least_shape, least_operand
+
+
+@jit.lean
+def descend(
+    tables: StepTables, question: Question, cheapest: Ints, useless: Bools, tree: Tree, tensor: int
+) -> None:
+    """Go one step deeper, with the option that has been chosen for a tensor."""
+    kind, option = question.kinds[tensor], tree.chosen[tensor]
+    cost, whole = tables.costs[tensor, kind, option], tables.flags[tensor, WHOLE, kind, option]
+    left_alive = 0
+    for place in range(tree.n_alive[tensor]):
+        shape = tree.alive[tensor, place]
+        line, reread = tables.lines[tensor, shape], tables.reread[tensor, shape]
+        if useless[tensor, option] and not reread and line <= tables.sizes[tensor]:
+            continue
+        tree.alive[tensor + 1, left_alive] = shape
+        left_alive += 1
+        left, base = tree.rooms[tensor, shape], tree.bases[tensor, shape]
+        if cheapest[0, tensor] == NEVER:
+            base += cost - cheapest[1, tensor]
+        elif whole:
+            left -= tables.sizes[tensor] - line
+            base += cost - cheapest[0, tensor] - reread
         else:
-            keys[tensor, 1] = -1 if tensor == output else 4 * (tensors + after[tensor])
+            base += cost - cheapest[0, tensor]
+        tree.rooms[tensor + 1, shape], tree.bases[tensor + 1, shape] = left, base
+    tree.n_alive[tensor + 1] = left_alive
+
+
+@jit.lean
+def record(
+    ways: Ways, place: int, tree: Tree, scratch: Scratch, moved: int, shape: int, operand: int
+) -> None:
+    """Write down a way to execute the step."""
+    for tensor in range(len(tree.chosen)):
+        ways.options[place, tensor] = tree.chosen[tensor]
+    for weight in range(len(scratch.kept)):
+        ways.kept[place, weight] = scratch.kept[weight]
+    ways.numbers[place, 0], ways.numbers[place, 1], ways.numbers[place, 2] = moved, shape, operand
+
+
+@jit.inner
+def make_room(tables: StepTables, question: Question, ways: Ways) -> tuple[Ways, int, int]:
+    """Return the ways that are not worse than others with room for more, and how many there are.
+
+    Returns
+    -------
+    And the most that is worth moving, if some have been left out as there are enough.
+    """
+    length, cut = len(ways.numbers), NEVER
+    places = undominated(tables, question, ways, length)
+    if len(places) > question.enough:
+        places = places[: question.enough]
+        cut = ways.numbers[places[-1], 0] - 1
+    count = len(places)
+    return take_ways(ways, places, (length if 2 * count <= length else 2 * length) - count), count, cut
+
+
+@jit.inner
+def place_tensors(tables: StepTables, question: Question, alike: Bools) -> tuple[Ways, int, int]:
+    """Return the ways to execute a step, none of which is worse than another, those that move least first.
+
+    Parameters
+    ----------
+    alike : shape (tensors,)
+        Whether a tensor is like the one before it, or as good with a smaller line buffer, so that its option
+        need not come before that of the other.
+
+    Returns
+    -------
+    The ways; what is moved at least; and the most that ways may move, so that all of them are there.
+    """
+    tensors, shapes = tables.lines.shape
+    weights, limit, reached = len(tables.extras), question.limit, question.limit
+    items = tensors + weights
+    cheapest, useless = cheapest_options(tables, question), useless_options(tables, question)
+    sacks = Knapsacks(
+        np.zeros((shapes, items), np.int64),
+        np.zeros((shapes, items), np.int64),
+        np.zeros((shapes, items), np.int64),
+        np.zeros(shapes, np.int64),
+        np.zeros(items, np.bool_),
+    )
+    tree = Tree(
+        np.zeros((tensors + 1, shapes), np.int64),
+        np.zeros((tensors + 1, shapes), np.int64),
+        np.zeros((tensors + 1, shapes), np.int64),
+        np.zeros(tensors + 1, np.int64),
+        np.full(tensors, -1),
+    )
+    scratch = Scratch(
+        np.zeros(items, np.int64),
+        np.zeros(items, np.bool_),
+        np.zeros(items, np.bool_),
+        np.zeros(items, np.int64),
+        np.zeros(weights, np.bool_),
+    )
+    ways = Ways(
+        np.zeros((16, tensors), np.int64), np.zeros((16, 3), np.int64), np.zeros((16, weights), np.bool_)
+    )
+    none = np.zeros(0, np.int64)
+    bound, count = begin(tables, question, cheapest, sacks, tree), 0
+    depth, entering, nodes = 0, True, 0
+    while depth >= 0 and tree.n_alive[0]:
+        if entering:
+            nodes += 1
+            if question.only_best and nodes > NODES:
+                return take_ways(ways, none), bound, reached
+            left = keep_possible_shapes(tables, question, sacks, tree, depth, limit)
+            if left and depth == tensors:
+                least, shape, operand = best_step(tables, question, sacks, tree, scratch, limit)
+                if least <= limit:
+                    if count == len(ways.numbers):
+                        ways, count, cut = make_room(tables, question, ways)
+                        limit, reached = min(limit, cut), min(reached, cut)
+                    place = 0 if question.only_best else count
+                    record(ways, place, tree, scratch, least, shape, operand)
+                    count = place + 1
+                    if question.only_best:
+                        limit = least - 1
+            if not left or depth == tensors:
+                depth -= 1
+                entering = False
+                continue
+            tree.chosen[depth] = -1
+        # The next option of the tensor at this depth.
+        option = tree.chosen[depth] + 1
+        if tree.chosen[depth] < 0 and depth > 0 and alike[depth]:
+            option = tree.chosen[depth - 1]
+        entering = option < tables.options[depth, question.kinds[depth]]
+        sacks.decided[depth] = entering
+        tree.chosen[depth] = option if entering else -1
+        if entering:
+            descend(tables, question, cheapest, useless, tree, depth)
+        depth += 1 if entering else -1
+    if question.only_best:
+        bound = ways.numbers[0, 0] if count else max(bound, limit + 1)
+    places = undominated(tables, question, ways, count)
+    if len(places) > question.enough:
+        places = places[: question.enough]
+        reached = ways.numbers[places[-1], 0] - 1
+    return take_ways(ways, places), bound, reached
+
+
+@jit.lean
+def comes_after(keys: Ints, one: int, other: int) -> bool:
+    """Whether a row of keys is larger than another one."""
+    for column in range(keys.shape[1]):
+        if keys[one, column] != keys[other, column]:
+            return bool(keys[one, column] > keys[other, column])
+    return False
+
+
+@jit.inner
+def order_tensors(tables: StepTables, question: Question) -> tuple[Ints, Bools]:
+    """Return the order in which tensors are decided, and which are like the one before: see `place_tensors`.
+
+    Large ones come first, then those that what follows treats alike side by side. Of these, the one with the
+    larger line buffer may be on chip as a whole, if one is: that takes less.
+    """
+    tensors, shapes = tables.lines.shape
+    keys, order = np.zeros((tensors, 3), np.int64), np.zeros(tensors, np.int64)
+    for tensor in range(tensors):
+        keys[tensor, 0] = -tables.sizes[tensor]
+        if tables.sources[tensor]:
+            keys[tensor, 1] = 4 * question.before[tensor] + question.kinds[tensor]
+        else:
+            keys[tensor, 1] = -1 if tensor == tables.output else 4 * (tensors + question.after[tensor])
         for shape in range(shapes):
-            keys[tensor, 2] -= lines[rows[tensor], shape]
+            keys[tensor, 2] -= tables.lines[tensor, shape]
         place = tensor
-        while place and (
-            keys[order[place - 1], 0] > keys[tensor, 0]
-            or (
-                keys[order[place - 1], 0] == keys[tensor, 0]
-                and (
-                    keys[order[place - 1], 1] > keys[tensor, 1]
-                    or (
-                        keys[order[place - 1], 1] == keys[tensor, 1]
-                        and keys[order[place - 1], 2] > keys[tensor, 2]
-                    )
-                )
-            )
-        ):
+        while place and comes_after(keys, order[place - 1], tensor):
             order[place] = order[place - 1]
             place -= 1
         order[place] = tensor
-    # Of tensors that what follows treats alike, the one with the larger line buffer may be on chip as a
-    # whole, if one is: that takes less.
     alike = np.zeros(tensors, np.bool_)
     for place in range(1, tensors):
         one, other = order[place - 1], order[place]
         if keys[one, 1] == keys[other, 1] and keys[one, 0] == keys[other, 0]:
             alike[place] = True
             for shape in range(shapes):
-                alike[place] &= lines[rows[one], shape] >= lines[rows[other], shape]
+                alike[place] &= tables.lines[one, shape] >= tables.lines[other, shape]
+    return order, alike
+
+
+@jit.kernel(nogil=True)
+def best_steps(tables: StepTables, question: Question) -> tuple[Ways, int, int, Ints]:
+    """Return the ways to execute a step in some room, none of which is worse than another.
+
+    Returns
+    -------
+    The ways, those that move least first; what is moved at least; the most that ways may move, so that all of
+    them are there; and which tensors are on chip and in DRAM after each way, as bit masks of `BITS` tensors
+    each, shape (ways, 2, masks).
+    """
+    tensors = len(tables.sizes)
+    order, alike = order_tensors(tables, question)
     back = np.zeros(tensors, np.int64)
-    places, own = np.zeros(len(operands), np.int64), np.zeros(tensors, np.int64)
     for place in range(tensors):
         back[order[place]] = place
-        own[place] = rows[order[place]]
+    operands = np.zeros(len(tables.operands), np.int64)
     for number in range(len(operands)):
-        places[number] = back[operands[number]]
-    found = assigned(
-        picked(sizes, order),
-        picked(lines, own),
-        picked(again, own),
-        picked(costs, order),
-        picked(flags, order),
-        picked(ways, order),
-        picked(later, order),
-        picked(after, order),
-        alike,
-        picked(kinds, order),
-        fixed,
-        extras,
-        savings,
-        last,
-        wide,
-        back[output],
-        places,
-        fits,
-        room,
-        limit,
-        only_best,
-        enough,
+        operands[number] = back[tables.operands[number]]
+    in_order = StepTables(
+        take_rows(tables.sizes, order),
+        take_rows(tables.lines, order),
+        take_rows(tables.reread, order),
+        take_rows(tables.costs, order),
+        take_rows(tables.flags, order),
+        take_rows(tables.options, order),
+        take_rows(tables.later, order),
+        take_rows(tables.sources, order),
+        tables.fixed,
+        tables.extras,
+        tables.savings,
+        tables.last,
+        tables.wide,
+        back[tables.output],
+        operands,
+        tables.fits,
     )
-    chosen = np.zeros(found[0].shape, np.int64)
-    for number in range(len(chosen)):
+    asked = Question(
+        take_rows(question.kinds, order),
+        take_rows(question.before, order),
+        take_rows(question.after, order),
+        question.room,
+        question.limit,
+        question.only_best,
+        question.enough,
+    )
+    ways, bound, reached = place_tensors(in_order, asked, alike)
+    options = np.zeros(ways.options.shape, np.int64)
+    where = np.zeros((len(options), 2, (tensors + BITS - 1) // BITS), np.int64)
+    for number in range(len(options)):
         for tensor in range(tensors):
-            chosen[number, tensor] = found[0][number, back[tensor]]
-    where = np.zeros((len(chosen), 2, (tensors + BITS - 1) // BITS), np.int64)
-    for number in range(len(chosen)):
-        for tensor in range(tensors):
+            options[number, tensor] = option = ways.options[number, back[tensor]]
             for place in range(2):
-                if flags[tensor, place + 1, kinds[tensor], chosen[number, tensor]]:
+                if tables.flags[tensor, place + 1, question.kinds[tensor], option]:
                     where[number, place, tensor // BITS] |= 1 << tensor % BITS
-    return chosen, found[1], found[2], found[3], found[4], where
+    return Ways(options, ways.numbers, ways.kept), bound, reached, where

@@ -1,24 +1,27 @@
-"""The exact search for time and energy, and for several objectives: labels that no other is as good as.
+"""Shortest paths from state to state, a state being what is executed and what is where, for several costs.
 
-Like `tilewright.residency.exact.search` it goes from state to state, but what a path has cost is several
-numbers: what is minimised, and all that is limited. A path is given up for another that leads to the same
-state and costs no more of anything. What is still to be spent in any case is the bound of A*, for each
-number; with second buffers bus and core work beside each other, so that of time it is the longer of both.
+A label is a state with what a path to it costs: of what is minimised, and of all that is limited. It is given
+up for another one of the same state that costs no more of anything. What is still to be spent in any case is
+the bound of A*, for each cost. It never falls by more than a step costs, so that the first path that arrives
+is a best one. Groups that may come next are looked at one by one, the smallest first, as there may be many.
 """
 
 from __future__ import annotations
 
-import heapq
-import time
-from collections.abc import Iterator
-from itertools import count
+from collections.abc import Iterator, Sequence
+from operator import add
 from typing import NamedTuple
 
-from tilewright.residency.exact.search import Search
-from tilewright.residency.exact.timed_steps import Costs, TimedSteps
-from tilewright.residency.problem import Problem
+from tilewright.core.branch_and_bound import BestFirst, Incumbent
+from tilewright.residency.exact.priced_steps import Costs, PricedSteps, covers
 from tilewright.residency.transitions import State, StepChoice
-from tilewright.spec.errors import OutOfTimeError
+
+
+class StepSequence(NamedTuple):
+    """Steps, and what they cost of what is minimised: of traffic, elements."""
+
+    cost: int
+    choices: tuple[StepChoice, ...]
 
 
 class Path(NamedTuple):
@@ -28,20 +31,20 @@ class Path(NamedTuple):
     before: Path | None
 
 
-class Found(NamedTuple):
-    """A sequence of steps, and what it costs."""
+class Label(NamedTuple):
+    """A state, what it has cost to get there and how; with a group, one that is to be executed next."""
 
     costs: Costs
-    choices: tuple[StepChoice, ...]
+    state: State
+    path: Path | None
+    group: int = 0
 
 
-class Labels:
+class LabelSearch:
     """The search for one memory.
 
     Parameters
     ----------
-    names
-        Objectives: the one that is minimised, then those that are limited.
     most
         The most that each may cost; None without a limit.
     repeat
@@ -49,43 +52,44 @@ class Labels:
 
     Attributes
     ----------
-    bound
-        What every plan costs of the first objective, as far as that is known.
+    incumbent
+        Its bound is what every plan costs of the first objective, as far as that is known.
     limited
         Whether something has been left out that costs more of the first objective than `most`.
     """
 
     def __init__(
         self,
-        problem: Problem,
-        ways: TimedSteps,
-        most: tuple[int | None, ...],
+        priced: PricedSteps,
+        most: Sequence[int | None],
         *,
-        given_order: bool = False,
         repeat: int = 1,
         deadline: float = float("inf"),
     ) -> None:
-        self.problem, self.ways, self.most = problem, ways, most
-        self.repeat, self.deadline = repeat, deadline
-        limits = problem.limits
-        self._groups = Search(
-            ways.steps,
-            given_order=given_order or limits.order == "given",
-            most_operations=limits.most_operations,
-        ).groups
+        self.priced, self.most, self.repeat, self.deadline = priced, most, repeat, deadline
         self.limited = False
         self._left: dict[tuple[int, int], Costs] = {}
-        self.bound = self.remaining(ways.steps.start())[0]
+        self._closed: dict[State, list[Costs]] = {}
+        self._opened: dict[State, list[Costs]] = {}
+        self.incumbent: Incumbent[StepSequence] = Incumbent(bound=self.remaining(priced.steps.start())[0])
+        if most[0] is not None:
+            self.incumbent.leave_from(most[0] + 1)
+        self.tree: BestFirst[Label] = BestFirst(self.incumbent, deadline)
+
+    @property
+    def bound(self) -> int:
+        """What every plan costs of the first objective, as far as that is known."""
+        return self.incumbent.bound
 
     def remaining(self, state: State) -> Costs:
         """Return what is still to be spent in any case."""
         key = state.done, state.in_dram & ~state.on_chip
         known = self._left.get(key)
         if known is None:
-            known = self._left[key] = self.ways.costs(self.problem.remaining.least(*key))
+            known = self._left[key] = self.priced.costs(self.priced.problem.remaining.least(*key))
         return known
 
-    def paths(self) -> Iterator[Found]:
+    def paths(self) -> Iterator[StepSequence]:
         """Return sequences of steps, from the one that costs least on.
 
         Raises
@@ -93,64 +97,62 @@ class Labels:
         OutOfTimeError
             When the deadline passes; `bound` is what has been proven by then.
         """
-        steps, tick, everything = self.ways.steps, count(), self.problem.graph.all
-        start, nothing = steps.start(), (0,) * len(self.ways.names)
-        closed: dict[State, list[Costs]] = {}
-        opened: dict[State, list[Costs]] = {}
-        heap: list[tuple[Costs, int, int, Costs, State, Path | None]] = [
-            (self.remaining(start), 0, next(tick), nothing, start, None)
-        ]
-        while heap:
-            total, _, _, costs, state, path = heapq.heappop(heap)
-            self.bound = max(self.bound, total[0])
-            known = closed.setdefault(state, [])
-            if _worse(costs, known, self.repeat):
+        steps, everything = self.priced.steps, self.priced.graph.all
+        start = steps.start()
+        self._push(self.remaining(start), Label((0,) * len(self.priced.names), start, None))
+        for bound, label in self.tree:
+            if label.group:
+                self._expand(label)
                 continue
-            known.append(costs)
-            if state.done == everything:
-                assert path is not None
-                yield Found(costs, _choices(path))
+            closed = self._closed.setdefault(label.state, [])
+            if _is_worse(label.costs, closed, self.repeat):
                 continue
-            for mask in self._fitting(state.done):
-                if time.monotonic() > self.deadline:
-                    raise OutOfTimeError
-
-                def worth(least: Costs, after: State, costs: Costs = costs) -> bool:
-                    reached = tuple(a + b for a, b in zip(costs, least, strict=True))
-                    known = closed.get(after, ()) if self.repeat > 1 else opened.get(after, ())
-                    return not _worse(reached, known, self.repeat) and not self._too_much(
-                        tuple(a + b for a, b in zip(reached, self.remaining(after), strict=True))
-                    )
-
-                for way in self.ways.ways(state, mask, worth):
-                    reached = tuple(a + b for a, b in zip(costs, way.costs, strict=True))
-                    others = opened.setdefault(way.after, [])
-                    if _worse(reached, closed.get(way.after, ()), self.repeat):
-                        continue
-                    if self.repeat == 1 and _worse(reached, others, 1):
-                        continue
-                    expected = tuple(a + b for a, b in zip(reached, self.remaining(way.after), strict=True))
-                    if self._too_much(expected):
-                        continue
-                    if self.repeat == 1:
-                        others[:] = [each for each in others if not _covers(reached, each)]
-                        others.append(reached)
-                    depth = -way.after.done.bit_count()
-                    entry = expected, depth, next(tick), reached, way.after, Path(way.choice, path)
-                    heapq.heappush(heap, entry)
-
-    def _fitting(self, done: int) -> Iterator[int]:
-        """Return the groups that may come next and are not too large."""
-        steps, large = self.ways.steps, list[int]()
-        for mask in self._groups(done):
-            if any(mask & each == each for each in large):
+            closed.append(label.costs)
+            if label.state.done == everything:
+                assert label.path is not None
+                yield StepSequence(label.costs[0], _choices(label.path))
                 continue
-            if steps.least(mask) > steps.capacity:
-                large.append(mask)
-                continue
-            yield mask
+            rest = tuple(map(add, label.costs, self.remaining(label.state)))[1:]
+            depth = -label.state.done.bit_count()
+            for mask in steps.next_groups(label.state.done):
+                rank = rest, depth, mask.bit_count(), mask
+                self.tree.push(bound, label._replace(group=mask), rank)
 
-    def _too_much(self, expected: Costs) -> bool:
+    def _push(self, expected: Costs, label: Label) -> None:
+        self.tree.push(expected[0], label, (expected[1:], -label.state.done.bit_count(), 0, 0))
+
+    def _expand(self, label: Label) -> None:
+        """Push the labels that a group leads to."""
+        for costs, choice, after in self.priced.transitions(label.state, label.group, self._worth(label)):
+            reached = tuple(map(add, label.costs, costs))
+            if _is_worse(reached, self._closed.get(after, ()), self.repeat):
+                continue
+            expected = tuple(map(add, reached, self.remaining(after)))
+            if self.repeat == 1:
+                others = self._opened.setdefault(after, [])
+                if _is_worse(reached, others, 1):
+                    continue
+                if self._costs_too_much(expected):
+                    continue
+                others[:] = [each for each in others if not covers(reached, each)]
+                others.append(reached)
+            elif self._costs_too_much(expected):
+                continue
+            self._push(expected, Label(reached, after, Path(choice, label.path)))
+
+    def _worth(self, label: Label):  # type: ignore[no-untyped-def]
+        """Return whether a step from a label is looked at, by what it costs at least and what follows it."""
+        known = self._opened if self.repeat == 1 else self._closed
+
+        def worth(least: Costs, after: State) -> bool:
+            reached = tuple(map(add, label.costs, least))
+            if _is_worse(reached, known.get(after, ()), self.repeat):
+                return False
+            return not self._costs_too_much(tuple(map(add, reached, self.remaining(after))))
+
+        return worth
+
+    def _costs_too_much(self, expected: Costs) -> bool:
         """Whether a path costs too much in any case."""
         for place, (cost, most) in enumerate(zip(expected, self.most, strict=True)):
             if most is not None and cost > most:
@@ -159,19 +161,15 @@ class Labels:
         return False
 
 
-def _covers(one: Costs, other: Costs) -> bool:
-    """Whether one costs no more than the other of anything."""
-    return all(a <= b for a, b in zip(one, other, strict=True))
-
-
-def _worse(costs: Costs, known: list[Costs] | tuple[Costs, ...], repeat: int) -> bool:
+def _is_worse(costs: Costs, known: Sequence[Costs], repeat: int) -> bool:
     """Whether enough others cost no more of anything."""
     if not known:
         return False
-    return sum(_covers(each, costs) for each in known) >= repeat
+    return sum(covers(each, costs) for each in known) >= repeat
 
 
 def _choices(path: Path | None) -> tuple[StepChoice, ...]:
+    """Return the steps of a path, first one first."""
     found = []
     while path is not None:
         found.append(path.choice)

@@ -25,11 +25,11 @@ from itertools import chain, combinations
 from typing import NamedTuple
 
 from tilewright.core.branch_and_bound import BestFirst, GrowingShare, Incumbent, ignore, share_of
-from tilewright.residency.exact.traffic import Answer, elements_moved_by, layers_of, least_traffic
-from tilewright.residency.graph import members, names_of_copies
+from tilewright.residency.exact.traffic import Answer, layered_search, least_traffic, moved_by
+from tilewright.residency.graph import members
 from tilewright.residency.plan import Plan
 from tilewright.residency.problem import Problem
-from tilewright.residency.recompute_graph import Readers, with_copies_of
+from tilewright.residency.recompute_graph import Readers, names_of_copies, with_copies_of
 from tilewright.spec.errors import OutOfTimeError
 
 
@@ -120,7 +120,7 @@ class _Search:
         """Return the best plan and a bound in bytes."""
         incumbent = self.incumbent
         if start is not None:
-            incumbent.offer(elements_moved_by(self.problem, start), start)
+            incumbent.offer(moved_by(self.problem, start), start)
         incumbent.prove(self.graph.compulsory)
         with suppress(OutOfTimeError):
             if not incumbent.proven:
@@ -140,7 +140,7 @@ class _Search:
 
         def take(plan: Plan) -> None:
             readers = {name: tuple(readers) for name, readers in again.items()}
-            self.incumbent.offer(elements_moved_by(split, plan), replace(plan, again=readers))
+            self.incumbent.offer(moved_by(split, plan), replace(plan, again=readers))
 
         known = None if self.incumbent.plan is None else self.incumbent.value
         answer = least_traffic(split, until, ignore, take, known)
@@ -234,7 +234,7 @@ class _Search:
     def _bound_of_relaxed(self, relaxed: Problem, most: int, until: float) -> NetworkBound:
         """Look for a bound on what is moved where some outputs take no room, as far as `most`."""
         try:
-            layers = layers_of(relaxed, self.capacity, most, until)
+            layers = layered_search(relaxed, self.capacity, most, until)
         except OutOfTimeError:
             return NetworkBound(relaxed.graph.compulsory, False)
         try:

@@ -26,14 +26,14 @@ from tilewright.core.branch_and_bound import (
 )
 from tilewright.residency.decode_plan import decode_plan
 from tilewright.residency.exact.addresses import Addresses
-from tilewright.residency.exact.search import StepSequence
+from tilewright.residency.exact.labels import StepSequence
 from tilewright.residency.exact.traffic import (
     Answer,
     RoomierPlans,
-    elements_moved_by,
-    layers_of,
+    layered_search,
     least_traffic,
-    place_found,
+    moved_by,
+    place_sequence,
     search_placeable,
 )
 from tilewright.residency.exact.weight_budget import RelaxedSteps, WeightBudget
@@ -136,7 +136,7 @@ class _Search:
         """Take a known plan."""
         steps = decode_plan(self.problem, start)
         self.incumbent.offer(sum(step.moved for step in steps), start)
-        needs = WeightNeeds(steps[0].group.graph, [step.choice for step in steps], self.capacity)
+        needs = WeightNeeds(steps[0].group.groups, [step.choice for step in steps], self.capacity)
         self._keep_most(Node(0, 0), needs)
 
     def _plan_without_staying(self) -> None:
@@ -146,7 +146,7 @@ class _Search:
         if answer.plan is not None:
             self._take(alone, 0, answer.plan)
             choices = [step.choice for step in decode_plan(alone, answer.plan)]
-            self._keep_most(Node(0, 0), WeightNeeds(alone.graph, choices, self.capacity))
+            self._keep_most(Node(0, 0), WeightNeeds(alone.groups, choices, self.capacity))
 
     def _plan_beside_loaded_weights(self) -> None:
         """Find steps for part of the memory, all weights loaded, and try which weights stay beside them."""
@@ -159,14 +159,14 @@ class _Search:
                     loaded.ask(size, worth, self._shares.until())
                 found = loaded.plan(size)
                 if found is not None:
-                    self._keep_most(Node(0, 0), WeightNeeds(found.graph, found.choices, self.capacity))
+                    self._keep_most(Node(0, 0), WeightNeeds(found.groups, found.choices, self.capacity))
 
     def _plan_beside_relaxed(self, node: Node, relaxed: RelaxedSteps, size: int) -> None:
         """Try operations of about a size, once: those that most is needed for if their weights are loaded."""
         if self._relaxed_steps_tried:
             return
         self._relaxed_steps_tried = True
-        needs = WeightNeeds(relaxed.graph, relaxed.choices, self.capacity)
+        needs = WeightNeeds(relaxed.groups, relaxed.choices, self.capacity)
         for fourths in (4, *PARAMS.fourths):
             some = size * fourths // 4
             self._try(self._choose_staying(node, needs, self.capacity - some, some))
@@ -200,7 +200,7 @@ class _Search:
             return
         room = self.capacity - weights_of(self.graph, members(staying))
         left = residual_in(self.problem, members(staying), room)
-        plan = place_found(left, StepSequence(0, needs.choices(loading)), room, self._shares.until())
+        plan = place_sequence(left, StepSequence(0, needs.choices(loading)), room, self._shares.until())
         if plan is not None:
             self._take(left, staying, plan)
 
@@ -214,27 +214,27 @@ class _Search:
             left = residual_in(self.problem, members(staying), room)
         except InputError:
             return
-        last, until, addresses = None, self._shares.until(), Addresses(left.graph, room)
+        last, until, addresses = None, self._shares.until(), Addresses(left.groups, room)
         try:
-            layers = layers_of(left, room, self.incumbent.value - 1, until)
+            layers = layered_search(left, room, self.incumbent.value - 1, until)
             for last in layers.plans():
-                self.incumbent.leave_from(last.moved)
-                plan = addresses.plan(last.choices, until, last=False)
+                self.incumbent.leave_from(last.cost)
+                plan = addresses.place(last.choices, until, last=False)
                 if plan is not None:
                     self._take(left, staying, plan)
         except OutOfTimeError:
             check_deadline(self.deadline)
         if last is None:
             return
-        if last.moved < self.incumbent.value:
+        if last.cost < self.incumbent.value:
             plan = search_placeable(left, RoomierPlans(layers, addresses), last, self.incumbent.value, until)
             if plan is not None:
                 self._take(left, staying, plan)
-        self._keep_most(Node(0, 0), WeightNeeds(left.graph, last.choices, self.capacity))
+        self._keep_most(Node(0, 0), WeightNeeds(left.groups, last.choices, self.capacity))
 
     def _take(self, left: Problem, staying: int, plan: Plan) -> None:
         """Take a plan of what is left beside weights that stay."""
-        self.incumbent.offer(elements_moved_by(left, plan), add_staying(self.problem, members(staying), plan))
+        self.incumbent.offer(moved_by(left, plan), add_staying(self.problem, members(staying), plan))
 
     # Bounds --------------------------------------------------------------------------------------------
 
@@ -316,7 +316,7 @@ class _Search:
 
     def _branch(self, node: Node, relaxed: RelaxedSteps, size: int) -> None:
         """Take operations with which the steps fit, or decide about one for which they do not."""
-        needs = WeightNeeds(relaxed.graph, relaxed.choices, self.capacity)
+        needs = WeightNeeds(relaxed.groups, relaxed.choices, self.capacity)
         self._keep_most(node, needs)
         if self.incumbent.cutoff <= self.graph.compulsory - size + relaxed.excess:
             return

@@ -9,7 +9,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from tilewright.residency.exact import knapsack
-from tilewright.residency.exact.buffers import OUTPUT, Buffers
+from tilewright.residency.exact.line_tables import OUTPUT, LineTables
 from tilewright.residency.graph import members
 from tilewright.residency.shapes.groups import Group
 from tilewright.residency.shapes.shape import Shape, replaces
@@ -27,32 +27,6 @@ class TensorOption(NamedTuple):
     written: int = 0
 
 
-class KernelSteps(NamedTuple):
-    """Ways to execute a step, those that move least first.
-
-    Attributes
-    ----------
-    ways
-        That of each tensor, shape (found, tensors).
-    numbers
-        What is moved beyond what must be; the shape; and which operand's place the output takes, -1 if it has
-        its own. Shape (found, 3).
-    kept
-        Which weights are kept, shape (found, weights).
-    least, reached
-        What all ways move at least, and up to which amount all are there.
-    where
-        Which tensors are on chip and in DRAM after each: see `knapsack.executed`.
-    """
-
-    ways: Counts
-    numbers: Counts
-    kept: NDArray[np.bool_]
-    least: int
-    reached: int
-    where: Counts
-
-
 class StepArrays:
     """A group of several operations, with all the ways to cut it up that have room.
 
@@ -60,7 +34,7 @@ class StepArrays:
     ----------
     places
         The tensors that are not of this step alone, sources and outputs, and their rows in `sizes`, `lines`
-        and `again`, which have a column for each shape: see `Buffers`. Then there are passes of some more
+        and `again`, which have a column for each shape: see `LineTables`. Then there are passes of some more
         pixels, with all weights kept, in which the output can take the place of an operand.
     lines, again
         Elements of line buffers, or of the output's block; what is read again of what is not whole on chip.
@@ -75,7 +49,7 @@ class StepArrays:
 
     def __init__(self, group: Group, capacity: int) -> None:
         self.group, tensors = group, group.graph.tensors
-        self.buffers = buffers = Buffers.of(group)
+        self.buffers = buffers = LineTables.of(group)
         self._ends = ends = (*group.sources, *group.outputs)
         rows = {tensor: buffers.place(group, tensor) for tensor in group.lines}
         self.weighted = np.array(
@@ -148,7 +122,7 @@ class StepArrays:
         shapes = (self.shape(number, every) for number in range(len(self.fixed)))
         return [replaces(self.group, shape, operand) for shape in shapes]
 
-    def once(self, capacity: int) -> bool:
+    def fits_moving_once(self, capacity: int) -> bool:
         """Return whether there is room to move nothing again with no tensor on chip as a whole."""
         saving = self.savings > 0
         needed = self.fixed + self.lines.sum(axis=0) + (saving * self.extras[:, None]).sum(axis=0)
@@ -159,7 +133,7 @@ class StepArrays:
         if len(rough) < len(fits) or not len(rough):
             return bool(len(fits))
         self.refine(rough.tolist())
-        return self.once(capacity)
+        return self.fits_moving_once(capacity)
 
     def shape(self, number: int, weights: NDArray[np.bool_]) -> Shape:
         """Return a shape by its number, given which weights are kept."""
@@ -179,27 +153,47 @@ class TensorOptions:
 
     Attributes
     ----------
-    ways
+    options
         For each of the four.
     costs, wholes, on_chip, in_dram
         What each moves, whether the tensor is on chip as a whole then, and where it is afterwards; shape
-        (4, most ways).
+        (4, most options).
     counts
-        How many ways there are, shape (4,).
+        How many options there are, shape (4,).
     """
 
     MOST = 4
 
-    def __init__(self, ways: list[list[TensorOption]], source: bool) -> None:
-        self.ways = ways
+    def __init__(self, options: list[list[TensorOption]], source: bool) -> None:
+        self.options = options
         self.costs = np.zeros((4, self.MOST), dtype=np.int64)
         self.wholes, self.on_chip, self.in_dram = np.zeros((3, 4, self.MOST), dtype=np.bool_)
-        self.counts = np.array([len(own) for own in ways], dtype=np.int64)
-        for kind, own in enumerate(ways):
-            for place, way in enumerate(own):
-                self.costs[kind, place] = way.excess
-                self.wholes[kind, place] = bool((kind & 1 and source) or way.fetched or way.resident)
-                self.on_chip[kind, place], self.in_dram[kind, place] = bool(way.on_chip), bool(way.in_dram)
+        self.counts = np.array([len(own) for own in options], dtype=np.int64)
+        for kind, own in enumerate(options):
+            for place, option in enumerate(own):
+                self.costs[kind, place] = option.excess
+                self.wholes[kind, place] = bool((kind & 1 and source) or option.fetched or option.resident)
+                self.on_chip[kind, place] = bool(option.on_chip)
+                self.in_dram[kind, place] = bool(option.in_dram)
+
+
+class FoundSteps(NamedTuple):
+    """Ways to execute a step, those that move least first.
+
+    Attributes
+    ----------
+    ways
+        See `knapsack.Ways`.
+    least, reached
+        What all ways move at least, and up to which amount all are there.
+    where
+        Which tensors are on chip and in DRAM after each: see `knapsack.best_steps`.
+    """
+
+    ways: knapsack.Ways
+    least: int
+    reached: int
+    where: Counts
 
 
 class StepFrame:
@@ -209,7 +203,7 @@ class StepFrame:
     ----------
     tensors
         Those that are not of this step alone.
-    ways
+    options
         What may become of each.
     operands
         Tensors whose place the output may take.
@@ -221,87 +215,52 @@ class StepFrame:
         self,
         step: StepArrays,
         tensors: Sequence[int],
-        ways: Sequence[TensorOptions],
+        options: Sequence[TensorOptions],
         operands: Sequence[int],
         later: Sequence[int],
     ) -> None:
-        self.step, self.tensors, self.ways, self.operands = step, tensors, ways, operands
-        self.rows = np.array([step.places[tensor] for tensor in tensors])
-        self.sizes = step.sizes[self.rows]
-        self.costs = np.array([each.costs for each in ways])
-        self.flags = np.array([(each.wholes, each.on_chip, each.in_dram) for each in ways])
-        self.counts = np.array([each.counts for each in ways])
-        self.later = np.array([later[tensor] for tensor in tensors], dtype=np.int64)
-        self.output = tensors.index(step.group.output)
-        self.places = np.array([tensors.index(tensor) for tensor in operands], dtype=np.int64)
+        self.step, self.tensors, self.options, self.operands = step, tensors, options, operands
+        self._rows = np.array([step.places[tensor] for tensor in tensors])
         fits = [step.fits(tensor) for tensor in operands]
-        self.fits = np.array(fits, dtype=np.bool_).reshape(len(operands), len(step.fixed))
-        self.sources = np.array([tensor in step.group.sources for tensor in tensors])
+        self._tables = knapsack.StepTables(
+            sizes=step.sizes[self._rows],
+            lines=step.lines[self._rows],
+            reread=step.again[self._rows],
+            costs=np.array([each.costs for each in options]),
+            flags=np.array([(each.wholes, each.on_chip, each.in_dram) for each in options]),
+            options=np.array([each.counts for each in options]),
+            later=np.array([later[tensor] for tensor in tensors], dtype=np.int64),
+            sources=np.array([tensor in step.group.sources for tensor in tensors]),
+            fixed=step.fixed,
+            extras=step.extras,
+            savings=step.savings,
+            last=step.last,
+            wide=step.wide,
+            output=tensors.index(step.group.output),
+            operands=np.array([tensors.index(tensor) for tensor in operands], dtype=np.int64),
+            fits=np.array(fits, dtype=np.bool_).reshape(len(operands), len(step.fixed)),
+        )
         self._masks: dict[tuple[int, ...], int] = {}
 
-    def found(
-        self,
-        kinds: Sequence[int],
-        before: Counts,
-        after: Counts,
-        room: int,
-        limit: int,
-        *,
-        only_best: bool = False,
-        enough: int = 2**60,
-    ) -> KernelSteps:
-        """Return the ways to execute the step in some room that move no more than a limit.
+    def find(self, question: knapsack.Question) -> FoundSteps:
+        """Return the ways to execute the step; what is moved least may be less if that alone is asked.
 
-        Parameters
-        ----------
-        kinds
-            Where each of the tensors is before.
-        before, after
-            Numbers of the tensors, the same for those that all operations that are left treat alike, before
-            this step and after it.
-        only_best
-            Whether only what is moved least is sought, or less if line buffers have only been estimated.
-        enough
-            Ways that are enough, those that move least.
+        Line buffers have then only been estimated.
         """
         step = self.step
         while True:
-            found = KernelSteps(
-                *knapsack.executed(
-                    self.rows,
-                    self.sizes,
-                    step.lines,
-                    step.again,
-                    self.costs,
-                    self.flags,
-                    self.counts,
-                    self.later,
-                    self.sources,
-                    before,
-                    after,
-                    np.array(kinds),
-                    step.fixed,
-                    step.extras,
-                    step.savings,
-                    step.last,
-                    step.wide,
-                    self.output,
-                    self.places,
-                    self.fits,
-                    room,
-                    limit,
-                    only_best,
-                    enough,
-                )
-            )
-            shapes = found.numbers[:, 1]
+            tables = self._tables
+            if tables.fixed is not step.fixed:  # it has been refined, perhaps for another frame
+                tables = self._tables = tables._replace(fixed=step.fixed, lines=step.lines[self._rows])
+            found = FoundSteps(*knapsack.best_steps(tables, question))
+            shapes = found.ways.numbers[:, 1]
             rough = shapes[step.rough[shapes]]
-            if not len(rough) or only_best:
+            if not len(rough) or question.only_best:
                 return found
             step.refine(set(rough.tolist()))
 
     def mask(self, places: Sequence[int]) -> int:
-        """Return tensors as a bit mask, given masks of their places: see `knapsack.executed`."""
+        """Return tensors as a bit mask, given masks of their places: see `knapsack.best_steps`."""
         key = tuple(places)
         known = self._masks.get(key)
         if known is None:

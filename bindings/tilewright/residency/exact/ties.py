@@ -9,7 +9,7 @@ from dataclasses import replace
 from tilewright.core.branch_and_bound import ignore
 from tilewright.residency.decode_plan import problem_of_plan
 from tilewright.residency.evaluation import best_bound, costs_of, violation
-from tilewright.residency.exact.time_and_energy import alone, best, least_spent
+from tilewright.residency.exact.time_and_energy import alone, best, least_cost
 from tilewright.residency.frames import add_staying, weights_of
 from tilewright.residency.machine import ONE
 from tilewright.residency.plan import Plan
@@ -43,7 +43,7 @@ def break_ties(problem: Problem, plan: Plan, deadline: float) -> Plan:
         stage, before = alone(problem, name, limits, memory), name
         if spent[name] <= best_bound(stage).value:
             continue
-        search = best if name == "memory" or not limits else least_spent
+        search = best if name == "memory" or not limits else least_cost
         with suppress(OutOfTimeError):
             better = search(stage, until, ignore, ignore, plan).plan
             if better is not None and violation(stage, better) is None:
@@ -60,7 +60,7 @@ def _of_one_frame(problem: Problem, plan: Plan, deadline: float) -> Plan:
         return plan  # not below all else, as the search places them
     bare = replace(
         plan,
-        steps=tuple(step.at({key: at - below for key, at in step.addresses.items()}) for step in plan.steps),
+        steps=tuple(step.moved_up(-below) for step in plan.steps),
         staying={},
         again={},
     )

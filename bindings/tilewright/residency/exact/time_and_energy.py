@@ -1,35 +1,55 @@
-"""Least time and energy, limits on them, and lists of objectives: what the search with labels becomes."""
+"""Least time and energy, limits on them, and lists of objectives."""
 
 from __future__ import annotations
 
 from collections.abc import Callable
+from dataclasses import dataclass
 from fractions import Fraction
 from typing import NamedTuple
 
-from tilewright.core.branch_and_bound import ignore, share_of
+from tilewright.core.branch_and_bound import Incumbent, ignore, share_of
 from tilewright.residency.decode_plan import decode_plan
 from tilewright.residency.evaluation import objective, violation
-from tilewright.residency.exact import search
-from tilewright.residency.exact.labels import Found, Labels
+from tilewright.residency.exact.labels import LabelSearch, StepSequence
+from tilewright.residency.exact.priced_steps import PricedSteps
 from tilewright.residency.exact.recompute import search_recompute
 from tilewright.residency.exact.resident_weights import search_resident_weights
-from tilewright.residency.exact.timed_steps import TimedSteps
+from tilewright.residency.exact.traffic import PARAMS as TRAFFIC_PARAMS
 from tilewright.residency.exact.traffic import (
-    FINENESS,
-    REPEAT,
-    TRIED,
     Answer,
     bisect_memory,
-    elements_moved_by,
+    first_placeable,
     least_memory,
     least_traffic,
-    place_found,
+    moved_by,
+    place_sequence,
 )
-from tilewright.residency.lowering import place_steps
 from tilewright.residency.machine import ONE
 from tilewright.residency.plan import Plan
 from tilewright.residency.problem import Problem
 from tilewright.spec.errors import OutOfTimeError
+
+LIMITED = ("traffic", "cycles", "energy")
+"""What the fields ``most_traffic`` and so on limit; memory is limited by the machine."""
+
+
+@dataclass(frozen=True)
+class CostParams:
+    """How the search divides its time.
+
+    Attributes
+    ----------
+    first_share
+        Share of the time in which a plan is looked for that moves least, to begin with.
+    fineness
+        At first plans are looked for that cost this part more than they must.
+    """
+
+    first_share: float = 0.25
+    fineness: int = 64
+
+
+PARAMS = CostParams()
 
 
 def best(
@@ -50,19 +70,15 @@ def best(
     if problem.minimise == "memory":
         if limits.keys() <= {"traffic"}:
             return least_memory(problem, deadline, on_bound)
-        return _least_memory(problem, deadline, on_bound)
+        return _least_memory_within_limits(problem, deadline, on_bound)
     if problem.limits.frames != ONE:
         return search_resident_weights(problem, deadline, on_bound, on_plan, start)
     if problem.limits.executions != 1:
         return search_recompute(problem, deadline, on_bound, on_plan, start)
     if problem.minimise == "traffic" and not limits:
-        known = None if start is None else elements_moved_by(problem, start)
+        known = None if start is None else moved_by(problem, start)
         return least_traffic(problem, deadline, on_bound, on_plan, known)
-    return least_spent(problem, deadline, on_bound, on_plan)
-
-
-LIMITED = ("traffic", "cycles", "energy")
-"""What the fields ``most_traffic`` and so on limit; memory is limited by the machine."""
+    return least_cost(problem, deadline, on_bound, on_plan)
 
 
 class Stages(NamedTuple):
@@ -130,38 +146,36 @@ def alone(problem: Problem, name: str, limits: dict[str, int], memory: int) -> P
     )
 
 
-class _Scales:
-    """Units of objectives in the parts that the search counts."""
+class _Search:
+    """The searches for a memory of some elements, and units of objectives in the parts that they count."""
 
-    def __init__(self, problem: Problem) -> None:
-        prices = problem.priced
+    def __init__(self, problem: Problem, capacity: int) -> None:
+        self.problem, prices = problem, problem.prices
         self.parts = {"cycles": prices.cycle, "energy": prices.femtojoule}
-        self.width = problem.machine.element_bytes
+        limited = tuple(problem.objective.limits)
+        self.names = limited if problem.minimise == "memory" else (problem.minimise, *limited)
+        self.steps = PricedSteps(problem, capacity, self.names)
 
-    def most(self, name: str, limit: int) -> int:
+    def most_parts(self, name: str, limit: int) -> int:
         """Return the most parts of which no more than so many units become."""
-        return limit // self.width if name == "traffic" else limit * self.parts[name]
+        width = self.problem.machine.element_bytes
+        return limit // width if name == "traffic" else limit * self.parts[name]
 
-    def units(self, name: str, parts: int) -> int:
-        """Return the units that parts become."""
-        return parts * self.width if name == "traffic" else -(-parts // self.parts[name])
+    def units(self, parts: int) -> int:
+        """Return the units of what is minimised that parts become."""
+        name = self.names[0]
+        return (
+            parts * self.problem.machine.element_bytes if name == "traffic" else -(-parts // self.parts[name])
+        )
 
-
-def _labels(
-    problem: Problem, ways: TimedSteps, first: int | None, deadline: float, repeat: int = 1
-) -> Labels:
-    scales, limits = _Scales(problem), problem.objective.limits
-    most = (first, *(scales.most(name, limits[name]) for name in ways.names[1:]))
-    return Labels(problem, ways, most, repeat=repeat, deadline=deadline)
-
-
-def _names(problem: Problem) -> tuple[str, ...]:
-    """Return what the search counts: what is minimised, then what is limited."""
-    limited = tuple(problem.objective.limits)
-    return limited if problem.minimise == "memory" else (problem.minimise, *limited)
+    def labels(self, most: int | None, deadline: float, repeat: int = 1) -> LabelSearch:
+        """Return a search for plans that cost no more than `most` of what is minimised."""
+        limits = self.problem.objective.limits
+        others = (self.most_parts(name, limits[name]) for name in self.names[1:])
+        return LabelSearch(self.steps, (most, *others), repeat=repeat, deadline=deadline)
 
 
-def least_spent(
+def least_cost(
     problem: Problem,
     deadline: float,
     on_bound: Callable[[int], None],
@@ -173,86 +187,72 @@ def least_spent(
     What it may cost beyond what is compulsory is little at first and doubled until there is a plan, or it is
     as much as that of the plan which moves least, or of another valid one to start from.
     """
-    scales, name, capacity = _Scales(problem), problem.minimise, problem.machine.capacity
-    ways = TimedSteps(problem, capacity, _names(problem))
-    compulsory = _labels(problem, ways, None, deadline).bound
-    bound, more = compulsory, max(1, compulsory // FINENESS)
+    search, name = _Search(problem, problem.machine.capacity), problem.minimise
+    compulsory = search.labels(None, deadline).bound
+    incumbent: Incumbent[Plan] = Incumbent(
+        on_plan, lambda parts: on_bound(search.units(parts)), bound=compulsory
+    )
 
-    def proven(parts: int) -> None:
-        nonlocal bound
-        if parts > bound:
-            bound = parts
-            on_bound(scales.units(name, bound))
+    def offer(plan: Plan) -> None:
+        incumbent.offer(search.most_parts(name, objective(problem, plan)), plan)
 
-    first = _first(problem, ways, deadline) if start is None else start
+    def answer(*, impossible: bool = False) -> Answer:
+        return Answer(incumbent.plan, search.units(incumbent.bound), impossible)
+
+    first = _first_plan(search, deadline) if start is None else start
     if first is not None:
-        on_plan(first)
-        if objective(problem, first) <= scales.units(name, bound):
-            return Answer(first, scales.units(name, bound))
-    found: Found | None = None
+        offer(first)
+        if objective(problem, first) <= search.units(incumbent.bound):
+            return answer()
+    found: StepSequence | None = None
+    more = max(1, compulsory // PARAMS.fineness)
     while found is None:
         limit = compulsory + more
         # Of interest are plans that cost at least a unit less than the first.
-        below = None if first is None else scales.most(name, objective(problem, first) - 1)
+        below = None if first is None else search.most_parts(name, objective(problem, first) - 1)
         last = below is not None and below <= limit
-        labels = _labels(problem, ways, below if last else limit, deadline)
+        labels = search.labels(below if last else limit, deadline)
         try:
             found = next(labels.paths(), None)
         except OutOfTimeError:
-            proven(labels.bound)
-            return Answer(first, scales.units(name, bound))
+            incumbent.prove(labels.bound)
+            return answer()
         if found is None and last:
             assert first is not None
             return Answer(first, objective(problem, first))
         if found is None and not labels.limited:
-            return Answer(first, scales.units(name, bound), impossible=first is None)
-        proven(limit + 1 if found is None else found.costs[0])
+            return answer(impossible=first is None)
+        incumbent.prove(limit + 1 if found is None else found.cost)
         more *= 2
-    plan = place_found(problem, search.StepSequence(0, found.choices), capacity, deadline)
-    plans = [each for each in (plan or _another(problem, ways, deadline), first) if each is not None]
-    best_plan = min(plans, key=lambda plan: objective(problem, plan), default=None)
-    return Answer(best_plan, scales.units(name, bound))
+    plan = place_sequence(problem, found, problem.machine.capacity, deadline)
+    if plan is None:
+        labels = search.labels(None, deadline, TRAFFIC_PARAMS.repeat)
+        plan = first_placeable(problem, labels, deadline)
+    if plan is not None:
+        offer(plan)
+    return answer()
 
 
-FIRST = 0.25
-"""Share of the time in which a plan is looked for that moves least, to begin with."""
-
-
-def _first(problem: Problem, ways: TimedSteps, deadline: float) -> Plan | None:
+def _first_plan(search: _Search, deadline: float) -> Plan | None:
     """Return the plan that moves least, its steps cut up as is best, if that is within all limits."""
+    problem = search.problem
     traffic = problem.with_(objective={"minimise": "traffic", **{f"most_{each}": None for each in LIMITED}})
-    found = least_traffic(traffic, share_of(deadline, FIRST), ignore, ignore).plan
+    found = least_traffic(traffic, share_of(deadline, PARAMS.first_share), ignore, ignore).plan
     if found is None:
         return None
-    choices = [step.choice for step in decode_plan(problem, found)]
-    better = place_found(
-        problem, search.StepSequence(0, tuple(ways.improved(choices))), ways.capacity, deadline
-    )
+    choices = search.steps.improve([step.choice for step in decode_plan(problem, found)])
+    better = place_sequence(problem, StepSequence(0, tuple(choices)), search.steps.capacity, deadline)
     plans = [plan for plan in (better, found) if plan is not None and violation(problem, plan) is None]
     return min(plans, key=lambda plan: objective(problem, plan), default=None)
 
 
-def _another(problem: Problem, ways: TimedSteps, deadline: float) -> Plan | None:
-    """Return the first plan with addresses of those that follow."""
-    labels = _labels(problem, ways, None, deadline, REPEAT)
-    try:
-        for number, found in enumerate(labels.paths()):
-            plan = place_steps(problem.graph, found.choices, problem.machine.capacity, deadline, exact=True)
-            if plan is not None or number > TRIED:
-                return plan
-    except OutOfTimeError:
-        pass
-    return None
-
-
-def _least_memory(problem: Problem, deadline: float, on_bound: Callable[[int], None]) -> Answer:
+def _least_memory_within_limits(problem: Problem, deadline: float, on_bound: Callable[[int], None]) -> Answer:
     """Return the plan of the least memory that stays within all limits."""
-    scales, names = _Scales(problem), _names(problem)
-    first = scales.most(names[0], problem.objective.limits[names[0]])
 
-    def within(capacity: int) -> search.StepSequence | None:
-        ways = TimedSteps(problem, capacity, names)
-        found = next(_labels(problem, ways, first, deadline).paths(), None)
-        return None if found is None else search.StepSequence(0, found.choices)
+    def within(capacity: int) -> StepSequence | None:
+        search = _Search(problem, capacity)
+        name = search.names[0]
+        most = search.most_parts(name, problem.objective.limits[name])
+        return next(search.labels(most, deadline).paths(), None)
 
     return bisect_memory(problem, within, deadline, on_bound)

@@ -1,17 +1,19 @@
-"""Least traffic and least memory, with addresses: what the searches for live sizes become."""
+"""Least traffic and least memory: first the best steps, then addresses for all that they place."""
 
 from __future__ import annotations
 
 import time
 from collections.abc import Callable
 from contextlib import suppress
+from dataclasses import dataclass
 from typing import NamedTuple
 
 from tilewright.core.branch_and_bound import ignore, share_of
 from tilewright.residency.decode_plan import decode_plan
 from tilewright.residency.exact.addresses import Addresses
+from tilewright.residency.exact.labels import LabelSearch, StepSequence
 from tilewright.residency.exact.layers import Layers
-from tilewright.residency.exact.search import Search, StepSequence
+from tilewright.residency.exact.priced_steps import PricedSteps
 from tilewright.residency.lowering import place_steps
 from tilewright.residency.placement import peak_elements, placed_items
 from tilewright.residency.plan import Plan
@@ -19,41 +21,50 @@ from tilewright.residency.problem import Problem
 from tilewright.residency.transitions import Transitions
 from tilewright.spec.errors import InputError, OutOfTimeError
 
-REPEAT = 4
-"""Ways to a state that are looked at where the first plan has no addresses."""
 
-TRIED = 200
-"""Plans for which addresses are sought."""
+@dataclass(frozen=True)
+class TrafficParams:
+    """How the search divides its time, and when it is content.
 
-PATIENCE = 0.05
-"""Share of the time that is left in which addresses are sought for a plan, while better ones may be found.
+    Attributes
+    ----------
+    fineness
+        At first plans are looked for that move this part more than they must.
+    plain_share
+        Share of the time in which plans without tiles are looked for first.
+    plain_most
+        Operations of a network from which on they are not looked for first: it takes too long.
+    address_share
+        Share of the time left in which addresses are sought for a plan, while better ones may be found. Half
+        of the share of traffic that the plan saves is added: what saves much is worth waiting for.
+    kept_share
+        Share of the time left that is kept for addresses, as long as the best plan has none.
+    roomier_share
+        Share of that in which plans with less memory are looked for.
+    roomier_parts
+        Of what they may move beyond the best plan, the parts in which they are sought, one after the other.
+    least_free
+        Parts of the memory of which at least one is left free where there are no addresses.
+    few
+        Operations of a network up to which many plans are tried.
+    tried, repeat
+        Plans for which addresses are sought then, and ways to a state that are looked at for that.
+    """
 
-Half of the share that the plan saves is added: what saves much is worth waiting for.
-"""
+    fineness: int = 64
+    plain_share: float = 0.05
+    plain_most: int = 100
+    address_share: float = 0.05
+    kept_share: float = 0.1
+    roomier_share: float = 0.3
+    roomier_parts: tuple[int, ...] = (64, 16, 4, 1)
+    least_free: int = 400
+    few: int = 20
+    tried: int = 200
+    repeat: int = 4
 
-SHARE = 0.05
-"""Share of the time in which plans without tiles are looked for first."""
 
-MANY = 100
-"""Operations of a network from which on plans without tiles are not looked for first: it takes too long."""
-
-FEW = 20
-"""Operations of a network of which many plans are tried."""
-
-LESS = 400
-"""Parts of the memory of which at least one is left free where there are no addresses."""
-
-NEAR = (64, 16, 4, 1)
-"""Plans with less room are sought that move no more than this part of what they may beyond the best."""
-
-KEPT = 0.1
-"""Share of the time that is left that is kept for addresses, as long as the best plan has none."""
-
-BESIDE = 0.3
-"""Share of that in which plans with less room are looked for."""
-
-FINENESS = 64
-"""At first plans are looked for that move this part more than they must."""
+PARAMS = TrafficParams()
 
 
 class Answer(NamedTuple):
@@ -64,51 +75,43 @@ class Answer(NamedTuple):
     impossible: bool = False
 
 
-def search_of(
-    problem: Problem,
-    capacity: int,
-    most: int,
-    deadline: float,
-    *,
-    given_order: bool = False,
-    repeat: int = 1,
-) -> Search:
-    """Return a search for a memory of some elements, within the limits of a problem.
+def label_search(
+    problem: Problem, capacity: int, most: int, deadline: float, *, repeat: int = 1
+) -> LabelSearch:
+    """Return a search state by state for least traffic in a memory of some elements.
 
     Parameters
     ----------
     most
         Elements that a plan may move.
     """
-    limits, graph = problem.limits, problem.graph
-    steps = Transitions(graph, capacity, max(0, most - graph.compulsory), problem.groups)
-    return Search(
-        steps,
-        given_order=given_order or limits.order == "given",
-        most_operations=limits.most_operations,
-        most=most,
-        repeat=repeat,
-        deadline=deadline,
-    )
+    most_again = max(0, most - problem.graph.compulsory)
+    priced = PricedSteps(problem, capacity, most_again=most_again)
+    return LabelSearch(priced, (most,), repeat=repeat, deadline=deadline)
 
 
-def layers_of(
+def layered_search(
     problem: Problem,
     capacity: int,
     most: int,
     deadline: float,
     on_bound: Callable[[int], None] = ignore,
 ) -> Layers:
-    """Return the search layer by layer, within the limits of a problem; the same as `search_of`."""
-    limits = problem.limits
-    return Layers(
-        Transitions(problem.graph, capacity, groups=problem.groups),
-        most=most,
-        given_order=limits.order == "given",
-        most_operations=limits.most_operations,
-        deadline=deadline,
-        on_bound=on_bound,
-    )
+    """Return a search layer by layer for least traffic; the same as `label_search`."""
+    return Layers(Transitions(problem.groups, capacity, problem.limits), most, deadline, on_bound)
+
+
+def moved_by(problem: Problem, plan: Plan) -> int:
+    """Return the elements that a plan moves."""
+    return sum(step.moved for step in decode_plan(problem, plan))
+
+
+def place_sequence(problem: Problem, found: StepSequence, capacity: int, deadline: float) -> Plan | None:
+    """Return the plan of some steps: in few passes if that has addresses, else with the least buffers."""
+    return Addresses(problem.groups, capacity).place(found.choices, deadline)
+
+
+# Least traffic ------------------------------------------------------------------------------------------
 
 
 def least_traffic(
@@ -126,11 +129,11 @@ def least_traffic(
     width, capacity = problem.machine.element_bytes, problem.machine.capacity
     most = sum(problem.layer_by_layer.values())
     bound, last = problem.graph.compulsory, None
-    plan = _without_tiles(problem, deadline, on_plan, known)
+    plan = _plan_without_tiles(problem, deadline, on_plan, known)
     if plan is not None:
-        known = elements_moved_by(problem, plan)
+        known = moved_by(problem, plan)
 
-    def proven(elements: int) -> None:
+    def prove(elements: int) -> None:
         nonlocal bound
         if elements > bound:
             bound = elements
@@ -138,81 +141,78 @@ def least_traffic(
 
     if known == bound:
         return Answer(plan, bound * width)
-    addresses = Addresses(problem.graph, capacity)
+    addresses = Addresses(problem.groups, capacity)
     try:
         less = most if known is None else min(most, known - 1)
-        layers = layers_of(problem, capacity, less, deadline, proven)
-        beside = RoomierPlans(layers, addresses)
+        layers = layered_search(problem, capacity, less, deadline, prove)
+        roomier = RoomierPlans(layers, addresses)
         for last in layers.plans():
-            saved = 1 - last.moved / (most if known is None else known)
-            better = addresses.plan(last.choices, share_of(deadline, PATIENCE + saved / 2), last=False)
+            saved = 1 - last.cost / (most if known is None else known)
+            until = share_of(deadline, PARAMS.address_share + saved / 2)
+            better = addresses.place(last.choices, until, last=False)
             if better is None:
-                layers.deadline = share_of(deadline, 1 - KEPT)
+                layers.deadline = share_of(deadline, 1 - PARAMS.kept_share)
                 continue
-            plan, known, layers.deadline = better, last.moved, deadline
+            plan, known, layers.deadline = better, last.cost, deadline
             on_plan(better)
     except OutOfTimeError:
         pass
-    if last is not None and (known is None or last.moved < known):
-        plan = search_placeable(problem, beside, last, known, deadline) or plan
+    if last is not None and (known is None or last.cost < known):
+        plan = search_placeable(problem, roomier, last, known, deadline) or plan
     return Answer(plan, bound * width)
 
 
-def elements_moved_by(problem: Problem, plan: Plan) -> int:
-    """Return the elements that a plan moves."""
-    return sum(step.moved for step in decode_plan(problem, plan))
-
-
-def _without_tiles(
+def _plan_without_tiles(
     problem: Problem, deadline: float, on_plan: Callable[[Plan], None], known: int | None
 ) -> Plan | None:
     """Return a better plan without tiles: there is less to look at, and nothing is computed again.
 
     So tiles are only in plans that move less with them.
     """
-    if not problem.limits.tiles or len(problem.graph.operations) >= MANY:
+    if not problem.limits.tiles or len(problem.graph.operations) >= PARAMS.plain_most:
         return None
     try:
         plain = problem.with_(limits={"tiles": False})
     except InputError:  # without tiles it does not run in this memory
         return None
-    return least_traffic(plain, share_of(deadline, SHARE), ignore, on_plan, known).plan
+    return least_traffic(plain, share_of(deadline, PARAMS.plain_share), ignore, on_plan, known).plan
 
 
-def place_found(problem: Problem, found: StepSequence, capacity: int, deadline: float) -> Plan | None:
-    """Return the plan of some steps: in few passes if that has addresses, else with the least buffers."""
-    return Addresses(problem.graph, capacity).plan(found.choices, deadline)
+# Plans that have addresses ------------------------------------------------------------------------------
 
 
 def search_placeable(
-    problem: Problem, beside: RoomierPlans, last: StepSequence, known: int | None, deadline: float
+    problem: Problem, roomier: RoomierPlans, last: StepSequence, known: int | None, deadline: float
 ) -> Plan | None:
     """Return a plan with addresses that moves less than what is known, after a search.
 
     If none are found for the last plan of the search, plans are looked for that take less memory where that
     one has too little. For small networks all that move little are tried, one after the other.
     """
-    addresses, few = beside.addresses, len(problem.graph.operations) <= FEW
+    addresses, few = roomier.addresses, len(problem.graph.operations) <= PARAMS.few
     limit = sum(problem.layer_by_layer.values()) if known is None else known - 1
-    best = addresses.plan(last.choices, deadline) if few else None
+    best = addresses.place(last.choices, deadline) if few else None
     if best is not None:
         return best
-    another = beside.plan(last, limit, share_of(deadline, BESIDE))
+    another = roomier.search(last, limit, share_of(deadline, PARAMS.roomier_share))
     if another is not None:
         limit, best = another[0] - 1, another[1]
-    if limit < last.moved:
+    if limit < last.cost:
         return best
     if not few:
-        return addresses.plan(last.choices, deadline) or best
-    search = search_of(problem, addresses.capacity, limit, deadline, repeat=REPEAT)
+        return addresses.place(last.choices, deadline) or best
+    search = label_search(problem, addresses.capacity, limit, deadline, repeat=PARAMS.repeat)
+    return first_placeable(problem, search, deadline) or best
+
+
+def first_placeable(problem: Problem, search: LabelSearch, deadline: float) -> Plan | None:
+    """Return the first plan of a search that has addresses, None if many have none."""
     with suppress(OutOfTimeError):
         for number, found in enumerate(search.paths()):
-            plan = place_steps(problem.graph, found.choices, addresses.capacity, deadline, exact=True)
-            if plan is not None:
+            plan = place_steps(problem.groups, found.choices, problem.machine.capacity, deadline, exact=True)
+            if plan is not None or number > PARAMS.tried:
                 return plan
-            if number > TRIED:
-                break
-    return best
+    return None
 
 
 class RoomierPlans:
@@ -220,16 +220,16 @@ class RoomierPlans:
 
     Attributes
     ----------
-    less
+    left_free
         Elements that are left free by the step after what has been executed.
     """
 
     def __init__(self, layers: Layers, addresses: Addresses) -> None:
         self.layers, self.addresses = layers, addresses
-        self.less: dict[int, int] = {}
+        self.left_free: dict[int, int] = {}
 
-    def plan(self, found: StepSequence, most: int, deadline: float) -> tuple[int, Plan] | None:
-        """Return a plan with addresses after one without, and what it moves, or None.
+    def search(self, found: StepSequence, most: int, deadline: float) -> tuple[int, Plan] | None:
+        """Return what a plan with addresses moves, and it, after steps for which there are none; or None.
 
         Parameters
         ----------
@@ -241,11 +241,11 @@ class RoomierPlans:
         try:
             while another is not None:
                 self._leave_more(another)
-                another = self._next(found.moved, most)
+                another = self._next(found.cost, most)
                 if another is not None:
-                    plan = self.addresses.plan(another.choices, deadline, last=False)
+                    plan = self.addresses.place(another.choices, deadline, last=False)
                     if plan is not None:
-                        return another.moved, plan
+                        return another.cost, plan
         except OutOfTimeError:
             pass
         finally:
@@ -254,31 +254,35 @@ class RoomierPlans:
 
     def _leave_more(self, found: StepSequence) -> None:
         """Leave more free where there are no addresses: the step that takes most takes less then."""
-        capacity = self.addresses.capacity
-        placed = placed_items(self.layers.graph, found.choices)
-        done = [state.done for state in self.addresses.alike.states(found.choices)]
+        capacity, left_free = self.addresses.capacity, self.left_free
+        placed = placed_items(self.layers.steps.groups, found.choices)
+        done = [state.done for state in self.addresses.exchanges.states(found.choices)]
         for begin, end in self.addresses.failed:
             taken = [
                 sum(item.size for item in placed if item.begin <= n < item.end) for n in range(begin, end)
             ]
             before = done[begin + taken.index(max(taken))]
-            self.less[before] = max(capacity // LESS, capacity - max(taken) + 1, 2 * self.less.get(before, 0))
+            least = max(capacity // PARAMS.least_free, capacity - max(taken) + 1)
+            left_free[before] = max(least, 2 * left_free.get(before, 0))
 
     def _next(self, least: int, most: int) -> StepSequence | None:
-        for part in NEAR:
-            found = self.layers.beside(self.less, least + (most - least) // part)
+        for part in PARAMS.roomier_parts:
+            found = self.layers.plan_leaving_free(self.left_free, least + (most - least) // part)
             if found is not None:
                 return found
         return None
 
 
+# Least memory -------------------------------------------------------------------------------------------
+
+
 def least_memory(problem: Problem, deadline: float, on_bound: Callable[[int], None]) -> Answer:
     """Return the plan of the least memory that moves no more than is allowed."""
-    limit, low = problem.objective.most_traffic, max(problem.least.values())
+    limit, low = problem.objective.most_traffic, problem.least_memory
     most = sum(problem.one_by_one(low).values()) if limit is None else limit // problem.machine.element_bytes
     return bisect_memory(
         problem,
-        lambda capacity: next(layers_of(problem, capacity, most, deadline).plans(), None),
+        lambda capacity: next(layered_search(problem, capacity, most, deadline).plans(), None),
         deadline,
         on_bound,
     )
@@ -286,7 +290,7 @@ def least_memory(problem: Problem, deadline: float, on_bound: Callable[[int], No
 
 def bisect_memory(
     problem: Problem,
-    within: Callable[[int], StepSequence | None],
+    search: Callable[[int], StepSequence | None],
     deadline: float,
     on_bound: Callable[[int], None],
 ) -> Answer:
@@ -294,30 +298,30 @@ def bisect_memory(
 
     Parameters
     ----------
-    within
+    search
         Returns allowed steps for a memory of some elements; None if there are none.
     """
-    width, low, high = problem.machine.element_bytes, max(problem.least.values()), problem.machine.capacity
+    width, low, high = problem.machine.element_bytes, problem.least_memory, problem.machine.capacity
     best: StepSequence | None = None
     on_bound(low * width)
     try:
-        best = within(high)
+        best = search(high)
         if best is None:
             return Answer(None, low * width, impossible=True)
         while low < high:
             middle = (low + high) // 2
-            found = within(middle)
+            found = search(middle)
             if found is None:
                 low = middle + 1
                 on_bound(low * width)
             else:
-                best, high = found, peak_elements(placed_items(problem.graph, found.choices))
+                best, high = found, peak_elements(placed_items(problem.groups, found.choices))
     except OutOfTimeError:
         pass
     if best is None:
         return Answer(None, low * width)
     plan, capacity = None, high
     while plan is None and capacity <= problem.machine.capacity and time.monotonic() < deadline:
-        plan = place_found(problem, best, capacity, deadline)
+        plan = place_sequence(problem, best, capacity, deadline)
         capacity += max(1, capacity // 100)
     return Answer(plan, low * width)

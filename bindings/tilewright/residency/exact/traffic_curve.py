@@ -13,8 +13,9 @@ from typing import NamedTuple
 from tilewright.addresses import least_height
 from tilewright.residency.decode_plan import decode_plan
 from tilewright.residency.evaluation import memory_taken, objective
-from tilewright.residency.exact.search import StepSequence
-from tilewright.residency.exact.traffic import FINENESS, least_traffic, search_of
+from tilewright.residency.exact.labels import StepSequence
+from tilewright.residency.exact.traffic import PARAMS as TRAFFIC_PARAMS
+from tilewright.residency.exact.traffic import label_search, least_traffic
 from tilewright.residency.lowering import place_steps, plan_of
 from tilewright.residency.machine import ONE, ResidencyObjective
 from tilewright.residency.placement import peak_elements, placed_items
@@ -23,7 +24,7 @@ from tilewright.residency.problem import Problem
 from tilewright.spec.base import unchecked_copy
 from tilewright.spec.errors import InputError, OutOfTimeError
 
-SHARED = ("graph", "groups", "least", "_alone")
+SHARED = ("graph", "groups", "least_by_operation")
 """What is derived of a problem without looking at the size of its memory."""
 
 SHARE = 0.25
@@ -182,7 +183,7 @@ class _Known:
         self.width = problem.machine.element_bytes
         self.asked: dict[int, int] = {}
         self.plans: dict[int, tuple[int, Plan]] = {}
-        self.least = max(problem.least.values())
+        self.least = problem.least_memory
         maps = sum(tensor.size for tensor in self.graph.tensors)
         self.top = self.least + maps + sum(operation.weights for operation in self.graph.operations)
 
@@ -199,14 +200,14 @@ class _Known:
         except OutOfTimeError:
             return
         if found is not None:
-            self.asked[memory] = found.moved
+            self.asked[memory] = found.cost
             self._place(found, memory, until)
 
     def _found(self, memory: int, low: int, most: int, until: float) -> StepSequence | None:
         """Return the steps that move least, which is from `low` to `most`; None if that is more."""
         compulsory, limit = self.graph.compulsory, min(low, most)
         while low <= most:
-            search = search_of(self.problem, memory, limit, until)
+            search = label_search(self.problem, memory, limit, until)
             try:
                 found = next(search.paths(), None)
             except OutOfTimeError:
@@ -217,14 +218,17 @@ class _Known:
             self.asked[memory] = limit + 1
             if limit == most:
                 break
-            limit = min(most, compulsory + 2 * max(limit - compulsory, compulsory // FINENESS, 1))
+            limit = min(
+                most, compulsory + 2 * max(limit - compulsory, compulsory // TRAFFIC_PARAMS.fineness, 1)
+            )
         return None
 
     def _place(self, found: StepSequence, memory: int, until: float) -> None:
         """Take the plan of some steps, at what it needs; or any other one for the memory."""
-        graph, placed = self.graph, placed_items(self.graph, found.choices)
+        groups = self.problem.groups
+        placed = placed_items(self.problem.groups, found.choices)
         need = peak_elements(placed)
-        plan = place_steps(graph, found.choices, need, until)
+        plan = place_steps(groups, found.choices, need, until)
         if plan is None:
             begins, ends, sizes = ([item[column] for item in placed] for column in range(3))
             soon = min(until, time.monotonic() + ADDRESS_SECONDS)
@@ -232,9 +236,9 @@ class _Known:
             if offsets is not None:
                 addresses = [int(offset) for offset in offsets]
                 need = max(at + item.size for at, item in zip(addresses, placed, strict=True))
-                plan = plan_of(graph, found.choices, list(zip(placed, addresses, strict=True)))
+                plan = plan_of(groups, found.choices, list(zip(placed, addresses, strict=True)))
         if plan is not None and need <= memory:
-            self.take(need, found.moved, plan)
+            self.take(need, found.cost, plan)
             return
         problem = _in_memory(self.problem, memory * self.width)
         plan = least_traffic(problem, until, lambda _bound: None, lambda _plan: None).plan

@@ -11,16 +11,16 @@ from bisect import bisect_right
 from collections.abc import Iterable, Iterator
 from typing import NamedTuple
 
-from tilewright.residency.exact.traffic import layers_of
+from tilewright.residency.exact.traffic import layered_search
 from tilewright.residency.frames import residual_in
-from tilewright.residency.graph import Graph
 from tilewright.residency.placement import peak_elements, placed_items
 from tilewright.residency.problem import Problem
+from tilewright.residency.shapes.groups import Groups
 from tilewright.residency.transitions import StepChoice
 
 
 class RelaxedSteps(NamedTuple):
-    """Steps of a graph that serve while no more than `most` elements stay.
+    """Steps that serve while no more than `most` elements stay.
 
     Attributes
     ----------
@@ -30,7 +30,7 @@ class RelaxedSteps(NamedTuple):
 
     most: int
     excess: int
-    graph: Graph
+    groups: Groups
     choices: tuple[StepChoice, ...]
 
 
@@ -55,7 +55,7 @@ class WeightBudget:
         self.capacity, self.loading, self.known = problem.machine.capacity, loading, known
         free = [op.number for op in problem.graph.operations if op.weights and not loading >> op.number & 1]
         self.problem = residual_in(problem, free, self.capacity)
-        self.most = self.capacity - max(self.problem.least.values())
+        self.most = self.capacity - self.problem.least_memory
         self._sizes: list[int] = []  # that have been looked at, and bounds on their excess
         self._bounds: list[int] = []
         self._plans: list[RelaxedSteps] = []
@@ -117,17 +117,17 @@ class WeightBudget:
             When the deadline passes; `bound` is what has been proven by then.
         """
         compulsory = self.problem.graph.compulsory
-        layers = layers_of(self.problem, self.capacity - size, compulsory + worth, deadline)
+        layers = layered_search(self.problem, self.capacity - size, compulsory + worth, deadline)
         last = None
         try:
             for last in layers.plans():
-                self._take(last.moved - compulsory, last.choices)
+                self._take(last.cost - compulsory, last.choices)
         finally:
             self._prove(size, layers.bound - compulsory)
 
     def _take(self, excess: int, choices: tuple[StepChoice, ...]) -> None:
-        need = peak_elements(placed_items(self.problem.graph, choices))
-        self._plans.append(RelaxedSteps(self.capacity - need, excess, self.problem.graph, choices))
+        need = peak_elements(placed_items(self.problem.groups, choices))
+        self._plans.append(RelaxedSteps(self.capacity - need, excess, self.problem.groups, choices))
 
     def _prove(self, size: int, excess: int) -> None:
         place = bisect_right(self._sizes, size)

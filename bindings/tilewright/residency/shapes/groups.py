@@ -1,4 +1,4 @@
-"""Pixels of a step: how far each pass gets in every tensor, and how many pixels a line buffer holds.
+"""Groups of operations that one step executes, and how far each of its passes gets in every tensor.
 
 In each pass the last operation computes some pixels, row by row. Going backwards, every other operation
 computes the pixels that are new among those needed, so that none is computed or loaded twice. In the last
@@ -7,10 +7,9 @@ pass all is completed.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
-from dataclasses import dataclass
+from collections.abc import Callable, Collection, Hashable, Iterator
 from functools import cached_property
-from typing import Any
+from typing import TYPE_CHECKING, Any, NamedTuple, TypeVar
 
 import numpy as np
 from numpy.typing import NDArray
@@ -18,29 +17,94 @@ from numpy.typing import NDArray
 from tilewright.residency.graph import Graph, Operation, Reading, members
 from tilewright.simulator.program import Counts
 
+if TYPE_CHECKING:
+    from tilewright.residency.shapes.shape import Buffer, Shape
+    from tilewright.residency.shapes.strips import Strips
+
 BY_ROWS = 0
 """In place of the pixels of a pass: passes of one row, of two rows, and so on."""
 
+ValueT = TypeVar("ValueT")
 
-@dataclass(frozen=True)
+
+class PassCounts(NamedTuple):
+    """What passes of some size need of a tensor; of several sizes, one behind the other.
+
+    Attributes
+    ----------
+    ends
+        End of the pixels that are there after each pass, from none on; shape (passes + 1,) for each size.
+    lines
+        Pixels of the line buffer: the most that a pass needs or computes; shape (sizes,).
+    active
+        Passes in which anything new is computed or loaded; shape (sizes,).
+    """
+
+    ends: Counts
+    lines: Counts
+    active: Counts
+
+
+class Groups:
+    """The groups of a graph, each made once, and all that is known of them: searches share it."""
+
+    def __init__(self, graph: Graph) -> None:
+        self.graph = graph
+        self._groups: dict[int, Group] = {}
+        self._shared: dict[Hashable, Any] = {}
+
+    def __getitem__(self, mask: int) -> Group:
+        """Return the group of the operations in a bit mask."""
+        known = self._groups.get(mask)
+        if known is None:
+            known = self._groups[mask] = Group(self, self.graph.numbers(mask))
+        return known
+
+    def share(self, key: Hashable, make: Callable[[], ValueT]) -> ValueT:
+        """Return what has been made for a key before, or make it."""
+        if key not in self._shared:
+            self._shared[key] = make()
+        found: ValueT = self._shared[key]
+        return found
+
+    def readings_of(self, tensor: int) -> tuple[list[int], Counts]:
+        """Return the operations that read a tensor, and how: see `line_buffers.encode_readings`."""
+
+        def encode() -> tuple[list[int], Counts]:
+            from tilewright.residency.shapes import line_buffers  # start-up time: numba
+
+            readings = self.graph.read[tensor]
+            encoded = line_buffers.encode_readings([reading for _, reading in readings])
+            return [operation.number for operation, _ in readings], encoded
+
+        return self.share(("readings", tensor), encode)
+
+
 class Group:
-    """Operations of one step, numbers ascending: all that the last one needs and that is not computed yet."""
+    """Operations of one step, numbers ascending: all that the last one needs and that is not computed yet.
 
-    graph: Graph
-    operations: tuple[Operation, ...]
+    Groups with the same last operation share what they count: all that leads from a tensor to that operation
+    is in each of them that computes the tensor. It is kept by what it is, pixels, tensor, and who reads the
+    tensor in the group; tensors that are `Graph.alike` are one.
 
-    @classmethod
-    def of(cls, graph: Graph, mask: int) -> Group:
-        """Return the group of a bit mask; those of the same last operation share what they know."""
-        group = cls(graph, graph.numbers(mask))
-        group.__dict__["mask"] = mask
-        group.__dict__["_known"] = graph.passes.setdefault(group.last.number, {})
-        return group
+    Attributes
+    ----------
+    shapes
+        Buffers of the shapes that have been looked at.
+    in_strips
+        The group in strips of some columns: see `strips.strips_of`.
+    """
 
-    @cached_property
-    def mask(self) -> int:
-        """Bit mask of its operations."""
-        return sum(1 << operation.number for operation in self.operations)
+    def __init__(
+        self, groups: Groups, operations: tuple[Operation, ...], counted: dict[Hashable, Any] | None = None
+    ) -> None:
+        self.groups, self.graph, self.operations = groups, groups.graph, operations
+        self.mask = sum(1 << operation.number for operation in operations)
+        self.counted: dict[Hashable, Any] = (
+            groups.share(("counted", self.last.number), dict) if counted is None else counted
+        )
+        self.shapes: dict[Shape, list[Buffer]] = {}
+        self.in_strips: dict[int, Strips] = {}
 
     @property
     def last(self) -> Operation:
@@ -58,17 +122,42 @@ class Group:
         return self.graph.tensors[self.output].pixels
 
     @cached_property
+    def row(self) -> int:
+        """Pixels of a row of the last operation's output."""
+        return self.graph.tensors[self.output].shape[2]
+
+    @cached_property
+    def weights(self) -> int:
+        """Elements of all weights that the step has to load."""
+        return sum(operation.weights for operation in self.operations)
+
+    @cached_property
+    def weighted(self) -> frozenset[int]:
+        """Numbers of the operations that have weights to load."""
+        return frozenset(operation.number for operation in self.operations if operation.weights)
+
+    @cached_property
     def computed(self) -> tuple[int, ...]:
         """Tensors that the operations compute."""
         return tuple(operation.number + 1 for operation in self.operations)
 
     @cached_property
+    def read(self) -> int:
+        """Bit mask of the tensors that are read and not computed here."""
+        found, reads = 0, self.graph.reads
+        for tensor in self.computed:
+            found |= reads[tensor - 1]
+        return found & ~(self.mask << 1)
+
+    @cached_property
+    def touched(self) -> int:
+        """Bit mask of the tensors that are read or computed."""
+        return self.read | self.mask << 1
+
+    @cached_property
     def sources(self) -> tuple[int, ...]:
         """Tensors that are read and not computed here, ascending."""
-        read, reads = 0, self.graph.reads
-        for tensor in self.computed:
-            read |= reads[tensor - 1]
-        return tuple(members(read & ~(self.mask << 1)))
+        return tuple(members(self.read))
 
     @cached_property
     def outputs(self) -> tuple[int, ...]:
@@ -86,53 +175,42 @@ class Group:
         """Whether nobody reads a tensor after this step, where `done` have been executed before it."""
         return not self.graph.readers[tensor] & ~(self.mask | done)
 
-    def passes(self, pixels: int) -> int:
-        """Return how many passes there are."""
-        return -(-self.pixels // pixels)
-
-    def ends(self, pixels: int) -> dict[int, Counts]:
-        """Return for each tensor the end of the pixels that are there after each pass, from none on."""
-        return {tensor: self._end(tensor, pixels) for tensor in (self.output, *reversed(self.lines))}
-
-    @cached_property
-    def _known(self) -> dict[tuple[str, int | tuple[int, int], int, int], Any]:
-        """What has been counted, by what it is, pixels, tensor, and who reads the tensor in this group.
-
-        Tensors that are `Graph.alike` are one. All that leads from a tensor to the last operation is in
-        every group that computes it, so that what is counted depends on no more than that.
-        """
-        return {}
-
-    def shared(self, what: str, number: int | tuple[int, int], tensor: int, count: Callable[[], Any]) -> Any:
-        """Return what is counted for a tensor, or has been in another group with the same last operation."""
-        key = what, number, self.graph.alike[tensor], self.graph.readers[tensor] & self.mask
-        if key not in self._known:
-            self._known[key] = count()
-        return self._known[key]
-
     def readers(self, tensor: int) -> Iterator[tuple[Operation, Reading]]:
-        """Return the operations that read a tensor here."""
+        """Return the operations that read a tensor here, and how."""
         mask = self.mask
         return ((one, reading) for one, reading in self.graph.read[tensor] if mask >> one.number & 1)
 
     def readings_of(self, tensor: int) -> tuple[list[int], Counts]:
-        """Return the operations that read a tensor here, by number, and how: see `line_buffers.numbers`."""
-        from tilewright.residency.shapes import line_buffers  # start-up time: numba
-
-        known: dict[int, tuple[list[int], Counts]] = self.graph.__dict__.setdefault("_looks", {})
-        if tensor not in known:
-            every = self.graph.read[tensor]
-            readings = line_buffers.encode_readings([reading for _, reading in every])
-            known[tensor] = [operation.number for operation, _ in every], readings
-        numbers, readings = known[tensor]
+        """Return the operations that read a tensor here, by number, and how: see `Groups.readings_of`."""
+        numbers, readings = self.groups.readings_of(tensor)
         here = [place for place, number in enumerate(numbers) if self.mask >> number & 1]
         if len(here) == len(numbers):
             return numbers, readings
         return [numbers[place] for place in here], readings[here]
 
-    def _end(self, tensor: int, pixels: int) -> Counts:
-        """Return the end of the pixels of a tensor that are there after each pass."""
-        return self._counts(tensor, pixels, "end")
+    def share(self, what: str, number: Hashable, tensor: int, count: Callable[[], ValueT]) -> ValueT:
+        """Return what is counted for a tensor, or has been in another group with the same last operation.
+
+        Parameters
+        ----------
+        what, number
+            What is counted, with which pixels or columns.
+        """
+        key = what, number, self.graph.alike[tensor], self.graph.readers[tensor] & self.mask
+        if key not in self.counted:
+            self.counted[key] = count()
+        found: ValueT = self.counted[key]
+        return found
+
+    # Passes --------------------------------------------------------------------------------------------
+
+    def count_passes(self, pixels: int) -> int:
+        """Return how many passes there are."""
+        return -(-self.pixels // pixels)
+
+    def ends(self, pixels: int) -> dict[int, Counts]:
+        """Return for each tensor the end of the pixels that are there after each pass, from none on."""
+        return {tensor: self._counts(tensor, pixels).ends for tensor in (self.output, *reversed(self.lines))}
 
     def line_pixels(self, pixels: int) -> dict[int, int]:
         """Return the pixels of each tensor's line buffer: the most that a pass needs or computes."""
@@ -142,78 +220,25 @@ class Group:
         """Return the pixels of a tensor's line buffer: the most that a pass needs or computes."""
         if not pixels % self.row:
             return int(self.lines_by_rows(tensor)[min(pixels, self.pixels) // self.row - 1])
-        return int(self._counts(tensor, pixels, "line")[0])
+        return int(self._counts(tensor, pixels).lines[0])
 
     def lines_by_rows(self, tensor: int) -> Counts:
         """Return the pixels of a tensor's line buffer with one row of the output a pass, and so on."""
-        return self._counts(tensor, BY_ROWS, "line")
-
-    def active_by_rows(self, number: int) -> Counts:
-        """Return the passes in which an operation computes anything, with one row a pass, and so on."""
-        return self._counts(number + 1, BY_ROWS, "active")
-
-    @cached_property
-    def row(self) -> int:
-        """Pixels of a row of the last operation's output."""
-        return self.graph.tensors[self.output].shape[2]
-
-    @cached_property
-    def _begins(self) -> Counts:
-        """Where the ends of passes of one row, of two rows, and so on begin, one behind the other."""
-        height = self.pixels // self.row
-        passes = -(-height // np.arange(1, height + 1, dtype=np.int64))
-        return np.cumsum([0, *(passes + 1)], dtype=np.int64)
-
-    def _counts(self, tensor: int, pixels: int, what: str) -> Counts:
-        """Return what there is of a tensor with some pixels a pass, or one row a pass, two rows, and so on.
-
-        Parameters
-        ----------
-        pixels
-            Of a pass, or `BY_ROWS`.
-        what
-            ``end``: ends of all passes, those of one row first; ``line``: pixels of line buffers; ``active``:
-            passes in which anything is computed.
-        """
-        readers, alike = self.graph.readers[tensor] & self.mask, self.graph.alike[tensor]
-        key = what, pixels, alike, readers
-        known: Counts | None = self._known.get(key)
-        if known is None:
-            for each, found in zip(("end", "line", "active"), self._counted(tensor, pixels), strict=True):
-                self._known[each, pixels, alike, readers] = found
-            known = self._known[key]
-        return known
-
-    def _counted(self, tensor: int, pixels: int) -> tuple[Counts, Counts, Counts]:
-        """Return ends, pixels of line buffers, and passes in which anything is computed."""
-        if pixels == BY_ROWS:
-            begins = self._begins
-            sizes = np.arange(1, len(begins), dtype=np.int64) * self.row
-        else:
-            begins = np.array([0, self.passes(pixels) + 1], dtype=np.int64)
-            sizes = np.array([pixels], dtype=np.int64)
-        if tensor == self.output:
-            counts = np.diff(begins)
-            passes = np.arange(begins[-1], dtype=np.int64) - np.repeat(begins[:-1], counts)
-            ends = np.minimum(passes * np.repeat(sizes, counts), self.pixels)
-            return ends, np.minimum(sizes, self.pixels), counts - 1
-        from tilewright.residency.shapes import line_buffers  # start-up time: numba
-
-        # What is computed or loaded in a pass is held even if nobody reads it any more.
-        numbers, readings = self.readings_of(tensor)
-        ends = np.array([self._counts(number + 1, pixels, "end") for number in numbers])
-        found: tuple[Counts, Counts, Counts] = line_buffers.count_passes(begins, readings[None], ends)
-        return found
+        return self._counts(tensor, BY_ROWS).lines
 
     def active(self, pixels: int) -> dict[int, int]:
         """Return for each operation, by number, the passes in which it computes anything."""
         found = reversed(self.operations)
         return {operation.number: self._active(operation.number + 1, pixels) for operation in found}
 
+    def active_by_rows(self, number: int) -> Counts:
+        """Return the passes in which an operation computes anything, with one row a pass, and so on."""
+        return self._counts(number + 1, BY_ROWS).active
+
     def _active(self, tensor: int, pixels: int) -> int:
         if not pixels % self.row:
             return int(self.active_by_rows(tensor - 1)[min(pixels, self.pixels) // self.row - 1])
-        return int(self._counts(tensor, pixels, "active")[0])
+        return int(self._counts(tensor, pixels).active[0])
 
     def least_active(self, pixels: int) -> int:
         """Return the passes in which every operation computes something, for the one with the fewest."""
@@ -224,6 +249,69 @@ class Group:
     @cached_property
     def _least_active(self) -> dict[int, int]:
         return {}
+
+    def _counts(self, tensor: int, pixels: int) -> PassCounts:
+        """Return what passes of some pixels need of a tensor, or passes of one row, two rows, and so on."""
+        return self.share("passes", pixels, tensor, lambda: self._counted(tensor, pixels))
+
+    def _counted(self, tensor: int, pixels: int) -> PassCounts:
+        if pixels == BY_ROWS:
+            begins = self._begins
+            sizes = np.arange(1, len(begins), dtype=np.int64) * self.row
+        else:
+            begins = np.array([0, self.count_passes(pixels) + 1], dtype=np.int64)
+            sizes = np.array([pixels], dtype=np.int64)
+        if tensor == self.output:
+            counts = np.diff(begins)
+            passes = np.arange(begins[-1], dtype=np.int64) - np.repeat(begins[:-1], counts)
+            ends = np.minimum(passes * np.repeat(sizes, counts), self.pixels)
+            return PassCounts(ends, np.minimum(sizes, self.pixels), counts - 1)
+        from tilewright.residency.shapes import line_buffers  # start-up time: numba
+
+        # What is computed or loaded in a pass is held even if nobody reads it any more.
+        numbers, readings = self.readings_of(tensor)
+        ends = np.array([self._counts(number + 1, pixels).ends for number in numbers])
+        return PassCounts(*line_buffers.count_passes(begins, readings[None], ends))
+
+    @cached_property
+    def _begins(self) -> Counts:
+        """Where the ends of passes of one row, of two rows, and so on begin, one behind the other."""
+        height = self.pixels // self.row
+        passes = -(-height // np.arange(1, height + 1, dtype=np.int64))
+        return np.cumsum([0, *(passes + 1)], dtype=np.int64)
+
+    def double_buffered_line_pixels(self, pixels: int, rounds: int, whole: Collection[int]) -> dict[int, int]:
+        """Return the pixels of each line buffer if transfers run beside the computation.
+
+        Of what is loaded there is what the next pass needs, too; of what is written from a line buffer, what
+        the pass before has computed.
+
+        Parameters
+        ----------
+        rounds
+            How often all passes are executed; the first pass of a round follows the last one of another.
+        whole
+            Tensors of the step that are on chip as a whole.
+        """
+        ends, found = self.ends(pixels), {}
+        for tensor in self.lines:
+            if tensor in whole:
+                continue
+            end, first = ends[tensor], ends[tensor][:-1]
+            for operation, reading in self.readers(tensor):
+                first = np.minimum(first, reading.first(ends[operation.number + 1][:-1]))
+            if tensor in self.sources:
+                most = int((np.append(end[2:], end[-1]) - first).max())
+                if rounds > 1:
+                    most = max(most, int(end[-1] - first[-1] + end[1]))
+            else:
+                if tensor in self.outputs:
+                    first = np.minimum(first, np.append(0, end[:-2]))
+                most = int((end[1:] - first).max())
+            found[tensor] = most
+        return found
+
+    # In place of an operand ----------------------------------------------------------------------------
 
     def replaceable_operands(self, done: int) -> tuple[int, ...]:
         """Return the sources on chip as a whole whose place the output can take, in passes of some size.
@@ -239,15 +327,16 @@ class Group:
         if not self.last.pixelwise:
             return ()
         tensors, shape = self.graph.tensors, self.graph.tensors[self.output].shape
-        read = dict.fromkeys(reading.tensor for reading in self.last.readings)
         return tuple(
-            t
-            for t in read
-            if t in self.sources and tensors[t].shape == shape and self.is_last_reader(t, done)
+            tensor
+            for tensor in dict.fromkeys(reading.tensor for reading in self.last.readings)
+            if self.read >> tensor & 1
+            and tensors[tensor].shape == shape
+            and self.is_last_reader(tensor, done)
         )
 
     def replaces(self, tensor: int, pixels: int) -> bool:
-        """Whether the output can take the place of one of `operands`, some pixels a pass."""
+        """Whether the output can take the place of a replaceable operand, some pixels a pass."""
         return bool(self._read_before(tensor)[pixels::pixels].all())
 
     def pixels_that_replace(self, tensor: int) -> list[int]:
@@ -256,7 +345,7 @@ class Group:
         Line buffers of a multiple are no smaller: each of its passes needs what several have needed.
         """
 
-        def counts() -> list[int]:
+        def find() -> list[int]:
             free = self._read_before(tensor)
             found, multiples = [], np.zeros(len(free), dtype=np.bool_)
             for pixels in np.flatnonzero(free).tolist():
@@ -265,8 +354,7 @@ class Group:
                     multiples[pixels::pixels] = True
             return found
 
-        known: list[int] = self.shared("smallest", 0, tensor, counts)
-        return known
+        return self.share("pixels that replace", 0, tensor, find)
 
     def _read_before(self, tensor: int) -> NDArray[np.bool_]:
         """Return whether a pass may end with so many pixels if the output takes a tensor's place.
@@ -274,16 +362,15 @@ class Group:
         Then no other operation of the step still needs one of these pixels, which are overwritten.
         """
 
-        def counts() -> NDArray[np.bool_]:
-            ends = self._end(self.output, 1)
+        def find() -> NDArray[np.bool_]:
+            ends = self._counts(self.output, 1).ends
             free = np.ones(len(ends), dtype=np.bool_)
             for operation, reading in self.readers(tensor):
                 if operation is not self.last:
-                    free &= reading.first(self._end(operation.number + 1, 1)) >= ends
+                    free &= reading.first(self._counts(operation.number + 1, 1).ends) >= ends
             return free
 
-        known: NDArray[np.bool_] = self.shared("free", 0, tensor, counts)
-        return known
+        return self.share("read before", 0, tensor, find)
 
 
 def pass_sizes(length: int) -> list[int]:

@@ -1,19 +1,23 @@
-"""What the rest of the memory buys a step: least traffic for each size, a staircase."""
+"""The shapes of a step of which none takes less memory and moves no more than another."""
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import replace
-from typing import NamedTuple
+from typing import NamedTuple, TypeVar
 
+import numpy as np
+from numpy.typing import NDArray
+
+from tilewright.residency.shapes import tiles
 from tilewright.residency.shapes.groups import Group, pass_sizes
-from tilewright.residency.shapes.pareto_tiles import pareto_tiles
 from tilewright.residency.shapes.shape import Shape, buffer_sizes, computed_whole, count_blocks, replaces
-from tilewright.residency.shapes.strips import least_lines, reread
+from tilewright.residency.shapes.strips import least_line, reread
+from tilewright.simulator.program import Counts
 
 
 class ParetoShape(NamedTuple):
-    """A way to cut up a step.
+    """A shape with what it takes and moves.
 
     Attributes
     ----------
@@ -28,16 +32,25 @@ class ParetoShape(NamedTuple):
     shape: Shape
 
 
+ShapeT = TypeVar("ShapeT", ParetoShape, "_Kept")
+
+
+class Limits(NamedTuple):
+    """Most elements that buffers may take, and that may be moved again."""
+
+    memory: int
+    again: int
+
+
 def pareto_shapes(
     group: Group,
     whole: frozenset[int],
     streamed: int,
-    most: int,
-    worst: int,
-    cuts: Sequence[int | None] = (None,),
+    limits: Limits,
+    columns: Sequence[int | None] = (None,),
     in_place: int = -1,
 ) -> list[ParetoShape]:
-    """Return the ways to cut up a step of which none takes less memory and moves no more than another.
+    """Return the shapes of which none takes less memory and moves no more than another, least memory first.
 
     Parameters
     ----------
@@ -45,52 +58,44 @@ def pareto_shapes(
         Tensors of the step that are on chip as a whole.
     streamed
         Elements of the sources that are read through line buffers.
-    most
-        Elements that buffers may take.
-    worst
-        Most elements that may be moved again.
-    cuts
-        Columns of strips that are looked at; None for whole rows.
+    columns
+        Of strips that are looked at; None for whole rows.
     in_place
         Tensor whose place the output takes, or -1.
-
-    Returns
-    -------
-    Least memory first.
     """
 
     def best(found: Iterable[ParetoShape]) -> list[ParetoShape]:
-        return pareto(
-            stair
-            for stair in found
-            if stair.memory <= most
-            and stair.again <= worst
-            and (in_place < 0 or replaces(group, stair.shape, in_place))
+        return undominated(
+            each
+            for each in found
+            if each.memory <= limits.memory
+            and each.again <= limits.again
+            and (in_place < 0 or replaces(group, each.shape, in_place))
         )
 
     found: list[ParetoShape] = []
-    if None in cuts:
-        found += _by_rows(group, whole, most, worst, in_place)
+    if None in columns:
+        found += _by_rows(group, whole, limits, in_place)
         if len(group.operations) == 1:
             found += _by_kernels(group, whole, streamed)
-            found += [ParetoShape(*way) for way in pareto_tiles(group, whole, most, worst)]
+            found += shapes_by_tiles(group, whole, limits)
         found = best(found)
-    strips = [columns for columns in cuts if columns is not None]
-    return best([*found, *_in_strips(group, whole, most, worst, strips, found)]) if strips else found
+    strips = [each for each in columns if each is not None]
+    return best([*found, *_in_strips(group, whole, limits, strips, found)]) if strips else found
 
 
-def pareto(stairs: Iterable[ParetoShape]) -> list[ParetoShape]:
+def undominated(shapes: Iterable[ShapeT]) -> list[ShapeT]:
     """Return those that are not worse than another, least memory first."""
-    kept: list[ParetoShape] = []
-    for stair in sorted(stairs, key=lambda each: each[:2]):
-        if not kept or stair.again < kept[-1].again:
-            kept.append(stair)
+    kept: list[ShapeT] = []
+    for each in sorted(shapes, key=lambda each: each[:2]):
+        if not kept or each.again < kept[-1].again:
+            kept.append(each)
     return kept
 
 
 def _by_kernels(group: Group, whole: frozenset[int], streamed: int) -> Iterable[ParetoShape]:
-    units = group.last.units
-    sizes = [1] if group.last.channelwise or not streamed else pass_sizes(units)
+    """Return the shapes in blocks of output channels."""
+    sizes = [1] if group.last.channelwise or not streamed else pass_sizes(group.last.units)
     for kernels in sizes:
         shape = Shape("kernels", 1, kernels)
         memory = sum(buffer_sizes(group, shape, whole).values())
@@ -98,101 +103,201 @@ def _by_kernels(group: Group, whole: frozenset[int], streamed: int) -> Iterable[
         yield ParetoShape(memory, again, shape)
 
 
-def _by_rows(
-    group: Group, whole: frozenset[int], most: int, worst: int, in_place: int
-) -> Iterable[ParetoShape]:
-    weights = sum(operation.weights for operation in group.operations)
-    if weights <= most:
+# Weights kept, or loaded for each pass ------------------------------------------------------------------
+
+
+def _by_rows(group: Group, whole: frozenset[int], limits: Limits, in_place: int) -> Iterable[ParetoShape]:
+    """Return the shapes in passes over whole planes: all weights are kept, or passes have whole rows."""
+    if group.weights <= limits.memory:
         for pixels in [1] if in_place < 0 else group.pixels_that_replace(in_place):
             yield _all_kept(group, whole, None, pixels)
-    if not weights:
+    if not group.weights:
         return
-    loaded = _least_loaded(group, most)
-    _, height, width = group.graph.tensors[group.output].shape
+    # Of weights that are not all kept, so many elements are loaded for each pass, at least.
+    loaded = min(operation.weights for operation in group.operations if operation.weights)
+    loaded = max(group.weights - limits.memory, loaded)
+    height = group.graph.tensors[group.output].shape[1]
     too_many: list[int] = []
     # Of those that lead to as many passes any number of rows may be the best: padding, and the last pass,
     # which has what remains, make buffers smaller. Only multiples of a number never take less than it.
     for rows in range(1, height + 1):
         if any(rows % fewer == 0 for fewer in too_many):
             continue
-        if (group.least_active(rows * width) - 1) * loaded > worst:
+        if (group.least_active(rows * group.row) - 1) * loaded > limits.again:
             continue
-        ways = _some_kept(group, whole, most, worst, rows * width)
-        if ways is None:
+        found = _some_kept(group, whole, limits, rows * group.row)
+        if found is None:
             too_many.append(rows)
         else:
-            yield from ways
+            yield from found
+
+
+def _all_kept(group: Group, whole: frozenset[int], columns: int | None, pixels: int = 1) -> ParetoShape:
+    """Return the shape that keeps all weights: buffers are smallest with one pixel a pass."""
+    shape = Shape("pixels", pixels, 1, group.weighted, columns)
+    memory = sum(buffer_sizes(group, shape, whole).values())
+    return ParetoShape(memory, reread(group, whole, columns), shape)
+
+
+def _some_kept(group: Group, whole: frozenset[int], limits: Limits, pixels: int) -> list[ParetoShape] | None:
+    """Return the shapes that load some weights for each pass of some rows; None if not even buffers fit."""
+    least = Shape("pixels", pixels, 1)
+    sizes = buffer_sizes(group, least, whole)
+    if sum(sizes.values()) > limits.memory:
+        return None
+    active = group.active(pixels)
+    fixed = sum(size for (what, _), size in sizes.items() if what != "weights")
+    found = [_Kept(fixed, 0, frozenset())]
+    for operation in group.operations:
+        if not operation.weights:
+            continue
+        number = operation.number
+        block, again = sizes["weights", number], (active[number] - 1) * operation.weights
+        every = operation.weights
+        if number == group.last.number and group.output not in whole and not computed_whole(operation, least):
+            # Of what is written, all channels are computed at once.
+            every += (group.graph.tensors[group.output].channels - 1) * pixels
+        loaded = [_Kept(memory + block, more + again, kept) for memory, more, kept in found]
+        if again:
+            loaded += [_Kept(memory + every, more, kept | {number}) for memory, more, kept in found]
+        found = undominated(
+            each for each in loaded if each.memory <= limits.memory and each.again <= limits.again
+        )
+    return [ParetoShape(memory, again, replace(least, kept=kept)) for memory, again, kept in found]
+
+
+class _Kept(NamedTuple):
+    """Which operations keep their weights, and what the step then takes and moves again."""
+
+    memory: int
+    again: int
+    kept: frozenset[int]
 
 
 def _in_strips(
     group: Group,
     whole: frozenset[int],
-    most: int,
-    worst: int,
+    limits: Limits,
     widths: Iterable[int],
     known: Sequence[ParetoShape],
 ) -> Iterable[ParetoShape]:
-    weights = sum(operation.weights for operation in group.operations)
+    """Return the shapes in strips of some columns that may be better than those that are known."""
     for columns in widths:
         again = reread(group, whole, columns)
-        least = weights + least_lines(group, whole, columns)
-        if again > worst or least > most:
+        lines = sum(least_line(group, tensor, columns) for tensor in group.lines if tensor not in whole)
+        least = group.weights + lines
+        if again > limits.again or least > limits.memory:
             continue
-        if not any(stair.memory <= least and stair.again <= again for stair in known):
+        if not any(each.memory <= least and each.again <= again for each in known):
             yield _all_kept(group, whole, columns)
 
 
-def _all_kept(group: Group, whole: frozenset[int], columns: int | None, pixels: int = 1) -> ParetoShape:
-    """Return the way that keeps all weights: buffers are smallest with one pixel a pass."""
-    every = frozenset(operation.number for operation in group.operations if operation.weights)
-    shape = Shape("pixels", pixels, 1, every, columns)
-    return ParetoShape(sum(buffer_sizes(group, shape, whole).values()), reread(group, whole, columns), shape)
+# Tiles and blocks of input channels ---------------------------------------------------------------------
+
+# Memory and traffic are closed forms of the tile's rows and columns and of the block's output channels, so
+# that all sizes are looked at together. Of input channels there is one at a time, which is never worse than
+# some, or there are all: then there are no partial sums, and each tile is read once for all output channels,
+# of which one at a time is enough.
 
 
-def _least_loaded(group: Group, most: int) -> int:
-    """Return the elements of weights that are loaded for each pass, at least, if not all are kept."""
-    weights = [operation.weights for operation in group.operations if operation.weights]
-    return max(sum(weights) - most, min(weights))
+class _TileTable(NamedTuple):
+    """Many ways to cut an operation into tiles and blocks.
+
+    Attributes
+    ----------
+    memory, again
+        Elements that buffers take, and that are moved again; shape (ways,).
+    sizes
+        Rows, columns, output channels and input channels; shape (ways, 4).
+    """
+
+    memory: Counts
+    again: Counts
+    sizes: Counts
 
 
-def _some_kept(
-    group: Group, whole: frozenset[int], most: int, worst: int, pixels: int
-) -> list[ParetoShape] | None:
-    """Return the ways that load some weights for each pass of some rows; None if not even buffers fit."""
-    least = Shape("pixels", pixels, 1)
-    sizes = buffer_sizes(group, least, whole)
-    if sum(sizes.values()) > most:
-        return None
-    active = group.active(pixels)
-    fixed = sum(size for (what, _), size in sizes.items() if what != "weights")
-    ways = [(fixed, 0, frozenset[int]())]
-    for operation in group.operations:
-        if not operation.weights:
-            continue
-        number = operation.number
-        small, again = sizes["weights", number], (active[number] - 1) * operation.weights
-        large = operation.weights
-        if number == group.last.number and group.output not in whole and not computed_whole(operation, least):
-            # Of what is written, all channels are computed at once.
-            large += (group.graph.tensors[group.output].channels - 1) * pixels
-        ways = _merged(ways, number, (small, again), large, most, worst)
-    return [ParetoShape(memory, again, replace(least, kept=kept)) for memory, again, kept in ways]
+def shapes_by_tiles(group: Group, whole: frozenset[int], limits: Limits) -> Iterator[ParetoShape]:
+    """Return the shapes of one operation with blocks of input channels."""
+    depth = tiles.summed_channels(group.graph, group.last)
+    if not depth:
+        return
+    for order, table in (("tiles", _tiles(group, whole, depth)), ("channels", _planes(group, whole, depth))):
+        for number in _undominated_rows(table, limits):
+            rows, columns, kernels, channels = table.sizes[number].tolist()
+            tile = (rows * columns, columns) if order == "tiles" else (1, None)
+            shape = Shape(order, tile[0], kernels, frozenset(), tile[1], channels)
+            yield ParetoShape(int(table.memory[number]), int(table.again[number]), shape)
 
 
-Way = tuple[int, int, frozenset[int]]
+def _undominated_rows(table: _TileTable, limits: Limits) -> Iterator[int]:
+    """Return the numbers of the ways that are not worse than another, least memory first."""
+    memory, again, _ = table
+    fits = np.flatnonzero((memory <= limits.memory) & (again <= limits.again))
+    rank = fits[np.lexsort((again[fits], memory[fits]))]
+    least = np.minimum.accumulate(again[rank])
+    for place, number in enumerate(rank.tolist()):
+        if not place or again[number] < least[place - 1]:
+            yield number
 
 
-def _merged(
-    ways: list[Way], number: int, streamed: tuple[int, int], kept: int, most: int, worst: int
-) -> list[Way]:
-    """Return the ways that stay good when the weights of one more operation are streamed or kept."""
-    small, again = streamed
-    found = [(memory + small, more + again, names) for memory, more, names in ways]
-    if again:
-        found += [(memory + kept, more, names | {number}) for memory, more, names in ways]
-    found = sorted((way for way in found if way[0] <= most and way[1] <= worst), key=lambda way: way[:2])
-    best: list[Way] = []
-    for way in found:
-        if not best or way[1] < best[-1][1]:
-            best.append(way)
-    return best
+def _tiles(group: Group, whole: frozenset[int], depth: int) -> _TileTable:
+    """Return the ways to compute an operation tile by tile, `depth` input channels in all."""
+    graph, operation = group.graph, group.last
+    reading = operation.readings[0]
+    axes = [tiles.useful_sizes(reading, axis) for axis in (0, 1)]
+    blocks = pass_sizes(operation.units)
+    kernels = np.array([*blocks, 1], dtype=np.int64)
+    channels = np.array([1] * len(blocks) + [depth], dtype=np.int64)
+    rows, columns, place = (
+        each.reshape(-1) for each in np.meshgrid(*map(list, axes), np.arange(len(kernels)), indexing="ij")
+    )
+    counted = np.ones((len(rows), 3), dtype=np.int64)
+    for sizes, chosen in zip(axes, (rows, columns), strict=True):
+        table = np.zeros((max(sizes) + 1, 3), dtype=np.int64)
+        table[list(sizes)] = list(sizes.values())
+        counted *= table[chosen]
+    parts, largest, total = counted.T
+    kernels, channels = kernels[place], channels[place]
+    streamed = [graph.tensors[r.tensor].channels for r in operation.readings if r.tensor not in whole]
+    memory = _weights_and_sums(group, whole, depth, kernels, channels, kernels * rows * columns)
+    for count in streamed:
+        memory = memory + np.minimum(channels, count) * largest
+    times = np.where(channels == depth, 1, -(-operation.units // kernels))
+    again = operation.weights * (parts - 1) + sum(streamed) * (total * times - reading.pixels)
+    return _TileTable(memory, again, np.stack([rows, columns, kernels, channels], axis=1))
+
+
+def _planes(group: Group, whole: frozenset[int], depth: int) -> _TileTable:
+    """Return the ways to compute an operation for whole planes, blocks of input channels passing by."""
+    graph, operation = group.graph, group.last
+    blocks = pass_sizes(operation.units)
+    kernels = np.array([*blocks, *blocks], dtype=np.int64)
+    channels = np.array([1] * len(blocks) + [depth] * len(blocks), dtype=np.int64)
+    memory = _weights_and_sums(group, whole, depth, kernels, channels, kernels * group.pixels)
+    streamed = [reading.tensor for reading in operation.readings if reading.tensor not in whole]
+    for tensor in streamed:
+        held = group.line_pixels_of(tensor, 1)
+        memory = memory + np.minimum(channels, graph.tensors[tensor].channels) * held
+    again = sum(graph.tensors[tensor].size for tensor in streamed) * (-(-operation.units // kernels) - 1)
+    ones = np.ones_like(kernels)
+    return _TileTable(memory, again, np.stack([ones, ones, kernels, channels], axis=1))
+
+
+def _weights_and_sums(
+    group: Group, whole: frozenset[int], depth: int, kernels: Counts, channels: Counts, values: Counts
+) -> Counts:
+    """Return the elements of blocks of weights, and of partial sums or an output that does not stay.
+
+    Parameters
+    ----------
+    kernels, channels, values
+        Output channels, input channels and output values at a time, shape (ways,).
+    """
+    weights: Counts = np.zeros_like(kernels)
+    if group.last.weights:  # else all of them are on chip for good
+        each, bias = tiles.weights_of_a_channel(group.graph, group.last)
+        weights = kernels * (channels * each + bias)
+    partial: NDArray[np.bool_] = channels < depth
+    output = 0 if group.output in whole else values
+    sums: Counts = np.where(partial, values * group.graph.sum_elements, output)
+    return weights + sums

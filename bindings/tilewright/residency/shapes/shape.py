@@ -1,21 +1,32 @@
-"""What a step takes of the memory and moves, in elements: the closed forms of docs/residency.md."""
+"""Shapes of steps, and what each takes of the memory and moves, in elements: see docs/residency.md.
+
+Some shapes may have second buffers, so that transfers run beside the computation. Line buffers of what is
+loaded then hold what the next pass loads, too; blocks of weights and of the output exist twice. Their passes
+are as even as they can be: whole rows, the fewest for their number, and blocks likewise.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Collection
+from collections.abc import Collection, Iterator
 from dataclasses import dataclass
 from typing import NamedTuple
 
 from tilewright.residency.graph import Graph, Operation
 from tilewright.residency.plan import key_of
-from tilewright.residency.shapes import second_buffers, tiles
-from tilewright.residency.shapes.groups import Group
+from tilewright.residency.shapes import tiles
+from tilewright.residency.shapes.groups import Group, pass_sizes
 from tilewright.residency.shapes.strips import Strips, strips_of
 
 
 @dataclass(frozen=True)
 class Shape:
-    """How a step is cut up: see `tilewright.residency.plan.Step`; operations by number."""
+    """How a step is cut up: see `tilewright.residency.plan.Step`; operations by number.
+
+    Attributes
+    ----------
+    doubled
+        Whether it has second buffers.
+    """
 
     order: str
     pixels: int
@@ -59,11 +70,10 @@ def step_buffers(group: Group, shape: Shape, whole: Collection[int]) -> list[Buf
         return _of_sums(group, shape, whole)
     graph, found = group.graph, []
     copies = 2 if shape.doubled else 1
-    lines = (
-        second_buffers.double_buffered_line_pixels(group, shape.pixels, count_rounds(group, shape), whole)
-        if shape.doubled
-        else line_pixels(group, shape)
-    )
+    if shape.doubled:
+        lines = group.double_buffered_line_pixels(shape.pixels, count_rounds(group, shape), whole)
+    else:
+        lines = line_pixels(group, shape)
     for tensor in group.lines:
         if tensor not in whole:
             channels = graph.tensors[tensor].channels
@@ -139,7 +149,7 @@ def count_passes(group: Group, shape: Shape) -> int:
     if shape.order == "tiles":
         (height, width), (rows, columns) = group.graph.tensors[group.output].shape[1:], tile_size(shape)
         return tiles.ceil_div(height, rows) * tiles.ceil_div(width, columns)
-    return planes_or_strips(group, shape).passes(shape.pixels)
+    return planes_or_strips(group, shape).count_passes(shape.pixels)
 
 
 def count_rounds(group: Group, shape: Shape) -> int:
@@ -152,10 +162,9 @@ def count_rounds(group: Group, shape: Shape) -> int:
 
 def buffer_sizes(group: Group, shape: Shape, whole: Collection[int]) -> dict[tuple[str, int], int]:
     """Return the sizes of `buffers`, by what they are of; for many sets of tensors that are whole."""
-    known: dict[Shape, list[Buffer]] = group.__dict__.setdefault("_placed", {})
-    every = known.get(shape)
+    every = group.shapes.get(shape)
     if every is None:
-        every = known[shape] = step_buffers(group, shape, ())
+        every = group.shapes[shape] = step_buffers(group, shape, ())
     return {(what, number): size for what, number, size in every if what == "weights" or number not in whole}
 
 
@@ -224,3 +233,43 @@ def elements_moved(group: Group, shape: Shape, streamed: Collection[int], writte
         once = sum(read_once(group, shape, tensor) for tensor in streamed)
     read = count_readings(group, shape) * once
     return weights_moved(group, shape) + read + sum(sizes[tensor].size for tensor in written)
+
+
+# Second buffers ------------------------------------------------------------------------------------------
+
+
+def double_buffered_shapes(group: Group) -> Iterator[Shape]:
+    """Return the shapes that may have second buffers: all weights are kept, or there are blocks of them."""
+    for rows in _rows_of_a_pass(group):
+        pixels = rows * group.row
+        yield Shape("pixels", pixels, 1, group.weighted, doubled=True)
+        if _may_be_in_blocks(group):
+            for kernels in pass_sizes(group.last.units):
+                yield Shape("kernels", pixels, kernels, doubled=True)
+
+
+def why_not_double_buffered(group: Group, shape: Shape) -> str | None:
+    """Say why a shape cannot have second buffers, or None."""
+    rows, rest = divmod(shape.pixels, group.row)
+    if shape.order not in ("pixels", "kernels") or shape.columns is not None:
+        return "is in tiles, strips or blocks of input channels"
+    if rest or rows not in _rows_of_a_pass(group):
+        return f"passes of {shape.pixels} pixels are not the fewest whole rows for their number"
+    if shape.order == "pixels":
+        return None if shape.kept == group.weighted else "loads weights for each pass"
+    if not _may_be_in_blocks(group):
+        return "reads a tensor twice"
+    if shape.kernels not in pass_sizes(group.last.units):
+        return f"blocks of {shape.kernels} output channels are not the smallest for their number"
+    return None
+
+
+def _rows_of_a_pass(group: Group) -> list[int]:
+    """Return the rows that a pass may have: the fewest for each number of passes."""
+    return pass_sizes(group.graph.tensors[group.output].shape[1])
+
+
+def _may_be_in_blocks(group: Group) -> bool:
+    """Whether blocks of output channels may have second buffers."""
+    producers = group.last.op.producers
+    return len(group.operations) == 1 and len(set(producers)) == len(producers)

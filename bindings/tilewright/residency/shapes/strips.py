@@ -8,50 +8,51 @@ again, and what it needs and the one before it has computed is computed again.
 from __future__ import annotations
 
 from collections.abc import Collection, Iterator
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from functools import cached_property, lru_cache
 from typing import Any
 
 import numpy as np
 
 from tilewright.residency.graph import Operation, Reading
-from tilewright.residency.shapes.groups import Group, pass_sizes
+from tilewright.residency.shapes.groups import Group, Groups, pass_sizes
 from tilewright.simulator.program import Counts
 
-KEPT = 2**12
-"""Tensors of which it is kept how far passes get in them, which takes much room."""
+MOST_ENDS = 2**12
+"""Tensors, with the size of passes, of which it is remembered how far passes get: that takes much room."""
 
 
-@dataclass(frozen=True)
 class Strip(Group):
     """A strip by itself: its columns are all that its planes have.
 
-    Attributes
+    Parameters
     ----------
+    operations
+        With readings of what the strip has of each plane.
     width
         Columns of the last operation's output.
     """
 
-    width: int
+    def __init__(self, groups: Groups, operations: tuple[Operation, ...], width: int) -> None:
+        super().__init__(groups, operations, counted={})
+        self.width = width
 
     def readers(self, tensor: int) -> Iterator[tuple[Operation, Reading]]:
-        """Return the operations that read a tensor here."""
-        return iter(self._read[tensor])
-
-    @cached_property
-    def _read(self) -> dict[int, list[tuple[Operation, Reading]]]:
-        found: dict[int, list[tuple[Operation, Reading]]] = {}
-        for operation in self.operations:
-            for reading in operation.readings:
-                found.setdefault(reading.tensor, []).append((operation, reading))
-        return found
+        """Return the operations that read a tensor here, and how."""
+        return (
+            (operation, reading)
+            for operation in self.operations
+            for reading in operation.readings
+            if reading.tensor == tensor
+        )
 
     def readings_of(self, tensor: int) -> tuple[list[int], Counts]:
-        """Return the operations that read a tensor here, by number, and how: see `line_buffers.numbers`."""
+        """Return the operations that read a tensor here, by number, and how: see `Groups.readings_of`."""
         from tilewright.residency.shapes import line_buffers  # start-up time: numba
 
-        numbers = [operation.number for operation, _ in self._read[tensor]]
-        return numbers, line_buffers.encode_readings([reading for _, reading in self._read[tensor]])
+        found = list(self.readers(tensor))
+        encoded = line_buffers.encode_readings([reading for _, reading in found])
+        return [operation.number for operation, _ in found], encoded
 
     @cached_property
     def row(self) -> int:
@@ -75,7 +76,7 @@ class Strips:
         """Return begin and end of the columns that each strip reads or computes of a tensor, without gaps."""
         known = self._spans.get(tensor)
         if known is None:
-            known = self._spans[tensor] = self.group.shared(
+            known = self._spans[tensor] = self.group.share(
                 "strips", self.columns, tensor, lambda: self._needed(tensor)
             )
         return known
@@ -128,7 +129,7 @@ class Strips:
                 for reading in operation.readings
             ]
             operations.append(replace(operation, readings=tuple(readings)))
-        return Strip(self.group.graph, tuple(operations), operations[-1].readings[0].output[1])
+        return Strip(self.group.groups, tuple(operations), operations[-1].readings[0].output[1])
 
     def own(self, strip: Strip, pixels: int) -> int:
         """Return the pixels of a pass in a strip: part of a row, or as many rows as in the others."""
@@ -147,7 +148,7 @@ class Strips:
         """Return the pixels of a tensor's line buffer."""
         return self._counts(tensor, pixels)[0]
 
-    def passes(self, pixels: int) -> int:
+    def count_passes(self, pixels: int) -> int:
         """Return how many passes there are in all strips."""
         return self._counts(self.group.output, pixels)[1]
 
@@ -162,8 +163,7 @@ class Strips:
             _, lines, active = self._counted(tensor, pixels)
             return int(lines.max()), int(active.sum())
 
-        found: tuple[int, int] = self.group.shared("in strips", (self.columns, pixels), tensor, counts)
-        return found
+        return self.group.share("in strips", (self.columns, pixels), tensor, counts)
 
     def _counted(self, tensor: int, pixels: int) -> tuple[Counts, Counts, Counts]:
         """Return the ends of all passes, strip by strip, and what there is of each strip: see `Group`."""
@@ -190,34 +190,29 @@ class Strips:
 
     def _ends(self, tensor: int, pixels: int) -> Counts:
         """Return the ends of all passes, strip by strip."""
-        known: dict[tuple[int, int, int, int], Counts] = self.group.graph.__dict__.setdefault("_ends", {})
+        known: dict[tuple[int, int, int, int], Counts] = self.group.groups.share("ends in strips", dict)
         key = self.group.last.number, self.columns, pixels, tensor
         found = known.get(key)
         if found is None:
-            if len(known) == KEPT:
+            if len(known) == MOST_ENDS:
                 known.clear()
             found = known[key] = self._counted(tensor, pixels)[0]
         return found
 
     def widest(self, tensor: int) -> int:
         """Return the most columns that a strip has of a tensor."""
-        widest: int = self.group.shared(
-            "widest", self.columns, tensor, lambda: int(self._widths(tensor).max())
-        )
-        return widest
+        return self.group.share("widest", self.columns, tensor, lambda: int(self._widths(tensor).max()))
 
     def read(self, tensor: int) -> int:
         """Return the columns of a tensor that all strips read."""
-        read: int = self.group.shared("read", self.columns, tensor, lambda: int(self._widths(tensor).sum()))
-        return read
+        return self.group.share("read", self.columns, tensor, lambda: int(self._widths(tensor).sum()))
 
 
 def strips_of(group: Group, columns: int) -> Strips:
     """Return a group in strips, always the same."""
-    known: dict[int, Strips] = group.__dict__.setdefault("_cuts", {})
-    if columns not in known:
-        known[columns] = Strips(group, columns)
-    return known[columns]
+    if columns not in group.in_strips:
+        group.in_strips[columns] = Strips(group, columns)
+    return group.in_strips[columns]
 
 
 def strip_widths(group: Group) -> list[int]:
@@ -226,27 +221,14 @@ def strip_widths(group: Group) -> list[int]:
     return [columns for columns in reversed(pass_sizes(width)) if columns < width]
 
 
-def least_lines(group: Group, whole: Collection[int], columns: int) -> int:
-    """Return the elements of line buffers, at least."""
-    return sum(least_lines_by_tensor(group, whole, columns).values())
-
-
-def least_lines_by_tensor(group: Group, whole: Collection[int], columns: int) -> dict[int, int]:
-    """Return the elements of each line buffer, at least: the rows under a window, the last one a pixel."""
-    return {tensor: least_line(group, tensor, columns) for tensor in group.lines if tensor not in whole}
-
-
 def least_line(group: Group, tensor: int, columns: int) -> int:
-    """Return the elements of a line buffer, at least."""
+    """Return the elements of a line buffer, at least: the rows under a window, of the last one a pixel."""
 
     def least() -> int:
-        rows = most_rows(group, tensor)
-        return ((rows - 1) * strips_of(group, columns).widest(tensor) + 1) * group.graph.tensors[
-            tensor
-        ].channels
+        pixels = (most_rows(group, tensor) - 1) * strips_of(group, columns).widest(tensor) + 1
+        return pixels * group.graph.tensors[tensor].channels
 
-    size: int = group.shared("least line", columns, tensor, least)
-    return size
+    return group.share("least line", columns, tensor, least)
 
 
 def reread(group: Group, whole: Collection[int], columns: int | None) -> int:

@@ -18,7 +18,7 @@ OUTPUT = 0
 """The row of the block of the output."""
 
 
-class Buffers:
+class LineTables:
     """The rows that groups pick, by tensor and who reads it: one for tensors that are alike.
 
     Shapes: first all weights are kept, and a pass is a pixel; then passes have one row, two rows, and so on;
@@ -67,12 +67,9 @@ class Buffers:
         self._counted = np.zeros(len(self.weights), dtype=np.bool_)
 
     @classmethod
-    def of(cls, group: Group) -> Buffers:
+    def of(cls, group: Group) -> LineTables:
         """Return those of a group, the same for all with its last operation."""
-        known: dict[int, Buffers] = group.graph.__dict__.setdefault("_buffers", {})
-        if group.last.number not in known:
-            known[group.last.number] = cls(group)
-        return known[group.last.number]
+        return group.groups.share(("line tables", group.last.number), lambda: cls(group))
 
     def all(self, other: int, rows: Counts | int) -> Counts:
         """Return a value for each shape."""

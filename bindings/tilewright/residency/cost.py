@@ -1,0 +1,275 @@
+"""What a step costs: traffic, time and energy by closed forms; see docs/residency.md.
+
+All is counted in integers. Time has parts of cycles and energy parts of femtojoules, so that sums are exact.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Collection
+from math import lcm, prod
+from typing import NamedTuple
+
+import numpy as np
+
+from tilewright.residency.graph import Operation
+from tilewright.residency.machine import OneMemory
+from tilewright.residency.shapes.groups import Group
+from tilewright.residency.shapes.shape import Shape, count_rounds, planes_or_strips
+from tilewright.residency.shapes.strips import Strips
+from tilewright.simulator.program import Counts
+from tilewright.spec.network import Add, Map, Mul, Pool
+
+MOST_TIME = 2**60
+"""Largest time for which sums of 64 bits are safe."""
+
+
+class Work(NamedTuple):
+    """Work of any amount.
+
+    Attributes
+    ----------
+    macs
+        Multiplications with a weight and additions.
+    vectors
+        Operations of the core on single values, in pools, sums and functions.
+    accesses
+        Elements that the core reads and writes: for each MAC a value and a weight, biases, what it pools,
+        sums up or maps, and each value that it computes, once.
+    """
+
+    macs: int = 0
+    vectors: int = 0
+    accesses: int = 0
+
+    def times(self, count: int) -> Work:
+        """Return the work of so many values."""
+        return Work(self.macs * count, self.vectors * count, self.accesses * count)
+
+    def plus(self, other: Work) -> Work:
+        """Return the work of both."""
+        return Work(self.macs + other.macs, self.vectors + other.vectors, self.accesses + other.accesses)
+
+    def minus(self, other: Work) -> Work:
+        """Return what this is more."""
+        return Work(self.macs - other.macs, self.vectors - other.vectors, self.accesses - other.accesses)
+
+
+def work_of_value(operation: Operation) -> Work:
+    """Return what an operation does for one value of its output."""
+    spec = operation.op.spec
+    macs = operation.op.macs // max(1, prod(spec.output))
+    if macs:
+        return Work(macs, 0, 2 * macs + int(getattr(spec, "bias", False)) + 1)
+    if isinstance(spec, Pool):
+        window = prod(spec.kernel)
+        return Work(0, window, window + 1)
+    if isinstance(spec, Add | Mul):
+        operands = len(operation.op.producers)
+        return Work(0, max(1, operands - 1), operands + 1)
+    return Work(0, int(isinstance(spec, Map)), 2)
+
+
+def work_of_step(group: Group, shape: Shape) -> Work:
+    """Return what a step does: strips compute again what they share."""
+    where, total = planes_or_strips(group, shape), Work()
+    for operation in group.operations:
+        tensor = group.graph.tensors[operation.number + 1]
+        values = tensor.size
+        if isinstance(where, Strips):
+            values = where.read(operation.number + 1) * tensor.shape[0] * tensor.shape[1]
+        total = total.plus(work_of_value(operation).times(values))
+    return total
+
+
+class Spent(NamedTuple):
+    """What a step costs.
+
+    Attributes
+    ----------
+    moved
+        Elements from and to DRAM.
+    time, energy
+        In the parts of cycles and femtojoules that `Prices` tells.
+    """
+
+    moved: int = 0
+    time: int = 0
+    energy: int = 0
+
+    def plus(self, other: Spent) -> Spent:
+        """Return what both cost."""
+        return Spent(self.moved + other.moved, self.time + other.time, self.energy + other.energy)
+
+
+class Prices:
+    """The rates and prices of a machine.
+
+    Attributes
+    ----------
+    cycle, femtojoule
+        Parts that a cycle, and a femtojoule, has.
+    """
+
+    def __init__(self, machine: OneMemory) -> None:
+        bus, macs, setup = machine.rates
+        vectors = machine.vector_ops_per_cycle
+        self.cycle = lcm(bus, macs, vectors or 1)
+        self._bus, self._mac = self.cycle // bus, self.cycle // macs
+        self._vector = self.cycle // vectors if vectors else 0
+        self._setup = setup * self.cycle
+        price, width = machine.prices, machine.element_bytes
+        self.femtojoule = lcm(price.dram_access_bytes, price.local_access_bytes, self.cycle)
+        self._dram = width * price.dram_fj_per_access * (self.femtojoule // price.dram_access_bytes)
+        self._local = width * price.local_fj_per_access * (self.femtojoule // price.local_access_bytes)
+        self._core = price.core_fj_per_cycle * (self.femtojoule // self.cycle)
+
+    def transfer(self, elements: int) -> int:
+        """Return the time in which the bus moves elements."""
+        return elements * self._bus
+
+    def core(self, work: Work) -> int:
+        """Return the time in which the core does some work."""
+        return work.macs * self._mac + work.vectors * self._vector
+
+    def setup(self, transfers: int) -> int:
+        """Return the time in which the core sets up transfers."""
+        return transfers * self._setup
+
+    def energy(self, moved: int, work: Work, transfers: int) -> int:
+        """Return the energy of elements moved, each of which is one access on chip, too, and of the core."""
+        accesses = work.accesses + moved
+        busy = self.core(work) + self.setup(transfers)
+        return moved * self._dram + accesses * self._local + busy * self._core
+
+    def spent(self, moved: int, work: Work, transfers: int, time: int | None = None) -> Spent:
+        """Return what elements moved, some work and transfers cost.
+
+        Parameters
+        ----------
+        time
+            In which bus and core do this; by default one after the other. Transfers are set up besides.
+        """
+        if time is None:
+            time = self.core(work) + self.transfer(moved)
+        return Spent(moved, time + self.setup(transfers), self.energy(moved, work, transfers))
+
+    def cycles(self, time: int) -> int:
+        """Return whole cycles, the last one begun."""
+        return -(-time // self.cycle)
+
+    def femtojoules(self, energy: int) -> int:
+        """Return whole femtojoules, the last one begun."""
+        return -(-energy // self.femtojoule)
+
+
+def cost_of_step(
+    prices: Prices,
+    group: Group,
+    shape: Shape,
+    streamed: Collection[int],
+    fetched: Collection[int],
+    written: Collection[int],
+    moved: int,
+) -> Spent:
+    """Return what a step costs.
+
+    Parameters
+    ----------
+    streamed, fetched
+        Sources that are read from DRAM through line buffers, and whole.
+    written
+        Outputs that are written to DRAM.
+    moved
+        Elements of all of these and of weights.
+    """
+    transfers, time = len(streamed) + len(fetched) + len(written) + len(group.weighted), None
+    if shape.doubled:
+        sizes = group.graph.tensors
+        before = sum(sizes[tensor].size for tensor in fetched)
+        before += sum(operation.weights for operation in group.operations if operation.number in shape.kept)
+        time = prices.transfer(before) + time_of_passes(prices, group, shape, streamed, written)
+    return prices.spent(moved, work_of_step(group, shape), transfers, time)
+
+
+# Second buffers ------------------------------------------------------------------------------------------
+
+
+def time_of_passes(
+    prices: Prices, group: Group, shape: Shape, streamed: Collection[int], written: Collection[int]
+) -> int:
+    """Return the time of all passes with second buffers: bus and core work beside and wait for each other.
+
+    While a pass is computed, what the next one needs is loaded and what the one before has computed is
+    written.
+
+    Parameters
+    ----------
+    streamed
+        Sources that are read from DRAM through line buffers.
+    written
+        Outputs that are written to DRAM.
+    """
+    tensors = group.graph.tensors
+    # Parts of cycles are small for most machines, and numbers of any size for others.
+    most = prices.transfer(sum(tensors[tensor].size for tensor in (*streamed, *written)) + group.last.weights)
+    most = most * (1 + count_rounds(group, shape)) + prices.core(work_of_step(group, shape))
+    kind = np.int64 if most < MOST_TIME else object
+    new = {tensor: np.diff(end).astype(kind) for tensor, end in group.ends(shape.pixels).items()}
+    if shape.order == "pixels":
+        nothing = np.zeros(group.count_passes(shape.pixels), dtype=kind)
+        loaded = sum((new[tensor] * tensors[tensor].channels for tensor in streamed), nothing)
+        stored = sum((new[tensor] * tensors[tensor].channels for tensor in written), nothing)
+        core = nothing
+        for operation in group.operations:
+            each = prices.core(work_of_value(operation)) * tensors[operation.number + 1].channels
+            core = core + new[operation.number + 1] * each
+    else:
+        loaded, values = _passes_of_blocks(group, shape, streamed, new)
+        core = values * prices.core(work_of_value(group.last))
+        stored = values * int(group.output in written)
+    moved = np.zeros(len(core) + 2, dtype=kind)
+    moved[:-2] += loaded
+    moved[2:] += stored
+    beside = np.zeros(len(core) + 2, dtype=kind)
+    beside[1:-1] = core
+    return int(np.maximum(beside, moved * prices.transfer(1)).sum())
+
+
+def _passes_of_blocks(
+    group: Group, shape: Shape, streamed: Collection[int], new: dict[int, Counts]
+) -> tuple[Counts, Counts]:
+    """Return what each pass of each block of output channels loads, and the values that it computes.
+
+    Parameters
+    ----------
+    new
+        Pixels that are new in each pass, by tensor.
+    """
+    operation, tensors, kind = group.last, group.graph.tensors, new[group.output].dtype
+    begins = np.arange(0, operation.units, shape.kernels)
+    blocks = np.stack([begins, np.minimum(begins + shape.kernels, operation.units)]).astype(kind)
+    made = blocks[1] - blocks[0]
+    if operation.units == 1:
+        made = made * tensors[group.output].channels
+    loaded = np.zeros((len(begins), len(new[group.output])), dtype=kind)
+    for tensor in streamed:
+        loaded = loaded + np.multiply.outer(_channels_read(group, tensor, blocks), new[tensor])
+    each = -(-operation.weights // operation.units)
+    ends, starts = (np.minimum(block * each, operation.weights) for block in (blocks[1], blocks[0]))
+    loaded[:, 0] += ends - starts
+    return loaded.reshape(-1), np.multiply.outer(made, new[group.output]).reshape(-1)
+
+
+def _channels_read(group: Group, tensor: int, blocks: Counts) -> Counts:
+    """Return the channels of a source that each block of output channels reads; `blocks`: begins and ends."""
+    tensors, operation = group.graph.tensors, group.last
+    channels = tensors[tensor].channels
+    if not operation.channelwise or operation.units == 1:
+        return np.full_like(blocks[0], channels)
+    offset = 0
+    if operation.op.spec.kind not in ("add", "mul"):
+        before = operation.op.producers[: operation.op.producers.index(tensor - 1)]
+        offset = sum(tensors[producer + 1].channels for producer in before)
+    ends, begins = np.minimum(channels, blocks[1] - offset), np.maximum(0, blocks[0] - offset)
+    read: Counts = np.maximum(0, ends - begins)
+    return read

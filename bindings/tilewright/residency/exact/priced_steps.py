@@ -1,0 +1,232 @@
+"""The steps that may come next, each with what it costs of all that counts: traffic, time, energy."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from operator import add, le
+from typing import NamedTuple
+
+from tilewright.residency.cost import Spent, Work, cost_of_step, work_of_step
+from tilewright.residency.graph import members
+from tilewright.residency.problem import Problem
+from tilewright.residency.shapes.groups import Group
+from tilewright.residency.shapes.pareto_shapes import ParetoShape
+from tilewright.residency.shapes.shape import (
+    Shape,
+    double_buffered_shapes,
+    elements_moved,
+    replaces,
+    step_buffers,
+)
+from tilewright.residency.shapes.strips import strip_widths
+from tilewright.residency.transitions import (
+    ANYTHING,
+    State,
+    StepChoice,
+    TensorChoice,
+    Transitions,
+    subsets,
+)
+
+Costs = tuple[int, ...]
+"""Of what is minimised, then of all that is limited."""
+
+FIELDS = {"traffic": "moved", "cycles": "time", "energy": "energy"}
+"""What of `Spent` each objective is."""
+
+
+class PricedShape(NamedTuple):
+    """A shape with the memory that its buffers take, and what it costs but for tensors fetched whole."""
+
+    memory: int
+    costs: Costs
+    shape: Shape
+
+
+class Transition(NamedTuple):
+    """A step with what it costs, and what there is after it."""
+
+    costs: Costs
+    choice: StepChoice
+    after: State
+
+
+class PricedSteps:
+    """The steps that are possible in a memory.
+
+    Parameters
+    ----------
+    capacity
+        Elements of the memory.
+    names
+        Objectives: the one that is minimised, then those that are limited.
+    most_again
+        Most elements that a step is worth moving again.
+    """
+
+    def __init__(
+        self,
+        problem: Problem,
+        capacity: int,
+        names: tuple[str, ...] = ("traffic",),
+        most_again: int = ANYTHING,
+    ) -> None:
+        self.problem, self.graph, self.capacity, self.names = problem, problem.graph, capacity, names
+        self.steps = Transitions(problem.groups, capacity, problem.limits, most_again)
+        self._timed = names != ("traffic",)
+        self._doubled: dict[tuple[int, int, int, int, int], list[PricedShape]] = {}
+        self._least: dict[tuple[int, int, int], Costs] = {}
+        self._work: dict[tuple[int, int | None], Work] = {}
+
+    def costs(self, spent: Spent) -> Costs:
+        """Return what is spent of all that counts."""
+        return tuple(getattr(spent, FIELDS[name]) for name in self.names)
+
+    def transitions(
+        self, state: State, mask: int, worth: Callable[[Costs, State], bool]
+    ) -> Iterator[Transition]:
+        """Return the steps that execute a group next, of those with the same tensors none that is worse.
+
+        Parameters
+        ----------
+        worth
+            Whether a step is looked at, by what it costs at least and what there is after it.
+        """
+        steps, graph = self.steps, self.graph
+        group = steps.groups[mask]
+        done = state.done | mask
+        live = graph.still_read(done)
+        for dropped in subsets(state.on_chip & state.in_dram):
+            there = state.on_chip & ~dropped
+            for tensors in steps.tensor_choices(group, there, state.done, written_early=self._timed):
+                after = State(done, tensors.whole & live, (state.in_dram | tensors.written) & live)
+                if not worth(self._least_costs(group, tensors), after):
+                    continue
+                fetching = self._fetching(tensors.fetched)
+                for priced in self._shapes(group, tensors):
+                    choice = StepChoice(
+                        mask,
+                        dropped,
+                        tensors.fetched,
+                        tensors.resident,
+                        tensors.written,
+                        tensors.in_place,
+                        priced.shape,
+                    )
+                    yield Transition(tuple(map(add, fetching, priced.costs)), choice, after)
+
+    def improve(self, choices: Sequence[StepChoice]) -> list[StepChoice]:
+        """Return the same steps, each cut up so that it costs least of what is minimised."""
+        steps, state, found = self.steps, self.steps.start(), []
+        for choice in choices:
+            group = steps.groups[choice.group]
+            on_chip = state.on_chip & ~choice.dropped | choice.fetched
+            whole, streamed = on_chip | choice.resident, group.read & ~on_chip
+            taken = steps.size(whole) - (steps.sizes[choice.in_place] if choice.in_place >= 0 else 0)
+            tensors = TensorChoice(*choice[2:5], streamed, whole, choice.in_place, taken)
+            best = min(self._shapes(group, tensors), key=lambda priced: priced.costs)
+            found.append(choice._replace(shape=best.shape))
+            state = state.after(self.graph, choice)
+        return found
+
+    # Costs ---------------------------------------------------------------------------------------------
+
+    def _least_costs(self, group: Group, tensors: TensorChoice) -> Costs:
+        """Return what a step costs at least that moves nothing again."""
+        key = group.mask, tensors.fetched, tensors.streamed | tensors.written
+        known = self._least.get(key)
+        if known is None:
+            size, prices, time = self.steps.size, self.problem.prices, None
+            moved = group.weights + size(key[1]) + size(key[2])
+            transfers = len(group.weighted) + key[1].bit_count() + key[2].bit_count()
+            if self.problem.machine.double_buffering:
+                time = max(self.problem.remaining.alone(group.mask), prices.transfer(moved))
+            work = self._work_of(group, Shape("pixels", 1, 1))
+            known = self._least[key] = self.costs(prices.spent(moved, work, transfers, time))
+        return known
+
+    def _work_of(self, group: Group, shape: Shape) -> Work:
+        """Return the work of a step; tiles compute nothing again."""
+        key = group.mask, None if shape.order == "tiles" else shape.columns
+        if key not in self._work:
+            self._work[key] = work_of_step(group, shape)
+        return self._work[key]
+
+    def _fetching(self, fetched: int) -> Costs:
+        """Return what it costs to load tensors whole before the first pass."""
+        size = self.steps.size(fetched)
+        return self.costs(self.problem.prices.spent(size, Work(), fetched.bit_count()))
+
+    # Shapes --------------------------------------------------------------------------------------------
+
+    def _shapes(self, group: Group, tensors: TensorChoice) -> list[PricedShape]:
+        """Return the shapes that fit and are not worse than another."""
+        room = self.capacity - tensors.taken
+
+        def best(*columns: int | None) -> ParetoShape | None:
+            """Return what moves least in whole rows, or in strips: it costs least, whatever is counted.
+
+            In whole rows nothing is computed again, and in strips of a width always as much.
+            """
+            _, _, _, streamed, whole, in_place, _ = tensors
+            return self.steps.best_shape(group, whole, streamed, room, in_place, columns or None)
+
+        if not self._timed:
+            shape = best()
+            return [] if shape is None else [self._priced(group, shape, tensors)]
+        rows = best(None)
+        shapes = (
+            [rows, *(best(columns) for columns in strip_widths(group))]
+            if rows is None or rows.again
+            else [rows]
+        )
+        found = [self._priced(group, shape, tensors) for shape in shapes if shape is not None]
+        if self.problem.machine.double_buffering:
+            found += [each for each in self._double_buffered(group, tensors) if each.memory <= room]
+        return undominated(found)
+
+    def _priced(self, group: Group, shape: ParetoShape, tensors: TensorChoice) -> PricedShape:
+        """Return a shape without second buffers with what it costs."""
+        streamed, written = tensors.streamed, tensors.written
+        moved = shape.again + group.weights + self.steps.size(streamed) + self.steps.size(written)
+        if not self._timed:
+            return PricedShape(shape.memory, (moved,), shape.shape)
+        transfers = len(group.weighted) + streamed.bit_count() + written.bit_count()
+        spent = self.problem.prices.spent(moved, self._work_of(group, shape.shape), transfers)
+        return PricedShape(shape.memory, self.costs(spent), shape.shape)
+
+    def _double_buffered(self, group: Group, tensors: TensorChoice) -> list[PricedShape]:
+        """Return the shapes with second buffers that are not worse than another, in all of the memory."""
+        streamed, written, in_place = tensors.streamed, tensors.written, tensors.in_place
+        whole = tensors.whole & group.touched
+        key = group.mask, whole, streamed, written, in_place
+        if key in self._doubled:
+            return self._doubled[key]
+        sources, outputs, on_chip = members(streamed), members(written), frozenset(members(whole))
+        found = []
+        for shape in double_buffered_shapes(group):
+            memory = sum(buffer.size for buffer in step_buffers(group, shape, on_chip))
+            if memory <= self.capacity and (in_place < 0 or replaces(group, shape, in_place)):
+                moved = elements_moved(group, shape, sources, outputs)
+                spent = cost_of_step(self.problem.prices, group, shape, sources, (), outputs, moved)
+                found.append(PricedShape(memory, self.costs(spent), shape))
+        kept: list[PricedShape] = []
+        for each in sorted(found, key=lambda each: (each.memory, each.costs)):
+            if not any(covers(other.costs, each.costs) for other in kept):
+                kept.append(each)
+        self._doubled[key] = kept
+        return kept
+
+
+def undominated(shapes: Iterable[PricedShape]) -> list[PricedShape]:
+    """Return those that no other costs as little as; of equal ones, that of the least memory."""
+    kept: list[PricedShape] = []
+    for each in sorted(shapes, key=lambda each: (each.costs, each.memory)):
+        if not any(covers(other.costs, each.costs) for other in kept):
+            kept.append(each)
+    return kept
+
+
+def covers(one: Costs, other: Costs) -> bool:
+    """Whether one costs no more than the other of anything."""
+    return all(map(le, one, other))
