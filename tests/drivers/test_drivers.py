@@ -161,7 +161,8 @@ def test_highs_reports_a_model_that_counts_wrong():
 
 
 def test_gecode_reports_a_model_that_counts_wrong(gecode, tmp_path):
-    core = ORDERED.with_name("core.mzn").read_text()
+    search = ORDERED.parent.parent / "search.mzn"
+    core = ORDERED.with_name("core.mzn").read_text().replace("../search.mzn", str(search))
     assert "* all_loads + step" in core
     (tmp_path / "wrong.mzn").write_text(core.replace("* all_loads + step", "* all_loads + 1 + step"))
     (tmp_path / "ordered.mzn").write_text(ORDERED.read_text().replace("core.mzn", "wrong.mzn"))

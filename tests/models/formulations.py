@@ -20,6 +20,12 @@ def room_of(problem: Any) -> str:
     return type(problem).__module__.split(".")[1]
 
 
+def core_text(folder: Path) -> str:
+    """Return a room's core.mzn in a form that can be written to another folder."""
+    text = (folder / "core.mzn").read_text("utf-8")
+    return text.replace("../search.mzn", str(folder.parent / "search.mzn"))
+
+
 def methods(sample: Any) -> list[tuple[Path, str]]:
     """Return each formulation that takes problems like the sample, with each solver that takes it."""
     room = room_of(sample)

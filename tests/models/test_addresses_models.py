@@ -11,7 +11,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 from conftest import examples
-from formulations import check_agreement, methods, need, solve, with_each
+from formulations import check_agreement, core_text, methods, need, solve, with_each
 
 sys.path.insert(0, str(Path(__file__).parents[1] / "addresses"))
 from buffers_at_random import at_random, enumerated, problem_of
@@ -112,7 +112,7 @@ def test_the_checker_accepts_what_is_right(run_checked: Callable[..., str]) -> N
 def test_the_checker_refuses_what_is_wrong(
     right: str, wrong: str, told: str, run_checked: Callable[..., str], tmp_path: Path
 ) -> None:
-    text = (FOLDER / "core.mzn").read_text()
+    text = core_text(FOLDER)
     assert right in text
     (tmp_path / "core.mzn").write_text(text.replace(right, wrong))
     (tmp_path / "plain.mzn").write_text('include "core.mzn"; solve minimize objective;')

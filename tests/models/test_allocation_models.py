@@ -9,7 +9,7 @@ from itertools import product
 import pytest
 from allocation.pipelines_at_random import networks
 from conftest import THOROUGH, examples, thinned
-from formulations import check_agreement, methods, need, solve, with_and_without_extras, with_each
+from formulations import check_agreement, core_text, methods, need, solve, with_and_without_extras, with_each
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
@@ -305,7 +305,7 @@ WRONG = {
 @pytest.mark.parametrize("violation", WRONG)
 def test_checker_refuses_what_is_wrong(violation, run_checked, tmp_path):
     name, right, wrong, told = WRONG[violation]
-    text = (FOLDER / "core.mzn").read_text()
+    text = core_text(FOLDER)
     assert right in text
     (tmp_path / "core.mzn").write_text(text.replace(right, wrong))
     (tmp_path / "balance.mzn").write_text((FOLDER / "balance.mzn").read_text())

@@ -13,7 +13,7 @@ from typing import Any
 import pyomo.environ as pyo
 import pytest
 from conftest import examples
-from formulations import check_agreement, methods, need, solve, with_and_without_extras, with_each
+from formulations import check_agreement, core_text, methods, need, solve, with_and_without_extras, with_each
 from fusion.test_selection import can_be_executed, choices, cost, least, partitions
 from hypothesis import given, settings
 from pyomo.contrib.appsi.solvers import Highs
@@ -219,7 +219,7 @@ WRONG = {
 @pytest.mark.parametrize("violation", WRONG)
 def test_checker_refuses_what_is_wrong(violation: str, run_checked: Run, tmp_path: Path) -> None:
     name, right, wrong, told = WRONG[violation]
-    text = (FOLDER / "core.mzn").read_text()
+    text = core_text(FOLDER)
     assert right in text
     (tmp_path / "core.mzn").write_text(text.replace(right, wrong))
     (tmp_path / "cover.mzn").write_text((FOLDER / "cover.mzn").read_text())

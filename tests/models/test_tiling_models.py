@@ -11,7 +11,7 @@ from pathlib import Path
 import pyomo.environ as pyo
 import pytest
 from conftest import THOROUGH, examples, thinned
-from formulations import check_agreement, methods, need, solve, with_and_without_extras, with_each
+from formulations import check_agreement, core_text, methods, need, solve, with_and_without_extras, with_each
 
 import tilewright.models.tiling
 from tilewright.core import catalogue
@@ -456,7 +456,7 @@ WRONG = {
 @pytest.mark.parametrize("name", WRONG)
 def test_checker_refuses_what_is_wrong(name, run_checked, tmp_path):
     right, wrong, violation = WRONG[name]
-    text = (FOLDER / "core.mzn").read_text()
+    text = core_text(FOLDER)
     assert right in text
     (tmp_path / "core.mzn").write_text(text.replace(right, wrong))
     (tmp_path / "loops.mzn").write_text((FOLDER / "loops.mzn").read_text())
@@ -467,7 +467,7 @@ def test_checker_refuses_what_is_wrong(name, run_checked, tmp_path):
 
 
 def test_checker_refuses_partial_sums_that_come_too_late(run_checked, tmp_path):
-    text = (FOLDER / "core.mzn").read_text()
+    text = core_text(FOLDER)
     (tmp_path / "core.mzn").write_text(text.replace("(late /\\ not", "(false /\\ not"))
     (tmp_path / "loops.mzn").write_text((FOLDER / "loops.mzn").read_text())
     shown = run_checked(TINY["partial sums too late"], tmp_path / "loops.mzn")

@@ -6,16 +6,14 @@ the time; a complete search for anything better ends with the proof. With two th
 large-neighbourhood and complete search run side by side. Any other solver searches once, for what is better
 than the start, with as many threads as it takes.
 
-A formulation declares, beside what its room's data has: ``start`` (a known plan, or empty), ``below`` (only
-better objectives are wanted), ``hint`` (begin with the start), ``relax`` (percent that large-neighbourhood
-search keeps, 0 for a complete search), and the variable ``objective``.
+A formulation takes its room's data and what ``models/search.mzn`` declares. Its variable ``objective`` is what
+is minimised.
 """
 
 from __future__ import annotations
 
 import asyncio
 import contextlib
-import shutil
 import subprocess
 import tempfile
 import time
@@ -34,7 +32,14 @@ from tilewright.core.context import Outcome, RunContext
 from tilewright.core.cutoffs import narrow
 from tilewright.core.room import room_of
 from tilewright.drivers import _minizinc
-from tilewright.drivers._constraints import constraints, first_constraints, uses
+from tilewright.drivers._constraints import (
+    SEARCH,
+    begins_with_start,
+    constraints,
+    copy_models,
+    files,
+    first_constraints,
+)
 from tilewright.drivers._run import Run, interrupted_at_deadline
 from tilewright.spec.errors import Disagreement, OutOfTimeError, SolverBrokenError, SolverMissingError
 
@@ -241,32 +246,28 @@ class _Instance(minizinc.Instance):  # type: ignore[misc]
 
     def analyse(self) -> None:
         """Ask MiniZinc, unless it has said it of these very files."""
-        folder = self._formulation.parent
-        files = sorted((file.name, file.stat().st_mtime_ns) for file in folder.glob("*.mzn"))
+        times = [(str(file), file.stat().st_mtime_ns) for file in files(self._formulation)]
         asked, said = self._known.get(self._formulation, ([], {}))
-        if asked == files:
+        if asked == times:
             self.__dict__.update(said)
             return
         before = dict(self.__dict__)
         super().analyse()
         said = {name: value for name, value in self.__dict__.items() if before.get(name) is not value}
-        self._known[self._formulation] = files, said
+        self._known[self._formulation] = times, said
 
 
 def beside_core(formulation: Path, room: str) -> tuple[Path, tempfile.TemporaryDirectory[str] | None]:
-    """Return the formulation where it finds its room's core.mzn, which may stand in another folder.
+    """Return the formulation where it finds its room's core.mzn, and that search.mzn.
 
-    Where it does not find it, it is copied into a folder that lives as long as the second value.
+    Where it does not find them, as they stand in another folder, it is copied into a folder that lives as
+    long as the second value.
     """
-    if (formulation.parent / "core.mzn").exists():
+    if (formulation.parent / "core.mzn").exists() and (formulation.parent.parent / SEARCH).exists():
         return formulation, None
     scratch = tempfile.TemporaryDirectory()
-    folder = Path(scratch.name)
-    for source in (formulation.parent, *catalogue.folders("models", room)):
-        for file in source.glob("*.mzn"):
-            if not (folder / file.name).exists():
-                shutil.copy(file, folder / file.name)
-    return folder / formulation.name, scratch
+    folders = formulation.parent, *catalogue.folders("models", room)
+    return copy_models(folders, Path(scratch.name)) / formulation.name, scratch
 
 
 class _Stages:
@@ -315,11 +316,11 @@ class _Stages:
     def _excludes(self, proven: bool) -> bool:
         """Whether the model has no solution with the start's decisions.
 
-        The first solution has them wherever there is one, in formulations that use `hint`.
+        The first solution has them wherever there is one, in formulations that begin with a start.
         """
         if self.first is None:
             return proven
-        return self.first != self.start and uses(self.formulation, "hint")
+        return self.first != self.start and begins_with_start(self.formulation)
 
     async def _excluded_by(self) -> str:
         """Name the first constraint that excludes the start together with those before it, by halving."""

@@ -1,0 +1,152 @@
+"""The small problems whose data stand beside the MiniZinc models, so that these run from a shell.
+
+``python -m tests.models.small_data`` writes the files anew.
+"""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+from tilewright.core import catalogue
+from tilewright.drivers import export
+from tilewright.run.instance import parse
+
+Json = dict[str, Any]
+
+MODELS = Path(__file__).parents[2] / "models"
+
+CONVOLUTION: Json = {"input": [2, 4, 4], "kernels": 3, "kernel": [3, 3]}
+PATCHES: Json = {"input": [1, 4, 5], "kernels": 1, "kernel": [3, 3]}
+
+CHAIN: Json = {
+    "layers": [
+        {"name": "a", "input": [2, 6, 6], "kernels": 4, "kernel": [1, 1]},
+        {"name": "b", "input": [4, 6, 6], "kernels": 2, "kernel": [1, 1]},
+        {"name": "c", "input": [2, 6, 6], "kernels": 4, "kernel": [3, 3]},
+    ]
+}
+INSTRUCTIONS: Json = {
+    "conv_array": [2, 2, 2],
+    "clock_mhz": 100,
+    **dict.fromkeys(("input_bytes", "output_bytes", "parameter_bytes"), 256),
+    "load_mb_per_s": 100,
+    "save_mb_per_s": 100,
+    "operands_per_cycle": 4,
+    "issue_cycles": 5,
+}
+FULLY_CONNECTED: Json = {
+    "layers": [
+        {"name": "a", "kind": "fc", "inputs": 20, "outputs": 6},
+        {"name": "b", "kind": "fc", "inputs": 6, "outputs": 30},
+    ]
+}
+RANGES: Json = {
+    "a": {"input": 3.0, "weights": 0.4, "output": 5.0},
+    "b": {"input": 5.0, "weights": 0.2, "output": 2.0},
+}
+PRODUCTS: Json = {
+    "widths": [128, 128, 128],
+    "heights": [128, 128, 128],
+    "inputs": [[0], [1]],
+    "outputs": [[1], [2]],
+    "base_costs": [1000, 100],
+    "op_types": ["Pointwise", "Pointwise"],
+    "fast_memory_capacity": 35_000,
+    "slow_memory_bandwidth": 10,
+    "native_granularity": [128, 128],
+}
+
+SMALL: dict[tuple[str, str, str], Json] = {
+    ("addresses", "rectangles", "small.dzn"): {
+        "buffers": [
+            {"id": "a", "lower": 0, "upper": 3, "size": 4},
+            {"id": "b", "lower": 1, "upper": 5, "size": 2},
+            {"id": "c", "lower": 3, "upper": 6, "size": 3},
+            {"id": "d", "lower": 4, "upper": 7, "size": 3},
+        ]
+    },
+    ("allocation", "balance", "small.dzn"): {
+        "network": CHAIN,
+        "machine": {"array": [2, 4], "functional_units": 2, "clock_mhz": 1},
+        "objective": {"minimise": "interval"},
+    },
+    ("allocation", "regions", "small.regions.dzn"): {
+        "network": CHAIN,
+        "machine": {"array": [2, 4], "functional_units": 2, "clock_mhz": 1},
+        "objective": {"minimise": "distance"},
+    },
+    ("bitwidth", "choose", "small.dzn"): {
+        "network": FULLY_CONNECTED,
+        "ranges": RANGES,
+        "machine": {"accumulator_bits": 20, "widths": [4, 5, 6, 7, 8, 9, 10]},
+        "limits": {"bits": 2000},
+    },
+    ("fusion", "cover", "small.dzn"): {
+        "network": CHAIN,
+        "machine": INSTRUCTIONS,
+        "objective": {"minimise": "traffic"},
+    },
+    ("grouping", "ordered", "small.dzn"): {
+        "layer": PATCHES,
+        "machine": {"group_size": 2},
+        "limits": {"steps": "kmin", "reloads": 2},
+    },
+    ("residency", "divide", "small.dzn"): {
+        "network": CHAIN,
+        "machine": {"memory_bytes": 150},
+        "limits": {"order": "given"},
+    },
+    ("scheduling", "choose", "small.dzn"): {"graph": PRODUCTS},
+    ("tiling", "loops", "small.dzn"): {
+        "layer": CONVOLUTION,
+        "machine": {"kind": "dsp", "memory_bytes": 30, "element_bytes": 1, "double_buffering": False},
+    },
+    ("tiling", "cores", "small.npu.dzn"): {
+        "layer": CONVOLUTION,
+        "machine": {
+            "kind": "npu",
+            "tles": 2,
+            "tlts": 2,
+            **dict.fromkeys(("input_bytes", "weights_bytes", "output_bytes"), 18),
+            "cycle_ps": 5,
+            "byte_ps": 3,
+            "burst_ps": 7,
+        },
+    },
+    ("tiling", "levels", "small.hierarchy.dzn"): {
+        "layer": CONVOLUTION,
+        "machine": {
+            "kind": "hierarchy",
+            "levels": [{"name": "dram"}, {"name": "buffer", "capacity_bytes": 60}],
+        },
+    },
+}
+"""By room, formulation and file, the tables of an instance."""
+
+
+def problem(room: str, formulation: str, file: str) -> Any:
+    """Return a small problem."""
+    return parse({"room": room, **SMALL[room, formulation, file]}).problem
+
+
+def text(room: str, formulation: str, file: str) -> str:
+    """Return the content of a data file."""
+    command = f"minizinc {formulation}.mzn {file}"
+    written = export.text(problem(room, formulation, file), formulation, ".dzn")
+    return f"% A small problem: `{command}` finds the best plan, `core` instead any plan.\n{written}"
+
+
+def formulations() -> list[tuple[str, str]]:
+    """Return the room and the name of each formulation in MiniZinc."""
+    return [
+        (room, path.stem)
+        for room in catalogue.ROOMS
+        for path in catalogue.models(room)
+        if path.suffix == ".mzn"
+    ]
+
+
+if __name__ == "__main__":
+    for key in SMALL:
+        (MODELS / key[0] / key[2]).write_text(text(*key), "utf-8")
