@@ -6,8 +6,8 @@ the time; a complete search for anything better ends with the proof. With two th
 large-neighbourhood and complete search run side by side. Any other solver searches once, for what is better
 than the start, with as many threads as it takes.
 
-A formulation takes its room's data and what ``models/search.mzn`` declares. Its variable ``objective`` is what
-is minimised.
+A formulation takes its room's data and what ``models/search.mzn`` declares; it minimises the variable
+``objective``.
 """
 
 from __future__ import annotations
