@@ -163,96 +163,153 @@ def structure(
     retained
         Tensors that this one keeps.
     """
-    graph, ops, resident, retained = problem.graph, set(ops), set(resident), tuple(sorted(set(retained)))
-    made = {graph.made[op]: op for op in ops}
+    graph, retained = problem.graph, tuple(sorted(set(retained)))
+    demands = _Demands(graph, set(ops), set(resident))
     for tensor in retained:
-        if tensor not in made:
+        if tensor not in demands.made:
             return f"tensor {tensor} is not made by the subgraph that shall keep it"
-    ends = sinks(graph, ops)
+    ends = sinks(graph, demands.ops)
     outputs = sorted({*ends, *retained})
     shapes = {(graph.widths[tensor], graph.heights[tensor]) for tensor in outputs}
     if len(shapes) > 1:
         told = ", ".join(f"{tensor}: {graph.widths[tensor]} x {graph.heights[tensor]}" for tensor in outputs)
         return f"outputs have different sizes ({told})"
     [(width, height)] = shapes
-    demands: dict[int, dict[Demand, None]] = {tensor: {(TILE, TILE, True, 0): None} for tensor in ends}
-    slices: dict[tuple[int, int, int], list[int]] = {}
-    works: dict[tuple[int, int], int] = {}
-    least_width = least_height = 1
-    sums = 0
-
-    def ask(tensor: int, demand: Demand) -> None:
-        rows, columns, on_tile, depth = demand
-        if tensor in made:
-            demands.setdefault(tensor, {})[demand] = None
-        elif tensor not in resident:
-            held = slices.setdefault((tensor, rows, columns), [0, 0])
-            held[0], held[1] = max(held[0], depth), max(held[1], int(on_tile))
-
-    def work(kind: int, cost: int, depth: int, whole: int) -> None:
-        works[kind, depth] = works.get((kind, depth), 0) - (-cost * graph.scale // whole)
-
+    for tensor in ends:
+        demands.ask(tensor, (TILE, TILE, True, 0))
+    for op in sorted(demands.ops, key=lambda one: -graph.place[one]):
+        if graph.made[op] in retained and not demands.is_on_tiles(op):
+            return f"tensor {graph.made[op]} is not made on the tiles of the outputs, so it cannot be kept"
+        demands.serve(op)
     native_width, native_height = graph.native_granularity
-    for op in sorted(ops, key=lambda one: -graph.place[one]):
-        tensor, cost = graph.made[op], graph.base_costs[op]
-        matmul = graph.op_types[op] == "MatMul"
-        tensor_width, tensor_height = graph.widths[tensor], graph.heights[tensor]
-        wanted = demands.get(tensor, {})
-        if tensor in retained and not any(on_tile for _, _, on_tile, _ in wanted):
-            return f"tensor {tensor} is not made on the tiles of the outputs, so it cannot be kept"
-        for rows, columns, on_tile, depth in wanted:
-            if not matmul:
-                for read in graph.inputs[op]:
-                    ask(read, (rows, columns, on_tile, depth))
-            else:
-                own = graph.depth(op)
-                left, right = graph.inputs[op]
-                along_left = along_right = STEP if on_tile else WHOLE
-                reach = own if on_tile else depth
-                if left in made and graph.op_types[made[left]] == "Pointwise":
-                    least_width, along_left = max(least_width, own), WHOLE
-                if right in made and graph.op_types[made[right]] == "Pointwise":
-                    least_height, along_right = max(least_height, own), WHOLE
-                ask(left, (rows, along_left, False, reach))
-                ask(right, (along_right, columns, False, reach))
-            if on_tile:
-                if matmul:
-                    work(ADDS_UP, cost, own, own)
-                    sums += 1
-                else:
-                    work(LAST, cost, 0, 1)
-                continue
-            tiles = (-(-tensor_height // native_height) if rows == WHOLE else 1) * (
-                -(-tensor_width // native_width) if columns == WHOLE else 1
-            )
-            if STEP in (rows, columns):
-                native = native_height if rows == STEP else native_width
-                work(SLICE, cost * tiles, depth, min(native, depth))
-            else:
-                work(FIRST, cost * tiles, 0, 1)
-    if least_width > native_width or least_height > native_height:
+    if demands.least_width > native_width or demands.least_height > native_height:
         return (
-            f"a Pointwise operation in front of a MatMul needs tiles of at least {least_width} x "
-            f"{least_height}, the machine's are {native_width} x {native_height}"
+            f"a Pointwise operation in front of a MatMul needs tiles of at least {demands.least_width} x "
+            f"{demands.least_height}, the machine's are {native_width} x {native_height}"
         )
-    depths = [graph.depth(op) for op in ops if graph.op_types[op] == "MatMul"]
-    rows_of = [
-        (tensor, graph.heights[tensor], graph.widths[tensor], rows, columns, depth, last)
-        for (tensor, rows, columns), (depth, last) in sorted(slices.items())
-    ]
-    works_of = [(kind, ticks, depth) for (kind, depth), ticks in sorted(works.items())]
-    if sum(ticks * max(depth, 1) for _, ticks, depth in works_of) > LONGEST:
+    works = demands.all_works()
+    if sum(ticks * max(depth, 1) for _, ticks, depth in works) > LONGEST:
         return "a tile takes longer than can be counted"
+    depths = [graph.depth(op) for op in demands.ops if graph.op_types[op] == "MatMul"]
     return Structure(
-        np.array(rows_of, dtype=np.int64).reshape(-1, 7),
-        np.array(works_of, dtype=np.int64).reshape(-1, 3),
+        demands.slices_table(),
+        np.array(works, dtype=np.int64).reshape(-1, 3),
         width,
         height,
         tuple(tensor for tensor in ends if tensor not in retained),
         retained,
-        max(0, sums - len(outputs)) if problem.limits.accumulators == "each" else 0,
-        least_width,
-        least_height,
-        max((depth for kind, depth in works if kind == ADDS_UP), default=0),
+        max(0, demands.sums - len(outputs)) if problem.limits.accumulators == "each" else 0,
+        demands.least_width,
+        demands.least_height,
+        max((depth for kind, depth in demands.works if kind == ADDS_UP), default=0),
         min(depths, default=0),
     )
+
+
+class _Demands:
+    """Slices that operations ask for, from the outputs on, and what it costs to make them.
+
+    Attributes
+    ----------
+    made
+        Which operation makes a tensor.
+    asked
+        Slices of each tensor that is made here.
+    slices
+        Of each tensor from outside with the kinds of its rows and columns: the depth along whose steps the
+        slice is held, and whether the last step needs it in any case.
+    works
+        Ticks by kind and depth.
+    sums
+        MatMuls that add up on the tile.
+    least_width, least_height
+        See `Structure`.
+    """
+
+    def __init__(self, graph: Graph, ops: set[int], resident: set[int]) -> None:
+        self.graph, self.ops, self.resident = graph, ops, resident
+        self.made = {graph.made[op]: op for op in ops}
+        self.asked: dict[int, dict[Demand, None]] = {}
+        self.slices: dict[tuple[int, int, int], tuple[int, int]] = {}
+        self.works: dict[tuple[int, int], int] = {}
+        self.least_width = self.least_height = 1
+        self.sums = 0
+
+    def ask(self, tensor: int, demand: Demand) -> None:
+        """Ask for a slice of a tensor."""
+        rows, columns, on_tile, depth = demand
+        if tensor in self.made:
+            self.asked.setdefault(tensor, {})[demand] = None
+        elif tensor not in self.resident:
+            held, last = self.slices.get((tensor, rows, columns), (0, 0))
+            self.slices[tensor, rows, columns] = max(held, depth), max(last, int(on_tile))
+
+    def is_on_tiles(self, op: int) -> bool:
+        """Whether an operation makes the tiles of the outputs."""
+        return any(on_tile for _, _, on_tile, _ in self.asked.get(self.graph.made[op], {}))
+
+    def serve(self, op: int) -> None:
+        """Let an operation make what is asked for, and ask for what that takes."""
+        graph, matmul = self.graph, self.graph.op_types[op] == "MatMul"
+        for demand in self.asked.get(graph.made[op], {}):
+            if matmul:
+                self._ask_for_operands(op, demand)
+            else:
+                for read in graph.inputs[op]:
+                    self.ask(read, demand)
+            self._work(op, demand)
+
+    def _ask_for_operands(self, op: int, demand: Demand) -> None:
+        """Ask for the operands of a MatMul."""
+        graph, (rows, columns, on_tile, depth) = self.graph, demand
+        own = graph.depth(op)
+        left, right = graph.inputs[op]
+        along_left = along_right = STEP if on_tile else WHOLE
+        if self._is_pointwise(left):
+            self.least_width, along_left = max(self.least_width, own), WHOLE
+        if self._is_pointwise(right):
+            self.least_height, along_right = max(self.least_height, own), WHOLE
+        reach = own if on_tile else depth
+        self.ask(left, (rows, along_left, False, reach))
+        self.ask(right, (along_right, columns, False, reach))
+
+    def _is_pointwise(self, tensor: int) -> bool:
+        return tensor in self.made and self.graph.op_types[self.made[tensor]] == "Pointwise"
+
+    def _work(self, op: int, demand: Demand) -> None:
+        """Add what it costs to make a slice."""
+        graph, cost, (rows, columns, on_tile, depth) = self.graph, self.graph.base_costs[op], demand
+        native_width, native_height = graph.native_granularity
+        if on_tile and graph.op_types[op] == "MatMul":
+            own = graph.depth(op)
+            self.sums += 1
+            self._add(ADDS_UP, cost, own, own)
+        elif on_tile:
+            self._add(LAST, cost, 0, 1)
+        else:
+            tensor = graph.made[op]
+            down = -(-graph.heights[tensor] // native_height) if rows == WHOLE else 1
+            across = -(-graph.widths[tensor] // native_width) if columns == WHOLE else 1
+            if STEP in (rows, columns):
+                native = native_height if rows == STEP else native_width
+                self._add(SLICE, cost * down * across, depth, min(native, depth))
+            else:
+                self._add(FIRST, cost * down * across, 0, 1)
+
+    def _add(self, kind: int, cost: int, depth: int, whole: int) -> None:
+        """Add the ticks of each of `whole` products that together cost so much."""
+        ticks = -(-cost * self.graph.scale // whole)
+        self.works[kind, depth] = self.works.get((kind, depth), 0) + ticks
+
+    def slices_table(self) -> Ints:
+        """Return all slices from outside, as `Structure` has them."""
+        graph = self.graph
+        rows = [
+            (tensor, graph.heights[tensor], graph.widths[tensor], rows, columns, depth, last)
+            for (tensor, rows, columns), (depth, last) in sorted(self.slices.items())
+        ]
+        return np.array(rows, dtype=np.int64).reshape(-1, 7)
+
+    def all_works(self) -> list[tuple[int, int, int]]:
+        """Return kind, ticks and depth of all works; ticks may be more than an array holds."""
+        return [(kind, ticks, depth) for (kind, depth), ticks in sorted(self.works.items())]

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import time
 from collections.abc import Collection
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
@@ -136,6 +136,29 @@ def _too_deep(graph: Graph, tensor: int, reader: int) -> bool:
     return (tensor == left and depth > width) or (tensor == right and depth > height)
 
 
+class _Needs(NamedTuple):
+    """What tiles of sets of operations need at least, a value for each set.
+
+    Attributes
+    ----------
+    lefts, rights, once
+        Elements of left and of right operands of which no slice stays from tile to tile, and of all else.
+    n_lefts, n_rights, n_tiles
+        How many of these operands there are, and tiles beside them: what is written or read value by value.
+    beside, per_tile
+        Ticks of what is computed beside the tiles, and for each of them.
+    """
+
+    lefts: Floats
+    rights: Floats
+    once: Floats
+    n_lefts: Floats
+    n_rights: Floats
+    n_tiles: Floats
+    beside: Floats
+    per_tile: Floats
+
+
 class Candidates:
     """Sets of operations with lower bounds on what they cost as a subgraph, better ones when asked for.
 
@@ -195,9 +218,7 @@ class Candidates:
         costs = [graph.base_costs[op] if op in on_tile else 0 for op in range(len(graph.inputs))]
         per_tile: Floats = has @ np.array(costs, dtype=np.float64) * float(graph.scale)
         many = len(self.bits)
-        # Elements of left and right operands of which no slice stays from tile to tile, and of all others.
         lefts, rights, once = np.zeros(many), np.zeros(many), np.zeros(many)
-        # How many of these operands there are, and tiles beside them: what is written or read value by value.
         n_lefts, n_rights, n_tiles = np.zeros(many), np.zeros(many), np.zeros(many)
         nowhere = np.zeros(many, dtype=np.bool_)
         for tensor in range(len(graph.widths)):
@@ -218,52 +239,34 @@ class Candidates:
             n_lefts += left
             n_rights += right
             n_tiles += written | (~made & self._any(pointwise))
+        needs = _Needs(lefts, rights, once, n_lefts, n_rights, n_tiles, beside, per_tile)
         found = np.full(many, float(LONGEST))
         for shape in {(graph.widths[tensor], graph.heights[tensor]) for tensor in graph.made}:
             rows = np.flatnonzero(self._has_grid(shape))
             for begin in range(0, len(rows), AT_A_TIME):
                 some = rows[begin : begin + AT_A_TIME]
-                found[some] = self._best_tiles(
-                    shape,
-                    lefts[some],
-                    rights[some],
-                    once[some],
-                    n_lefts[some],
-                    n_rights[some],
-                    n_tiles[some],
-                    beside[some],
-                    per_tile[some],
-                )
+                found[some] = self._best_tiles(shape, _Needs(*(column[some] for column in needs)))
         if graph.per > 1 or found[found < LONGEST].max(initial=0) >= EXACT:
             found = found * (1 - ROUNDING)
         least_ticks: NDArray[np.int64] = np.minimum(found, LONGEST).astype(np.int64)
         return least_ticks
 
-    def _best_tiles(
-        self,
-        shape: tuple[int, int],
-        lefts: Floats,
-        rights: Floats,
-        once: Floats,
-        n_lefts: Floats,
-        n_rights: Floats,
-        n_tiles: Floats,
-        beside: Floats,
-        per_tile: Floats,
-    ) -> Floats:
+    def _best_tiles(self, shape: tuple[int, int], needs: _Needs) -> Floats:
         """Return the same for sets with one size of outputs."""
         graph = self.graph
         ranges = [
             _ranges(min(whole, native)) for whole, native in zip(shape, graph.native_granularity, strict=True)
         ]
-        best = np.full(len(lefts), float(LONGEST))
+        best = np.full(len(needs.lefts), float(LONGEST))
         for w_least, w_most in ranges[0]:
             across = -(-shape[0] // w_most)
             for h_least, h_most in ranges[1]:
                 down = -(-shape[1] // h_most)
-                held = n_tiles * (w_least * h_least) + n_lefts * h_least + n_rights * w_least
-                moved = (lefts * across + rights * down + once) * (graph.unit / graph.per)
-                takes = np.maximum(beside + per_tile * (across * down), moved)
+                held = needs.n_tiles * (w_least * h_least)
+                held += needs.n_lefts * h_least + needs.n_rights * w_least
+                moved = needs.lefts * across + needs.rights * down + needs.once
+                computed = needs.beside + needs.per_tile * (across * down)
+                takes = np.maximum(computed, moved * (graph.unit / graph.per))
                 best = np.where(held <= graph.fast_memory_capacity, np.minimum(best, takes), best)
         return best
 

@@ -23,6 +23,7 @@ import time
 from bisect import bisect_left
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
+from typing import NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
@@ -54,34 +55,45 @@ class Chosen:
     proven: bool = False
 
 
-class Choosing:
-    """The search.
+class RowSets(NamedTuple):
+    """Sets of operations that may be in a plan that costs less than asked for; operations are bits.
 
-    Parameters
+    Attributes
     ----------
-    rows, needs, ends
-        Sets of operations that may be in a plan that costs less than `below`; of each, the operations that
-        make what it reads, and those whose tensors it writes, as bits.
+    rows
+        Their numbers among the candidates.
+    needs, ends
+        Of each, the operations that make what it reads, and those whose tensors it writes.
+    results
+        Operations whose tensors must lie in slow memory in the end.
+    before
+        For each operation, those that make what it reads.
     groups
-        Of twins.
+        Operations that can be exchanged for one another.
     """
+
+    rows: NDArray[np.int64]
+    needs: dict[int, int]
+    ends: dict[int, int]
+    results: int
+    before: list[int]
+    groups: list[tuple[int, ...]]
+
+
+class Choosing:
+    """The search."""
 
     def __init__(
         self,
         candidates: Candidates,
         prices: NDArray[np.int64],
-        rows: NDArray[np.int64],
-        needs: dict[int, int],
-        ends: dict[int, int],
-        results: int,
-        before: list[int],
+        sets: RowSets,
         below: int,
-        groups: list[tuple[int, ...]],
     ) -> None:
-        self.candidates, self.below, self.groups = candidates, below, groups
-        self.needs, self.ends, self.results, self.before = needs, ends, results, before
+        self.candidates, self.below, self.groups = candidates, below, sets.groups
+        self.needs, self.ends, self.results, self.before = sets.needs, sets.ends, sets.results, sets.before
         self.price = [int(one) for one in prices]
-        count = len(before)
+        count = len(sets.before)
         self.arcs: list[list[tuple[int, int]]] = [[] for _ in range(count)]  # readers as bits, and prices
         for (maker, reader), price in zip(candidates.arcs, prices[count:].tolist(), strict=True):
             if price:
@@ -90,11 +102,12 @@ class Choosing:
         spare = candidates.ticks - candidates.serves @ prices
         self.writers: list[list[int]] = [[] for _ in range(count)]
         reads = [0] * count
-        for row in sorted(map(int, rows), key=lambda one: int(spare[one])):
-            for op in _each(ends[row]):
+        rows = list(map(int, sets.rows))
+        for row in sorted(rows, key=lambda one: int(spare[one])):
+            for op in _each(sets.ends[row]):
                 self.writers[op].append(row)
-                reads[op] |= needs[row]
-        self.spare = {row: int(spare[row]) for row in map(int, rows)}
+                reads[op] |= sets.needs[row]
+        self.spare = {row: int(spare[row]) for row in rows}
         self.spares = [[self.spare[row] for row in listed] for listed in self.writers]
         self.reads = _closure(reads)
 

@@ -12,9 +12,10 @@ from __future__ import annotations
 
 import heapq
 import time
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass, field
 from itertools import combinations
+from typing import NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
@@ -22,7 +23,7 @@ from numpy.typing import NDArray
 from tilewright.scheduling.arrangement import Block, Kept
 from tilewright.scheduling.cost import Pricer
 from tilewright.scheduling.exact.candidates import Candidates, connected_sets
-from tilewright.scheduling.exact.choosing import Choosing
+from tilewright.scheduling.exact.choosing import Choosing, RowSets
 from tilewright.scheduling.exact.prices import best_prices
 from tilewright.scheduling.exact.twins import Move, equals, in_order, moved, named, twins
 from tilewright.scheduling.structure import LONGEST
@@ -117,6 +118,31 @@ def search(
     return answer
 
 
+class _Successor(NamedTuple):
+    """A state that a subgraph leads to.
+
+    Attributes
+    ----------
+    state
+        With twins in order.
+    there
+        Operations whose tensors are in one of the memories then, as bits.
+    ticks
+        What the subgraph takes.
+    block, kept
+        Its operations, and the tensors that it keeps.
+    move
+        Where twins go for the order.
+    """
+
+    state: State
+    there: int
+    ticks: int
+    block: Block
+    kept: Kept
+    move: Move
+
+
 class _Search:
     """The search itself."""
 
@@ -158,9 +184,15 @@ class _Search:
         self.groups = twins(graph, set(results))
         self.options: dict[int, list[Kept]] = {}
         self.complete = True
+        self.lefts: dict[int, tuple[int, int]] = {}
 
     def left(self, there: int) -> tuple[int, int]:
         """Return the operations that must still be run, as bits, and their prices together."""
+        if there not in self.lefts:
+            self.lefts[there] = self._left(there)
+        return self.lefts[there]
+
+    def _left(self, there: int) -> tuple[int, int]:
         found, waiting = 0, self.results & ~there
         while waiting:
             bit = waiting & -waiting
@@ -176,17 +208,9 @@ class _Search:
 
     def chosen(self) -> Answer:
         """Choose subgraphs where no tensor can be kept."""
-        found = Choosing(
-            self.candidates,
-            self.all_prices,
-            self.rows,
-            self.needs,
-            self.ends,
-            self.results,
-            self.before,
-            self.below,
-            self.groups,
-        ).answer(self.deadline, self.on_bound)
+        sets = RowSets(self.rows, self.needs, self.ends, self.results, self.before, self.groups)
+        choosing = Choosing(self.candidates, self.all_prices, sets, self.below)
+        found = choosing.answer(self.deadline, self.on_bound)
         nothing: Kept = frozenset()
         steps = [(block, nothing) for block in found.blocks]
         return Answer(found.bound, found.ticks, steps, found.proven)
@@ -217,17 +241,12 @@ class _Search:
 
     def answer(self) -> Answer:
         """Run until the end, or until time is up."""
-        graph, candidates = self.graph, self.candidates
-        if candidates.arcs:
-            self.prices = best_prices(candidates, self.deadline, arcs=False)
-        count = len(graph.inputs)
-        powers = [1 << op for op in range(count)]
+        if self.candidates.arcs:
+            self.prices = best_prices(self.candidates, self.deadline, arcs=False)
         start: State = (0, frozenset())
         best: dict[State, int] = {start: 0}
         came: dict[State, tuple[State, Block, Kept, Move]] = {}
-        lefts: dict[int, tuple[int, int]] = {}
         rest = self.left(0)
-        lefts[0] = rest
         heap: list[tuple[int, int, int, State]] = [(rest[1], 0, 0, start)]
         told, number, bound = rest[1], 0, rest[1]
         while heap:
@@ -237,60 +256,63 @@ class _Search:
                 continue
             if self.complete:
                 bound = max(bound, least)
-            if bound > told + graph.scale:
+            if bound > told + self.graph.scale:
                 told = bound
                 self.on_bound(bound)
-            written, resident = state
-            if self.results & ~written == 0:
+            if self.results & ~state[0] == 0:
                 return Answer(
                     spent if self.complete else bound, spent, self._steps(came, state), self.complete
                 )
-            if time.monotonic() > self.deadline:
-                return Answer(min(bound, self.below))
-            there = written | sum(1 << graph.maker[tensor] for tensor in resident)
-            needed, ahead = lefts.get(there) or self.left(there)
-            lefts[there] = needed, ahead
-            wanted = np.array([bool(needed & power) for power in powers])
-            saved = self.has @ (self.prices * wanted)
-            lows = spent + candidates.ticks[self.rows] + ahead - saved
-            needless = ~(self.has & wanted).any(axis=1)  # of use if they keep something for the next one
-            looked = (lows < self.below) & ~(needless & (not candidates.may_stay))
-            for one, other in equals(self.groups, self._profile(state)):
-                looked &= self.has[:, one] | ~self.has[:, other]
-            for place in np.flatnonzero(looked):
-                row = int(self.rows[place])
-                if self.needs[row] & ~there:
-                    continue
-                if not candidates.exact[row]:
-                    if time.monotonic() > self.deadline:
-                        return Answer(min(bound, self.below))
-                    beside = spent + ahead - int(saved[place])
-                    candidates.price(row, self.below - beside)
-                    if beside + int(candidates.ticks[row]) >= self.below:
+            try:
+                for way in self._successors(state, spent):
+                    total = spent + way.ticks
+                    if total >= best.get(way.state, self.below):
                         continue
-                block = candidates.ops(row)
-                for kept in self.keeping(row):
-                    if needless[place] and not kept:
-                        continue
-                    choice = self.pricer.best(block, resident, kept)
-                    if choice is None:
-                        continue
-                    keeps = sum(1 << graph.maker[tensor] for tensor in kept)
-                    after, move = self._in_order((written | self.ends[row] & ~keeps, kept))
-                    total = spent + choice.least
-                    if total >= best.get(after, self.below):
-                        continue
-                    reach = after[0] | moved(keeps, move)
-                    if reach not in lefts:
-                        lefts[reach] = self.left(reach)
-                    whole = total + lefts[reach][1]
+                    whole = total + self.left(way.there)[1]
                     if whole >= self.below:
                         continue
-                    best[after] = total
-                    came[after] = state, block, kept, move
+                    best[way.state] = total
+                    came[way.state] = state, way.block, way.kept, way.move
                     number += 1
-                    heapq.heappush(heap, (max(whole, least), -total, number, after))
+                    heapq.heappush(heap, (max(whole, least), -total, number, way.state))
+            except OutOfTimeError:
+                return Answer(min(bound, self.below))
         return Answer(self.below if self.complete else min(bound, self.below), proven=self.complete)
+
+    def _successors(self, state: State, spent: int) -> Iterator[_Successor]:
+        """Yield states one subgraph further on; raise OutOfTimeError when the deadline comes."""
+        graph, candidates, (written, resident) = self.graph, self.candidates, state
+        self._check_time()
+        there = written | sum(1 << graph.maker[tensor] for tensor in resident)
+        needed, ahead = self.left(there)
+        wanted = np.array([bool(needed >> op & 1) for op in range(len(graph.inputs))])
+        saved = self.has @ (self.prices * wanted)
+        lows = spent + candidates.ticks[self.rows] + ahead - saved
+        needless = ~(self.has & wanted).any(axis=1)  # of use if they keep something for the next one
+        looked = (lows < self.below) & ~(needless & (not candidates.may_stay))
+        for one, other in equals(self.groups, self._profile(state)):
+            looked &= self.has[:, one] | ~self.has[:, other]
+        for place in np.flatnonzero(looked):
+            row = int(self.rows[place])
+            if self.needs[row] & ~there:
+                continue
+            if not candidates.exact[row]:
+                self._check_time()
+                beside = spent + ahead - int(saved[place])
+                candidates.price(row, self.below - beside)
+                if beside + int(candidates.ticks[row]) >= self.below:
+                    continue
+            block = candidates.ops(row)
+            for kept in self.keeping(row):
+                choice = self.pricer.best(block, resident, kept) if kept or not needless[place] else None
+                if choice is not None:
+                    keeps = sum(1 << graph.maker[tensor] for tensor in kept)
+                    after, move = self._in_order((written | self.ends[row] & ~keeps, kept))
+                    yield _Successor(after, after[0] | moved(keeps, move), choice.least, block, kept, move)
+
+    def _check_time(self) -> None:
+        if time.monotonic() > self.deadline:
+            raise OutOfTimeError
 
     def _profile(self, state: State) -> Callable[[int], tuple[bool, bool]]:
         """Return what a state says of an operation, but for its name."""
