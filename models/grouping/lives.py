@@ -41,15 +41,15 @@ def build(problem: Problem, extras: bool = True) -> Any:
     """Return the model, with or without its extras."""
     m = pyo.ConcreteModel(name="lives")
     m.problem, m.extras = problem, extras
-    n_min, n_max = problem.steps_range
-    last = (last_useful_step(problem) if extras else n_max) - 1
-    parts = m.parts = cells(problem)
-    weight = [len(part.pixels) for part in parts]
+    n_max = problem.steps_range[1]
+    m.last = (last_useful_step(problem) if extras else n_max) - 1
+    m.parts = cells(problem)
+    m.weight = [len(part.pixels) for part in m.parts]
 
     m.PATCHES = pyo.RangeSet(0, problem.n_patches - 1)
-    m.CELLS = pyo.RangeSet(0, len(parts) - 1)
-    m.STEPS = pyo.RangeSet(0, last)
-    m.NEEDS = pyo.Set(dimen=2, initialize=[(c, i) for c, part in enumerate(parts) for i in part.patches])
+    m.CELLS = pyo.RangeSet(0, len(m.parts) - 1)
+    m.STEPS = pyo.RangeSet(0, m.last)
+    m.NEEDS = pyo.Set(dimen=2, initialize=[(c, i) for c, part in enumerate(m.parts) for i in part.patches])
 
     m.at = pyo.Var(m.PATCHES, m.STEPS, domain=pyo.Binary)  # step k computes patch i (2)
     m.done = pyo.Var(m.PATCHES, m.STEPS, domain=pyo.UnitInterval)  # ... or one before it does
@@ -59,10 +59,28 @@ def build(problem: Problem, extras: bool = True) -> Any:
     m.dead = pyo.Var(m.CELLS, m.STEPS, domain=pyo.UnitInterval)  # last needed before step k
     m.kept = pyo.Var(m.CELLS, m.STEPS, domain=pyo.UnitInterval)  # on chip in steps k and k + 1 (7)
 
-    def loaded(c: int, k: int) -> Any:  # (8)
-        return m.on_chip[c, k] - (m.kept[c, k - 1] if k else 0)
+    _compute_patches(m)
+    _tie_cells_to_patches(m)
+    _let_cells_live_once(m)
+    _limit_loads_and_memory(m)
+    loads = sum(m.weight[c] * _loaded(m, c, k) for c in m.CELLS for k in m.STEPS)  # (13)
+    minimise(m, problem, loads, sum(m.used[k] for k in m.STEPS))  # (15)
+    if extras:
+        if m.weight:  # else patches are padding alone, and there is nothing to count
+            _add_cuts(m, loads)
+        _break_symmetry(m)
+    return m
 
-    # Patches ------------------------------------------------------------------------------------------
+
+def _loaded(m: Any, c: int, k: int) -> Any:
+    """Whether step k loads a cell (8)."""
+    return m.on_chip[c, k] - (m.kept[c, k - 1] if k else 0)
+
+
+def _compute_patches(m: Any) -> None:
+    """Compute each patch once, in one of the steps, none of which is too large or empty."""
+    problem: Problem = m.problem
+    n_min, _ = problem.steps_range
 
     @m.Constraint(m.PATCHES, m.STEPS)
     def done_by_now(m: Any, i: int, k: int) -> Any:
@@ -70,7 +88,7 @@ def build(problem: Problem, extras: bool = True) -> Any:
 
     @m.Constraint(m.PATCHES)  # (3)
     def each_patch_once(m: Any, i: int) -> Any:
-        return m.done[i, last] == 1
+        return m.done[i, m.last] == 1
 
     @m.Constraint(m.STEPS)  # (4)
     def group_is_not_too_large(m: Any, k: int) -> Any:
@@ -84,7 +102,9 @@ def build(problem: Problem, extras: bool = True) -> Any:
     def unused_steps_come_last(m: Any, k: int) -> Any:
         return m.used[k] == 1 if k < n_min else m.used[k] <= m.used[k - 1]
 
-    # A cell's life ------------------------------------------------------------------------------------
+
+def _tie_cells_to_patches(m: Any) -> None:
+    """Have a cell on chip when one of its patches is computed, unborn before all of them, dead after all."""
 
     @m.Constraint(m.NEEDS, m.STEPS)  # (6)
     def on_chip_when_needed(m: Any, c: int, i: int, k: int) -> Any:
@@ -92,7 +112,7 @@ def build(problem: Problem, extras: bool = True) -> Any:
 
     @m.Constraint(m.CELLS, m.STEPS)  # (6)
     def on_chip_only_when_needed(m: Any, c: int, k: int) -> Any:
-        return m.on_chip[c, k] <= sum(m.at[i, k] for i in parts[c].patches)
+        return m.on_chip[c, k] <= sum(m.at[i, k] for i in m.parts[c].patches)
 
     @m.Constraint(m.NEEDS, m.STEPS)
     def unborn_before_all_patches(m: Any, c: int, i: int, k: int) -> Any:
@@ -102,17 +122,21 @@ def build(problem: Problem, extras: bool = True) -> Any:
     def dead_after_all_patches(m: Any, c: int, i: int, k: int) -> Any:
         return m.dead[c, k] <= (m.done[i, k - 1] if k else 0)
 
+
+def _let_cells_live_once(m: Any) -> None:
+    """Let a cell be unborn, then on chip or in a gap, then dead; loaded, or kept since the last step."""
+
     @m.Constraint(m.CELLS, m.STEPS)
     def one_state_at_a_time(m: Any, c: int, k: int) -> Any:
         return m.unborn[c, k] + m.on_chip[c, k] + m.dead[c, k] <= 1  # the rest is in a gap
 
     @m.Constraint(m.CELLS, m.STEPS)
     def birth_is_a_load(m: Any, c: int, k: int) -> Any:
-        return (m.unborn[c, k - 1] if k else 1) - m.unborn[c, k] <= loaded(c, k)
+        return (m.unborn[c, k - 1] if k else 1) - m.unborn[c, k] <= _loaded(m, c, k)
 
     @m.Constraint(m.CELLS, m.STEPS)
     def death_is_a_release(m: Any, c: int, k: int) -> Any:
-        return (m.dead[c, k + 1] if k < last else 1) - m.dead[c, k] <= m.on_chip[c, k] - m.kept[c, k]
+        return (m.dead[c, k + 1] if k < m.last else 1) - m.dead[c, k] <= m.on_chip[c, k] - m.kept[c, k]
 
     @m.Constraint(m.CELLS, m.STEPS)
     def nobody_is_born_again(m: Any, c: int, k: int) -> Any:
@@ -124,40 +148,35 @@ def build(problem: Problem, extras: bool = True) -> Any:
 
     @m.Constraint(m.CELLS, m.STEPS)  # (7)
     def kept_for_the_next_step(m: Any, c: int, k: int) -> Any:
-        return m.kept[c, k] <= (m.on_chip[c, k + 1] if k < last else 0)
+        return m.kept[c, k] <= (m.on_chip[c, k + 1] if k < m.last else 0)
 
     @m.Constraint(m.CELLS, m.STEPS)  # (7); no optimum needs it, but it makes every objective exact
     def kept_if_needed_next(m: Any, c: int, k: int) -> Any:
-        if k == last:
+        if k == m.last:
             return pyo.Constraint.Skip
         return m.kept[c, k] >= m.on_chip[c, k] + m.on_chip[c, k + 1] - 1
 
-    # Limits and objective -----------------------------------------------------------------------------
+
+def _limit_loads_and_memory(m: Any) -> None:
+    """Load no cell too often, and let each step's cells and outputs fit on chip."""
+    problem: Problem = m.problem
 
     @m.Constraint(m.CELLS)  # (9)
     def pixel_is_not_loaded_too_often(m: Any, c: int) -> Any:
-        if problem.max_loads > last:
+        if problem.max_loads > m.last:
             return pyo.Constraint.Skip
-        return sum(loaded(c, k) for k in m.STEPS) <= problem.max_loads
+        return sum(_loaded(m, c, k) for k in m.STEPS) <= problem.max_loads
 
     @m.Constraint(m.STEPS)  # (12)
     def fits_on_chip(m: Any, k: int) -> Any:
         if problem.machine.memory is None:
             return pyo.Constraint.Skip
-        inputs = problem.pixel_elements * sum(weight[c] * m.on_chip[c, k] for c in m.CELLS)
+        inputs = problem.pixel_elements * sum(m.weight[c] * m.on_chip[c, k] for c in m.CELLS)
         outputs = problem.patch_outputs * sum(m.at[i, k] for i in m.PATCHES)
         return inputs + outputs <= problem.machine.memory - problem.kernel_elements
 
-    loads = sum(weight[c] * loaded(c, k) for c in m.CELLS for k in m.STEPS)  # (13)
-    minimise(m, problem, loads, sum(m.used[k] for k in m.STEPS))  # (15)
-    if extras:
-        if weight:  # else patches are padding alone, and there is nothing to count
-            _add_cuts(m, weight, last, loads)
-        _break_symmetry(m)
-    return m
 
-
-def _add_cuts(m: Any, weight: list[int], last: int, loads: Any) -> None:
+def _add_cuts(m: Any, loads: Any) -> None:
     """Fewest pixels of any set of patches of a size: seen by step k, needed from step k on, and in all."""
     problem: Problem = m.problem
     fewest = fewest_pixels(problem)
@@ -167,13 +186,13 @@ def _add_cuts(m: Any, weight: list[int], last: int, loads: Any) -> None:
 
     @m.Constraint(m.STEPS)
     def pixels_seen_so_far(m: Any, k: int) -> Any:
-        least = int(fewest[patches_without(last - k)])
-        return sum(weight[c] * (1 - m.unborn[c, k]) for c in m.CELLS) >= least
+        least = int(fewest[patches_without(m.last - k)])
+        return sum(m.weight[c] * (1 - m.unborn[c, k]) for c in m.CELLS) >= least
 
     @m.Constraint(m.STEPS)
     def pixels_needed_from_now(m: Any, k: int) -> Any:
         least = int(fewest[patches_without(k)])
-        return sum(weight[c] * (1 - m.dead[c, k]) for c in m.CELLS) >= least
+        return sum(m.weight[c] * (1 - m.dead[c, k]) for c in m.CELLS) >= least
 
     m.no_fewer_loads_than_proven = pyo.Constraint(expr=loads >= best_bound(problem).loads)
 

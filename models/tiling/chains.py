@@ -82,32 +82,41 @@ def build(problem: Problem, extras: bool = True) -> Any:
     for p in m.PARTS:
         _Builder(m.part[p], m.uses[p], parts[p], extras).build(problem.minimise == "cycles")
     if problem.minimise == "cycles":
-        m.offset, m.unit = best_bound(problem).value, 1
-        m.largest = m.offset
-        m.beyond = pyo.Var(domain=pyo.NonNegativeIntegers)
-        m.time = pyo.ConstraintList()
-        for p in m.PARTS:
-            for terms in m.part[p].ticks:
-                common = gcd(TICKS, *(value for value, _ in terms))
-                # Whole numbers where they are small enough to be exact.
-                by = common if TICKS // common <= 1000 else TICKS
-                used = sum(value / by * variable for value, variable in terms)
-                m.time.add(used <= TICKS / by * (m.beyond + m.offset))
-        m.cost = pyo.Objective(expr=m.beyond)
-        return m
-    spent = [term for p in m.PARTS for term in m.part[p].spent]
-    lowest = min(value for p in m.PARTS for value in parts[p].chains.constants)
-    apart = [value - lowest for part in parts for value in part.chains.constants]
-    m.unit = gcd(*(value for value, _ in spent), *apart) or 1
-    # No plan costs less than the bound: counted from there, in whole units, objectives are small.
-    m.offset = lowest + (best_bound(problem).value - lowest) // m.unit * m.unit
-    m.largest = best_bound(problem).value // m.unit
+        _minimise_time(m)
+    else:
+        _minimise_spent(m)
+    return m
+
+
+def _minimise_time(m: Any) -> None:
+    """Minimise the longest of several sums of ticks, counted from the bound on."""
+    m.offset, m.unit = best_bound(m.problem).value, 1
+    m.largest = m.offset
+    m.beyond = pyo.Var(domain=pyo.NonNegativeIntegers)
+    m.no_sum_exceeds_the_time = pyo.ConstraintList()
+    for p in m.PARTS:
+        for terms in m.part[p].ticks:
+            common = gcd(TICKS, *(value for value, _ in terms))
+            # Whole numbers where they are small enough to be exact.
+            by = common if TICKS // common <= 1000 else TICKS
+            used = sum(value / by * variable for value, variable in terms)
+            m.no_sum_exceeds_the_time.add(used <= TICKS / by * (m.beyond + m.offset))
+    m.cost = pyo.Objective(expr=m.beyond)
+
+
+def _minimise_spent(m: Any) -> None:
+    """Minimise what is spent beyond the bound: counted from there, objectives are small."""
+    constants = [value for part in m.parts for value in part.chains.constants]
+    spent, lowest = [term for p in m.PARTS for term in m.part[p].spent], min(constants)
+    m.unit = gcd(*(value for value, _ in spent), *(value - lowest for value in constants)) or 1
+    least = best_bound(m.problem).value
+    m.offset = lowest + (least - lowest) // m.unit * m.unit
+    m.largest = least // m.unit
     expression = sum(value // m.unit * variable for value, variable in spent)
     for p in m.PARTS:
         for value, variable in m.part[p].fixed:
             expression += (value - m.offset) // m.unit * variable
     m.cost = pyo.Objective(expr=expression)
-    return m
 
 
 def start(m: Any, plan: Plan) -> None:
@@ -199,18 +208,32 @@ class _Builder:
         b.factor = pyo.VarList(bounds=(0, 1))  # a loop contributes this factor to products
         b.pick = pyo.VarList(bounds=(0, 1))  # an amount has this value
         b.picks, b.factors = [], []
-        b.rows = pyo.ConstraintList()
-        for loop, every in chains.chains.items():
-            b.rows.add(sum(b.chain[loop, n] for n in range(len(every))) == self.uses)
-        for i, loop in b.CUTS:
-            there = [n for n, chain in enumerate(chains.chains[loop]) if chain[i] > chain[i + 1]]
-            b.rows.add(b.cut[i, loop] == sum(b.chain[loop, n] for n in there))
-        self._orders()
-        self._switches()
+        b.factor_follows_its_chains = pyo.ConstraintList()
+        b.one_value_in_the_case = pyo.ConstraintList()
+        b.value_follows_its_factors = pyo.ConstraintList()
+        b.values_of_all_cases_follow_factors = pyo.ConstraintList()
+        b.tiles_fit = pyo.ConstraintList()
+
+        @b.Constraint(list(chains.chains))
+        def one_chain(b: Any, loop: str) -> Any:
+            return sum(b.chain[loop, n] for n in range(len(chains.chains[loop]))) == self.uses
+
+        @b.Constraint(b.CUTS)
+        def node_has_the_loop_if_a_chain_cuts(b: Any, i: int, loop: str) -> Any:
+            every = enumerate(chains.chains[loop])
+            return b.cut[i, loop] == sum(b.chain[loop, n] for n, chain in every if chain[i] > chain[i + 1])
+
+        self._order_loops()
+        self._switch_cases()
         for limit in self.part.limits:
             self._pick(limit)
         for bits, held in self.part.rooms:
             self._fit(bits, held)
+        self._charge(timed)
+
+    def _charge(self, timed: bool) -> None:
+        """Say what is spent, or what takes time."""
+        b, chains = self.b, self.chains
         b.spent, b.ticks = [], []
         sums: dict[int, list[tuple[int, Any]]] = defaultdict(list)
         for one in self.part.charged:
@@ -230,37 +253,65 @@ class _Builder:
                 b.ticks.append(sums[q])
         b.ticks.append(computing)
 
-    def _orders(self) -> None:
+    def _order_loops(self) -> None:
         """Say which orders a memory's loops can have.
 
         Each loop but that over groups leaves one operand in place. So one stays, unless the innermost loop is
         that over groups, or there is none.
         """
-        b = self.b
-        for i, every in self.chains.orders.items():
-            b.rows.add(sum(b.order[i, n] for n in range(len(every))) == self.uses)
-            for n, order in enumerate(every):
-                if order.loops:
-                    b.rows.add(b.order[i, n] <= sum(b.cut[i, loop] for loop in order.loops))
-            groups = b.cut[i, "g"] if (i, "g") in b.CUTS else 0
-            for j, loop in b.CUTS:
-                if j == i and loop != "g":
-                    b.rows.add(b.order[i, 0] + b.cut[i, loop] <= self.uses + groups)
+        b, chains = self.b, self.chains
 
-    def _switches(self) -> None:
+        @b.Constraint(list(chains.orders))
+        def one_order(b: Any, i: int) -> Any:
+            return sum(b.order[i, n] for n in range(len(chains.orders[i]))) == self.uses
+
+        @b.Constraint(b.ORDERS)
+        def some_loop_lets_it_stay(b: Any, i: int, n: int) -> Any:
+            loops = chains.orders[i][n].loops
+            if not loops:
+                return pyo.Constraint.Skip
+            return b.order[i, n] <= sum(b.cut[i, loop] for loop in loops)
+
+        @b.Constraint(b.CUTS)
+        def something_stays(b: Any, i: int, loop: str) -> Any:
+            if i not in chains.orders or loop == "g":
+                return pyo.Constraint.Skip
+            groups = b.cut[i, "g"] if (i, "g") in b.CUTS else 0
+            return b.order[i, 0] + b.cut[i, loop] <= self.uses + groups
+
+    def _switch_cases(self) -> None:
         """Say which case of each switch a plan may be in."""
-        b = self.b
-        for name, cases in self.chains.switches.items():
-            b.rows.add(sum(b.case[name, n] for n in range(len(cases))) == self.uses)
-            for n, case in enumerate(cases):
-                if case.any_of:
-                    b.rows.add(b.case[name, n] <= sum(b.cut[cut] for cut in case.any_of))
-                for cut in case.none_of:
-                    b.rows.add(b.case[name, n] + b.cut[cut] <= self.uses)
-                if case.orders:
-                    every = self.chains.orders[case.node]
-                    ordered = sum(b.order[case.node, every.index(order)] for order in case.orders)
-                    b.rows.add(b.case[name, n] <= ordered)
+        b, switches = self.b, self.chains.switches
+        b.EXCLUDED = pyo.Set(
+            dimen=4,
+            initialize=[
+                (name, n, *cut)
+                for name, cases in switches.items()
+                for n, case in enumerate(cases)
+                for cut in case.none_of
+            ],
+        )
+
+        @b.Constraint(list(switches))
+        def one_case(b: Any, name: str) -> Any:
+            return sum(b.case[name, n] for n in range(len(switches[name]))) == self.uses
+
+        @b.Constraint(b.CASES)
+        def case_has_one_of_its_loops(b: Any, name: str, n: int) -> Any:
+            loops = switches[name][n].any_of
+            return b.case[name, n] <= sum(b.cut[cut] for cut in loops) if loops else pyo.Constraint.Skip
+
+        @b.Constraint(b.EXCLUDED)
+        def case_has_no_other_loop(b: Any, name: str, n: int, i: int, loop: str) -> Any:
+            return b.case[name, n] + b.cut[i, loop] <= self.uses
+
+        @b.Constraint(b.CASES)
+        def case_has_one_of_its_orders(b: Any, name: str, n: int) -> Any:
+            case = switches[name][n]
+            if not case.orders:
+                return pyo.Constraint.Skip
+            every = self.chains.orders[case.node]
+            return b.case[name, n] <= sum(b.order[case.node, every.index(order)] for order in case.orders)
 
     def _factor(self, loop: str, keys: tuple[Key, ...]) -> dict[Key, Any]:
         """Return for what a loop may contribute the variables that say so."""
@@ -269,7 +320,7 @@ class _Builder:
             for key in dict.fromkeys(keys):
                 found[key] = variable = self.b.factor.add()
                 chains = [n for n, each in enumerate(keys) if each == key]
-                self.b.rows.add(variable == sum(self.b.chain[loop, n] for n in chains))
+                self.b.factor_follows_its_chains.add(variable == sum(self.b.chain[loop, n] for n in chains))
                 self.b.factors.append((variable, loop, frozenset(chains)))
             self.factors[loop, keys] = found
         return self.factors[loop, keys]
@@ -289,11 +340,12 @@ class _Builder:
         for case, product in enumerate(amount.products):
             if product is None:
                 continue
-            b.rows.add(sum(by_case[case]) == b.case[amount.switch, case])
+            b.one_value_in_the_case.add(sum(by_case[case]) == b.case[amount.switch, case])
             for place, (loop, keys) in enumerate(product.keys):
                 for key, variable in self._factor(loop, keys).items():
                     picked = sum(by_key[case, place, key])
-                    b.rows.add(picked == variable if alone else picked <= variable)
+                    follows = picked == variable if alone else picked <= variable
+                    b.value_follows_its_factors.add(follows)
         if self.extras and not alone and None not in amount.products:
             self._link(amount, by_key)
         return found
@@ -313,7 +365,7 @@ class _Builder:
                         for case, place in enumerate(places)
                         for each in by_key[case, place[loop, keys], key]
                     ]
-                    self.b.rows.add(sum(picked) == variable)
+                    self.b.values_of_all_cases_follow_factors.add(sum(picked) == variable)
 
     def _fit(self, bits: int, held: list[tuple[Listed, tuple[int, ...]]]) -> None:
         """Let tiles fit together, in whole units."""
@@ -324,7 +376,7 @@ class _Builder:
             for pick, variable in self._pick(Listed(one.amount, kept)):
                 need.append(pick.value * widths[pick.case] // unit * variable)
         if len(held) > 1:
-            self.b.rows.add(sum(need) <= bits // unit * self.uses)
+            self.b.tiles_fit.add(sum(need) <= bits // unit * self.uses)
 
 
 def _start(b: Any, chains: Chains, plan: HierarchyPlan) -> None:

@@ -9,6 +9,8 @@ Extras: loops that multiply nothing take the smallest step, and nothing above a 
 
 from __future__ import annotations
 
+from collections.abc import Callable
+from functools import partial
 from itertools import chain, combinations
 from typing import Any
 
@@ -19,6 +21,7 @@ from tilewright.tiling import Plan, Problem, objective
 from tilewright.tiling.dsp import minizinc as bridge
 from tilewright.tiling.dsp.minizinc import (
     FREE,
+    Brought,
     channels,
     input_lines,
     known_plan,
@@ -32,7 +35,7 @@ from tilewright.tiling.dsp.plan import DspPlan
 
 WRITTEN_FOR = "cpsat"
 
-NAMES = dict(zip(FREE, "ncyxk", strict=True))
+NAMES: dict[int, str] = dict(zip(FREE, "ncyxk", strict=True))
 
 
 def suits(problem: Problem) -> bool:
@@ -47,135 +50,160 @@ def size(problem: Problem) -> int:
 
 def build(problem: Problem, extras: bool = True) -> Any:
     """Return the model, with or without its extras."""
-    nest = nest_of(problem)
     m: Any = cp_model.CpModel()
-    m.problem, m.nest = problem, nest
-    steps = {d: nest.steps[d].tolist() for d in FREE}
-    m.chosen = {d: [m.new_bool_var(f"{NAMES[d]} step {step}") for step in steps[d]] for d in FREE}
-    for d in FREE:
-        m.add_exactly_one(m.chosen[d]).with_name(f"one step of the loop over {NAMES[d]}")
+    m.problem, m.nest = problem, nest_of(problem)
+    builder = _Builder(m, problem, extras)
+    builder.choose_steps()
+    builder.choose_way()
+    builder.fit_on_chip()
+    builder.minimise_accesses()
+    return m
 
-    def looked_up(d: int, values: list[int], name: str) -> Any:
+
+class _Builder:
+    """The variables and constraints of the model.
+
+    Attributes
+    ----------
+    steps
+        Of each loop, all its steps.
+    trips, step
+        Variables of the chosen step: iterations, and the step itself.
+    """
+
+    def __init__(self, m: Any, problem: Problem, extras: bool) -> None:
+        self.m, self.nest, self.problem, self.extras = m, m.nest, problem, extras
+        self.steps: dict[int, list[int]] = {d: self.nest.steps[d].tolist() for d in FREE}
+        self.most = {d: max(self._trips(d)) for d in FREE}
+
+    def _trips(self, d: int) -> list[int]:
+        """Return the iterations of a loop with each step."""
+        return [-(-self.nest.sizes[d] // step) for step in self.steps[d]]
+
+    # Parts of constraints -----------------------------------------------------------------------------
+
+    def _look_up(self, d: int, values: list[int], name: str) -> Any:
         """Return a variable that has the value of the chosen step."""
+        m = self.m
         found = m.new_int_var_from_domain(cp_model.Domain.from_values(sorted(set(values))), name)
-        m.add(found == sum(value * one for value, one in zip(values, m.chosen[d], strict=True)))
+        chosen = sum(value * one for value, one in zip(values, m.chosen[d], strict=True))
+        m.add(found == chosen).with_name(f"{name} is that of the chosen step")
         return found
 
-    def product(name: str, most: int, *factors: Any) -> Any:
-        found = m.new_int_var(1, most, name)
-        m.add_multiplication_equality(found, factors).with_name(name)
+    def _multiply(self, name: str, most: int, *factors: Any) -> Any:
+        """Return a variable that is the product of some."""
+        found = self.m.new_int_var(1, most, name)
+        self.m.add_multiplication_equality(found, factors).with_name(name)
         return found
 
-    def either(literal: Any, one: Any, other: Any, most: int, name: str) -> Any:
-        found = m.new_int_var(1, most, name)
-        m.add(found == one).only_enforce_if(literal)
-        m.add(found == other).only_enforce_if(~literal)
+    def _choose(self, literal: Any, one: Any, other: Any, most: int, name: str) -> Any:
+        """Return a variable that is one of two, by a literal."""
+        found = self.m.new_int_var(1, most, name)
+        self.m.add(found == one).only_enforce_if(literal)
+        self.m.add(found == other).only_enforce_if(~literal)
         return found
 
-    # Steps, and what follows from them ----------------------------------------------------------------
-
-    trips = {
-        d: looked_up(d, [-(-nest.sizes[d] // step) for step in steps[d]], f"trips {NAMES[d]}") for d in FREE
-    }
-    step = {d: looked_up(d, steps[d], f"step {NAMES[d]}") for d in FREE}
-    side = {d: looked_up(d, [nest.extent(d, one) for one in steps[d]], f"side {NAMES[d]}") for d in (Y, X)}
-
-    # Ways ---------------------------------------------------------------------------------------------
-
-    m.ways = [
-        (frozenset(loops), *way)
-        for loops in chain.from_iterable(combinations(FREE, count) for count in range(len(FREE) + 1))
-        if all(len(steps[d]) > 1 for d in loops)
-        for way in ways(problem, frozenset(loops))
-    ]
-    m.way = [m.new_bool_var(f"way {number}") for number in range(len(m.ways))]
-    m.add_exactly_one(m.way).with_name("one schedule")
-    for literal, (several, _, _, pattern) in zip(m.way, m.ways, strict=True):
-        for d in FREE:
-            whole = m.chosen[d][-1]
-            m.add_implication(literal, ~whole if d in several else whole)
-            if (
-                extras
-                and d in several
-                and d in (N, C, K)
-                and d not in pattern.input | pattern.kernels | pattern.output
-            ):
-                m.add_implication(literal, m.chosen[d][0])
-
-    def says(name: str, which: Any) -> Any:
+    def _holds_in(self, name: str, which: Callable[[Brought], bool]) -> Any:
         """Return a literal that holds in some of the ways."""
+        m = self.m
         literal = m.new_bool_var(name)
-        m.add(literal == sum(way for way, facts in zip(m.way, m.ways, strict=True) if which(facts[3])))
+        chosen = sum(way for way, facts in zip(m.way, m.ways, strict=True) if which(facts[3]))
+        m.add(literal == chosen).with_name(f"{name} where the way says so")
         return literal
 
-    # Accesses (5.13 to 5.20) --------------------------------------------------------------------------
+    # Decisions ----------------------------------------------------------------------------------------
 
-    lines = {}
-    for d in (Y, X):
-        kept = says(f"halo along {NAMES[d]}", lambda pattern, d=d: pattern.halo == d)
-        full, new = ([input_lines(nest, d, one, halo) for one in steps[d]] for halo in (False, True))
-        lines[d] = either(
-            kept,
-            looked_up(d, new, f"new {NAMES[d]}"),
-            looked_up(d, full, f"full {NAMES[d]}"),
-            max(full + new),
-            f"lines {NAMES[d]}",
+    def choose_steps(self) -> None:
+        """Choose a step for each loop."""
+        m, steps = self.m, self.steps
+        m.chosen = {d: [m.new_bool_var(f"{NAMES[d]} step {step}") for step in steps[d]] for d in FREE}
+        for d in FREE:
+            m.add_exactly_one(m.chosen[d]).with_name(f"one step of the loop over {NAMES[d]}")
+        self.trips = {d: self._look_up(d, self._trips(d), f"trips {NAMES[d]}") for d in FREE}
+        self.step = {d: self._look_up(d, steps[d], f"step {NAMES[d]}") for d in FREE}
+
+    def choose_way(self) -> None:
+        """Choose the loops of several iterations, and a schedule that may be best for them."""
+        m, steps = self.m, self.steps
+        m.ways = [
+            (frozenset(loops), *way)
+            for loops in chain.from_iterable(combinations(FREE, count) for count in range(len(FREE) + 1))
+            if all(len(steps[d]) > 1 for d in loops)
+            for way in ways(self.problem, frozenset(loops))
+        ]
+        m.way = [m.new_bool_var(f"way {number}") for number in range(len(m.ways))]
+        m.add_exactly_one(m.way).with_name("one schedule")
+        for literal, (several, _, _, brought) in zip(m.way, m.ways, strict=True):
+            for d in FREE:
+                whole = m.chosen[d][-1]
+                m.add_implication(literal, ~whole if d in several else whole)
+                if self.extras and d in several & {N, C, K} and not _multiplies(d, brought):
+                    m.add_implication(literal, m.chosen[d][0])
+
+    # Buffers and accesses -----------------------------------------------------------------------------
+
+    def fit_on_chip(self) -> None:
+        """Let the buffers fit on chip (5.3 to 5.6)."""
+        m, nest, step = self.m, self.nest, self.step
+        room, units = nest.machine.buffer_capacity, nest.machine.units
+        side = {
+            d: self._look_up(d, [nest.extent(d, one) for one in self.steps[d]], f"side {NAMES[d]}")
+            for d in (Y, X)
+        }
+        complete, sums = (units.held(complete=whole)["output"] for whole in (True, False))
+        fewest, most = sorted((complete, sums))
+        inputs = self._multiply("input buffer", room // units.input, step[K], step[N], side[Y], side[X])
+        pairs = self._multiply(
+            "pairs of maps", max(1, room // (nest.window * units.kernels)), step[K], step[C]
         )
-    most = {d: max(-(-nest.sizes[d] // one) for one in steps[d]) for d in FREE}
-    times = {
-        d: either(
-            says(
-                f"again {NAMES[d]}",
-                lambda pattern, d=d: d in pattern.input | pattern.kernels | pattern.output,
-            ),
-            trips[d],
-            1,
-            most[d],
-            f"times {NAMES[d]}",
+        outputs = self._multiply("output buffer", room // fewest, step[C], step[N], step[Y], step[X])
+        width = m.new_int_var(fewest, most, "width of outputs or of their sums")
+        m.add(width == sums + (complete - sums) * m.chosen[K][-1]).with_name("sums until all maps are added")
+        held = self._multiply("what outputs take", room, outputs, width)
+        total = units.input * inputs + units.kernels * nest.window * pairs + held
+        m.add(total <= room).with_name("buffers fit on chip (5.6)")
+
+    def minimise_accesses(self) -> None:
+        """Count what is brought beyond the first time (5.13 to 5.20), and minimise it."""
+        m, nest, most = self.m, self.nest, self.most
+        lines = {d: self._lines(d) for d in (Y, X)}
+        times = {}
+        for d in FREE:
+            literal = self._holds_in(f"again {NAMES[d]}", partial(_multiplies, d))
+            times[d] = self._choose(literal, self.trips[d], 1, most[d], f"times {NAMES[d]}")
+        plane_most = max(self._line_sums(Y, False)) * max(self._line_sums(X, False))
+        plane = self._multiply("input positions of all tiles", plane_most, lines[Y], lines[X])
+        inputs = self._multiply("input positions that are brought", plane_most * most[C], plane, times[C])
+        weights_most = most[N] * most[Y] * most[X]
+        weights = self._multiply("how often weights are brought", weights_most, times[N], times[Y], times[X])
+        m.offset, m.unit = scale(self.problem)
+        position, kernels, sums = repeated(nest)
+        extra = (
+            position // m.unit * (inputs - nest.n_inputs // channels(nest))
+            + kernels // m.unit * (weights - 1)
+            + sums // m.unit * (times[K] - 1)
         )
-        for d in FREE
-    }
-    planes_most = max(input_lines(nest, Y, one, False) for one in steps[Y]) * max(
-        input_lines(nest, X, one, False) for one in steps[X]
-    )
-    plane = product("input positions of all tiles", planes_most, lines[Y], lines[X])
-    inputs = product("input positions that are brought", planes_most * most[C], plane, times[C])
-    weights = product(
-        "how often weights are brought", most[N] * most[Y] * most[X], times[N], times[Y], times[X]
-    )
+        m.minimize(extra)
+        known = known_plan(self.problem) if self.extras and not narrow() else None
+        if known is not None:
+            worst = (objective(self.problem, Plan((known,))) - m.offset) // m.unit
+            m.add(extra <= worst).with_name("worth finding")
 
-    # Buffers (5.3 to 5.6) -----------------------------------------------------------------------------
+    def _lines(self, d: int) -> Any:
+        """Return a variable for the input rows (columns) of all tiles, those that a halo shares once."""
+        name, new, full = NAMES[d], self._line_sums(d, True), self._line_sums(d, False)
+        halo = self._holds_in(f"halo along {name}", lambda brought: brought.halo == d)
+        either = self._look_up(d, new, f"new {name}"), self._look_up(d, full, f"full {name}")
+        return self._choose(halo, *either, max(full + new), f"lines {name}")
 
-    room, units = nest.machine.buffer_capacity, nest.machine.units
-    complete, sums = (units.held(complete=whole)["output"] for whole in (True, False))
-    inputs_held = product("input buffer", room // units.input, step[K], step[N], side[Y], side[X])
-    pairs = product("pairs of maps", max(1, room // (nest.window * units.kernels)), step[K], step[C])
-    outputs_held = product("output buffer", room // min(complete, sums), step[C], step[N], step[Y], step[X])
-    output_width = m.new_int_var(
-        min(complete, sums), max(complete, sums), "width of outputs or of their sums"
-    )
-    m.add(output_width == sums + (complete - sums) * m.chosen[K][-1])
-    buffers = [
-        units.input * inputs_held,
-        units.kernels * nest.window * pairs,
-        product("what outputs take", room, outputs_held, output_width),
-    ]
-    m.add(sum(buffers) <= room).with_name("buffers fit on chip (5.6)")
+    def _line_sums(self, d: int, halo: bool) -> list[int]:
+        """Return the input rows (columns) of all tiles with each step."""
+        return [input_lines(self.nest, d, step, halo) for step in self.steps[d]]
 
-    # Objective ----------------------------------------------------------------------------------------
 
-    m.offset, m.unit = scale(problem)
-    position, kernels, partial = repeated(nest)
-    extra = (
-        position // m.unit * (inputs - nest.n_inputs // channels(nest))
-        + kernels // m.unit * (weights - 1)
-        + partial // m.unit * (times[K] - 1)
-    )
-    m.minimize(extra)
-    known = known_plan(problem) if extras and not narrow() else None
-    if known is not None:
-        m.add(extra <= (objective(problem, Plan((known,))) - m.offset) // m.unit).with_name("worth finding")
-    return m
+def _multiplies(d: int, brought: Brought) -> bool:
+    """Whether a loop brings some operand anew."""
+    return d in brought.input | brought.kernels | brought.output
 
 
 def start(m: Any, plan: Plan) -> None:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from functools import lru_cache
 from math import gcd, prod
 from typing import Any, NamedTuple
@@ -92,10 +91,24 @@ class Factor(NamedTuple):
 
 
 class _Data:
-    """Tables of the model."""
+    """Tables of the model; what is numbered has numbers from 1.
+
+    Attributes
+    ----------
+    cuts, memories, switches
+        Numbers of loops that nodes may have, of memories' nodes, and of switches by their names.
+    amounts, factors, numbers
+        See the model.
+    tiles
+        Room, amount, widths of an element by case, and switch, 0 for none.
+    used
+        The amount of multipliers, 0 where there is only one.
+    """
 
     def __init__(self, problem: Problem) -> None:
         self.problem, self.chains = problem, chains_of(problem)
+        self.cuts = {cut: n for n, cut in enumerate(sorted(self.chains.cuts), 1)}
+        self.memories = {i: n for n, i in enumerate(self.chains.memories, 1)}
         # Constants depend on the last switch.
         names = sorted(set(self.chains.switches) - {""}, key=lambda name: (name == "added", name))
         self.switches = {name: number for number, name in enumerate(names, 1)}
@@ -163,47 +176,25 @@ class _Data:
 
 
 def data(problem: Problem) -> dict[str, Any]:
-    """Return the parameters that core.hierarchy.mzn declares, all but those of the search."""
-    tables, (offset, unit), known = _Data(problem), scale(problem), known_plan(problem)
-    chains = tables.chains
-    timed = problem.minimise == "cycles"
-    cuts = {cut: n for n, cut in enumerate(sorted(chains.cuts), 1)}
-    memories = {i: m for m, i in enumerate(chains.memories, 1)}
+    """Return the parameters that core.hierarchy.mzn declares, all but those of the search.
 
-    def numbers(those: Any) -> set[int]:
-        return {cuts[cut] for cut in those}
+    Raises
+    ------
+    InputError
+        If a number is larger than MiniZinc can count.
+    """
+    tables = _Data(problem)
+    costs = _cost_data(tables)
+    return _chain_data(tables) | _switch_data(tables) | _amount_data(tables) | _tile_data(tables) | costs
 
-    cases = [
-        (number, n, case)
-        for name, number in tables.switches.items()
-        for n, case in enumerate(chains.switches[name], 1)
-    ]
+
+def _chain_data(tables: _Data) -> dict[str, Any]:
+    """Return chains, the loops that nodes may have, and the orders of memories' loops."""
+    chains, cuts = tables.chains, tables.cuts
+    memories = tables.memories
     stays = [
         (i, n, order) for i, every in chains.orders.items() for n, order in enumerate(every, 1) if order.loops
     ]
-    charged = [0 if timed else sum(one.charges.values()) // unit for one in tables.amounts]
-    lowest = min(chains.constants)
-    least = 0 if timed else (offset - lowest) // unit
-    worst = LARGEST - max(0, least)  # all that MiniZinc can count; also where nothing fits
-    if known is not None and not narrow():
-        known_cost = hierarchy.objective(problem, known)
-        worst = (known_cost - offset) // unit
-    most = [tables.most(n) for n in range(1, len(tables.amounts) + 1)]
-    if not timed and min(charged, default=0) >= 0:
-        # What spends more than a known plan in all is not worth finding.
-        most = [
-            min(each, (worst + least) // charge) if charge else each
-            for each, charge in zip(most, charged, strict=True)
-        ]
-    ports = _ports(tables) if timed else []
-    constants = [(constant - lowest) // unit for constant in chains.constants]
-    taken = [abs(each) for one in ports for each in one.takes]
-    macs = problem.one_layer.macs if timed else 0
-    total = worst + least if known and not narrow() else 0
-    large = max(worst, total, macs, *most, *map(abs, charged), *constants, *taken)
-    if large > LARGEST:
-        limit = f"gives numbers up to {large} in units of {unit}, and MiniZinc counts to {LARGEST}"
-        raise InputError("layer", problem.one_layer.input, limit)
     return {
         "n_chains": [len(chains.chains[loop]) for loop in LETTERS],
         "n_cuts": len(cuts),
@@ -214,25 +205,42 @@ def data(problem: Problem) -> dict[str, Any]:
         ],
         "n_memories": len(memories),
         "n_orders": [len(chains.orders[i]) for i in memories],
-        "cuts_of": [numbers(cut for cut in cuts if cut[0] == i and cut[1] != "g") for i in memories],
-        "groups_of": [numbers(cut for cut in cuts if cut == (i, "g")) for i in memories],
+        "cuts_of": [{n for cut, n in cuts.items() if cut[0] == i and cut[1] != "g"} for i in memories],
+        "groups_of": [{n for cut, n in cuts.items() if cut == (i, "g")} for i in memories],
         "n_stays": len(stays),
         "stay_memory": [memories[i] for i, _, _ in stays],
         "stay_order": [n for _, n, _ in stays],
-        "stay_cuts": [numbers((i, loop) for loop in order.loops) for i, _, order in stays],
+        "stay_cuts": [{cuts[i, loop] for loop in order.loops} for i, _, order in stays],
+    }
+
+
+def _switch_data(tables: _Data) -> dict[str, Any]:
+    """Return the cases of each switch."""
+    chains, cuts = tables.chains, tables.cuts
+    cases = [
+        (number, n, case)
+        for name, number in tables.switches.items()
+        for n, case in enumerate(chains.switches[name], 1)
+    ]
+    return {
         "n_switches": len(tables.switches),
         "n_cases": [len(chains.switches[name]) for name in tables.switches],
         "n_all_cases": len(cases),
         "case_switch": [number for number, _, _ in cases],
         "case_number": [n for _, n, _ in cases],
-        "any_of": [numbers(case.any_of) for _, _, case in cases],
-        "none_of": [numbers(case.none_of) for _, _, case in cases],
-        "case_memory": [memories[case.node] if case.orders else 0 for _, _, case in cases],
+        "any_of": [{cuts[cut] for cut in case.any_of} for _, _, case in cases],
+        "none_of": [{cuts[cut] for cut in case.none_of} for _, _, case in cases],
+        "case_memory": [tables.memories[case.node] if case.orders else 0 for _, _, case in cases],
         "case_orders": [
             {chains.orders[case.node].index(order) + 1 for order in case.orders} for _, _, case in cases
         ],
+    }
+
+
+def _amount_data(tables: _Data) -> dict[str, Any]:
+    """Return the amounts' factors."""
+    return {
         "n_amounts": len(tables.amounts),
-        "most": most,
         "n_factors": len(tables.factors),
         "factor_of": [one.amount for one in tables.factors],
         "factor_switch": [one.switch for one in tables.factors],
@@ -240,19 +248,58 @@ def data(problem: Problem) -> dict[str, Any]:
         "second_loop": [{"e": one.second.upper()} for one in tables.factors],
         "begins": [one.begins for one in tables.factors],
         "numbers": tables.numbers,
-        "n_rooms": len(chains.rooms),
-        "room": [bits // _unit(held) for bits, held in chains.rooms],
-        "n_tiles": len(tables.tiles),
-        "tile_room": [number for number, _, _, _ in tables.tiles],
-        "tile_amount": [at for _, at, _, _ in tables.tiles],
-        "tile_width": [widths[0] // _unit(chains.rooms[r - 1][1]) for r, _, widths, _ in tables.tiles],
-        "tile_switch": [switch for _, _, _, switch in tables.tiles],
-        "partial_width": [widths[-1] // _unit(chains.rooms[r - 1][1]) for r, _, widths, _ in tables.tiles],
+    }
+
+
+def _tile_data(tables: _Data) -> dict[str, Any]:
+    """Return capacities and tiles, each memory's in units of what all its widths are multiples of."""
+    rooms, tiles = tables.chains.rooms, tables.tiles
+    units = [gcd(*(width for _, widths in held for width in widths)) or 1 for _, held in rooms]
+    return {
+        "n_rooms": len(rooms),
+        "room": [bits // unit for (bits, _), unit in zip(rooms, units, strict=True)],
+        "n_tiles": len(tiles),
+        "tile_room": [room for room, _, _, _ in tiles],
+        "tile_amount": [amount for _, amount, _, _ in tiles],
+        "tile_width": [widths[0] // units[room - 1] for room, _, widths, _ in tiles],
+        "tile_switch": [switch for _, _, _, switch in tiles],
+        "partial_width": [widths[-1] // units[room - 1] for room, _, widths, _ in tiles],
+    }
+
+
+def _cost_data(tables: _Data) -> dict[str, Any]:
+    """Return what amounts are charged, bounds on them and on the objective, and the ports."""
+    problem, chains = tables.problem, tables.chains
+    (offset, unit), known = scale(problem), None if narrow() else known_plan(problem)
+    timed, lowest = problem.minimise == "cycles", min(chains.constants)
+    charges = [0 if timed else sum(one.charges.values()) // unit for one in tables.amounts]
+    constants = [(constant - lowest) // unit for constant in chains.constants]
+    least = 0 if timed else (offset - lowest) // unit
+    worst = LARGEST - max(0, least)  # all that MiniZinc can count; also where nothing fits
+    if known is not None:
+        worst = (hierarchy.objective(problem, known) - offset) // unit
+    most = [tables.most(n) for n in range(1, len(tables.amounts) + 1)]
+    if not timed and min(charges, default=0) >= 0:
+        # What spends more than a known plan in all is not worth finding.
+        most = [
+            min(each, (worst + least) // charge) if charge else each
+            for each, charge in zip(most, charges, strict=True)
+        ]
+    ports = _ports(tables) if timed else []
+    total = 0 if known is None else worst + least
+    taken = [abs(each) for one in ports for each in one.takes]
+    macs = problem.one_layer.macs
+    large = max(worst, total, macs * timed, *most, *map(abs, charges), *constants, *taken)
+    if large > LARGEST:
+        limit = f"gives numbers up to {large} in units of {unit}, and MiniZinc counts to {LARGEST}"
+        raise InputError("layer", problem.one_layer.input, limit)
+    return {
+        "most": most,
         "timed": timed,
         "least": least,
         "fewest": hierarchy.best_bound(problem).value if timed else 0,
         "worst": worst,
-        "charge": charged,
+        "charge": charges,
         "constants": constants,
         "n_ports": len(ports),
         "cycle": [one.cycle for one in ports],
@@ -261,14 +308,9 @@ def data(problem: Problem) -> dict[str, Any]:
         "always": [one.always for one in ports],
         "rest": [one.rest for one in ports],
         "used": tables.used,
-        "macs": problem.one_layer.macs,
+        "macs": macs,
         "macs_per_cycle": problem.machine.macs_per_cycle,
     }
-
-
-def _unit(held: Sequence[tuple[Amount, tuple[int, ...]]]) -> int:
-    """Return what all widths of a memory's tiles are multiples of."""
-    return gcd(*(width for _, widths in held for width in widths)) or 1
 
 
 class Port(NamedTuple):
