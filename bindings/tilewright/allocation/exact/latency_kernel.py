@@ -2,42 +2,72 @@
 
 from __future__ import annotations
 
+from typing import NamedTuple
+
 import numpy as np
 
 from tilewright.allocation.geometry import Numbers
-from tilewright.core.jit import kernel
+from tilewright.core.jit import inner, kernel
+
+
+class States(NamedTuple):
+    """The states of a table.
+
+    Attributes
+    ----------
+    first : int, shape (levels + 1,)
+        Where the states of each level begin.
+    pes, value : int, shape (states,)
+        PEs in use and the earliest start, sorted by level and PEs.
+    """
+
+    first: Numbers
+    pes: Numbers
+    value: Numbers
+
+
+class Step(NamedTuple):
+    """A layer that is added; of each level, unless it says otherwise.
+
+    Attributes
+    ----------
+    keep, rise
+        PEs of the layer's group, and with a rise to the level.
+    before, paces
+        Paces of the layer before and of this one.
+    ahead, done : int, shape (corners,)
+        The lead of the edge.
+    starts
+        Whether the layer is the first, which has to rise from nothing.
+    """
+
+    keep: Numbers
+    rise: Numbers
+    before: Numbers
+    paces: Numbers
+    ahead: Numbers
+    done: Numbers
+    starts: bool
+
+
+@inner
+def _delay(step: Step, previous: int, level: int) -> int:
+    """Return how much later a layer starts than the one before, from one level to another."""
+    delay: int = step.ahead[0] * step.before[previous]
+    for corner in range(1, len(step.ahead)):
+        late = step.ahead[corner] * step.before[previous] - step.done[corner] * step.paces[level]
+        delay = max(delay, late)
+    return delay
 
 
 @kernel()
-def advanced(
-    first: Numbers,
-    pes: Numbers,
-    value: Numbers,
-    keep: Numbers,
-    rise: Numbers,
-    ahead: Numbers,
-    done: Numbers,
-    before: Numbers,
-    paces: Numbers,
-    most: int,
-    starts: bool,
-) -> tuple[Numbers, Numbers, Numbers, Numbers, Numbers]:
+def add_layer(states: States, step: Step, most: int) -> tuple[Numbers, Numbers, Numbers, Numbers, Numbers]:
     """Return the states after one more layer.
 
     Parameters
     ----------
-    first : int, shape (levels + 1,)
-        Where the states of each level begin in `pes` and `value`, sorted by level and PEs.
-    keep, rise : int, shape (levels,)
-        PEs of the layer's group, and with a rise to the level.
-    ahead, done : int, shape (corners,)
-        The lead of the edge.
-    before, paces : int, shape (levels,)
-        Paces of the layer before and of this one at each level.
     most
         PEs that leave enough for the layers to come.
-    starts
-        Whether the layer is the first, which has to rise from nothing.
 
     Returns
     -------
@@ -47,26 +77,24 @@ def advanced(
     never = np.int64(2**62)
     # Of one level at a time: the earliest start with each number of PEs, and the state that it comes from.
     earliest, source = np.full(most + 1, never), np.zeros(most + 1, dtype=np.int64)
-    length = max(1024, 2 * len(pes))
+    length = max(1024, 2 * len(states.pes))
     table = np.empty((4, length), dtype=np.int64)  # level, PEs, start and origin of the new states
-    begins = np.zeros(len(keep) + 1, dtype=np.int64)
+    begins = np.zeros(len(step.keep) + 1, dtype=np.int64)
     count = 0
-    for level in range(len(keep)):
+    for level in range(len(step.keep)):
         low, high = most + 1, -1  # PEs of the new states at this level
-        for previous in range(1 if starts else level + 1):
-            cost = keep[level] if previous == level and not starts else rise[level]
+        for previous in range(1 if step.starts else level + 1):
+            cost = step.keep[level] if previous == level and not step.starts else step.rise[level]
             if cost > most:
                 continue
-            delay = ahead[0] * before[previous]
-            for corner in range(1, len(ahead)):
-                delay = max(delay, ahead[corner] * before[previous] - done[corner] * paces[level])
-            for state in range(first[previous], first[previous + 1]):
-                total = pes[state] + cost
+            delay = _delay(step, previous, level)
+            for state in range(states.first[previous], states.first[previous + 1]):
+                total = states.pes[state] + cost
                 if total > most:
                     break
                 low, high = min(low, total), max(high, total)
-                if value[state] + delay < earliest[total]:
-                    earliest[total], source[total] = value[state] + delay, state
+                if states.value[state] + delay < earliest[total]:
+                    earliest[total], source[total] = states.value[state] + delay, state
         # Kept are states that start before all others of this level with no more PEs.
         least = never
         for total in range(low, high + 1):
@@ -82,5 +110,5 @@ def advanced(
                 count += 1
             earliest[total] = never
         begins[level + 1] = count
-    states = table[:, :count]
-    return begins, states[0].copy(), states[1].copy(), states[2].copy(), states[3].copy()
+    found = table[:, :count]
+    return begins, found[0].copy(), found[1].copy(), found[2].copy(), found[3].copy()

@@ -313,7 +313,7 @@ def _note(undo, changes, edge, pe, hops):
 
 
 @inner
-def _measure_arrival(cells, per_layer, around, edges, linked, distance, undo, changes, layer, came, went):
+def _measure_arrival(state, changes, layer, came, went):
     """Update the distances of a layer's new PE, instead of the old one, from all producers.
 
     Returns
@@ -321,20 +321,19 @@ def _measure_arrival(cells, per_layer, around, edges, linked, distance, undo, ch
     more, changes
         By how much distances have grown, and how many changes are remembered.
     """
+    per_layer, distance = state.per_layer, state.distance
     more = 0
     for k in range(per_layer[layer, Count.INWARD], per_layer[layer + 1, Count.INWARD]):
-        edge = linked[k]
-        hops = _nearest(cells, around, came, edges[edge, Edge.PRODUCER], 1)
+        edge = state.linked[k]
+        hops = _nearest(state.cells, state.around, came, state.edges[edge, Edge.PRODUCER], 1)
         more += hops - distance[edge, went]
-        changes = _note(undo, changes, edge, came, distance[edge, came])
+        changes = _note(state.undo, changes, edge, came, distance[edge, came])
         distance[edge, came] = hops
     return more, changes
 
 
 @inner
-def _measure_consumers(
-    cells, per_layer, pes, around, edges, linked, distance, undo, changes, layer, came, went
-):
+def _measure_consumers(state, changes, layer, came, went):
     """Update the distances of the consumers of a layer that has got one PE and lost another one.
 
     Returns
@@ -342,42 +341,37 @@ def _measure_consumers(
     more, changes
         By how much distances have grown, and how many changes are remembered.
     """
+    cells, per_layer, distance = state.cells, state.per_layer, state.distance
     more = 0
     row, column = cells[came, Cell.ROW], cells[came, Cell.COLUMN]
     old_row, old_column = cells[went, Cell.ROW], cells[went, Cell.COLUMN]
     for k in range(per_layer[layer, Count.OUTWARD], per_layer[layer + 1, Count.OUTWARD]):
-        edge = linked[k]
-        consumer = edges[edge, Edge.CONSUMER]
+        edge = state.linked[k]
+        consumer = state.edges[edge, Edge.CONSUMER]
         for at in range(per_layer[consumer, Count.FIRST], per_layer[consumer + 1, Count.FIRST]):
-            pe = pes[at]
+            pe = state.pes[at]
             before = distance[edge, pe]
             hops = abs(cells[pe, Cell.ROW] - row) + abs(cells[pe, Cell.COLUMN] - column)
             if hops > before:
                 if abs(cells[pe, Cell.ROW] - old_row) + abs(cells[pe, Cell.COLUMN] - old_column) > before:
                     continue  # the PE that is lost was not the nearest one
-                hops = _nearest(cells, around, pe, layer, before)
+                hops = _nearest(cells, state.around, pe, layer, before)
             if hops != before:
                 more += hops - before
-                changes = _note(undo, changes, edge, pe, before)
+                changes = _note(state.undo, changes, edge, pe, before)
                 distance[edge, pe] = hops
     return more, changes
 
 
 @inner
-def _measure(cells, per_layer, pes, around, edges, linked, distance, undo, moved, layers, n):
+def _measure(state, moved, layers, n):
     """Update distances after a move; return by how much they have grown and how many have changed."""
     total, changes = 0, 0
     for i in range(n):
-        more, changes = _measure_arrival(
-            cells, per_layer, around, edges, linked, distance, undo, changes,
-            layers[i], moved[(i + n - 1) % n], moved[i],
-        )  # fmt: skip
+        more, changes = _measure_arrival(state, changes, layers[i], moved[(i + n - 1) % n], moved[i])
         total += more
     for i in range(n):
-        more, changes = _measure_consumers(
-            cells, per_layer, pes, around, edges, linked, distance, undo, changes,
-            layers[i], moved[(i + n - 1) % n], moved[i],
-        )  # fmt: skip
+        more, changes = _measure_consumers(state, changes, layers[i], moved[(i + n - 1) % n], moved[i])
         total += more
     return total, changes
 
@@ -407,8 +401,8 @@ def anneal(state, moves, temperature):
     temperature : float
         In hops.
     """
-    cells, per_layer, pes, around, edges = state.cells, state.per_layer, state.pes, state.around, state.edges
-    linked, distance, undo, totals = state.linked, state.distance, state.undo, state.totals
+    cells, per_layer, pes, around = state.cells, state.per_layer, state.pes, state.around
+    distance, undo, totals = state.distance, state.undo, state.totals
     moved, layers = np.empty(LONGEST, np.int64), np.empty(LONGEST, np.int64)
     for _ in range(moves):
         n = _propose(cells, per_layer, pes, around, moved, layers)
@@ -419,9 +413,7 @@ def anneal(state, moves, temperature):
         more, changes = 0, 0
         accepted = _allowed(cells, per_layer, around, state.stack, totals, moved, layers, n)
         if accepted:
-            more, changes = _measure(
-                cells, per_layer, pes, around, edges, linked, distance, undo, moved, layers, n
-            )
+            more, changes = _measure(state, moved, layers, n)
             accepted = more <= -temperature * math.log(1.0 - np.random.random())  # noqa: NPY002
         if not accepted:
             for i in range(changes - 1, -1, -1):

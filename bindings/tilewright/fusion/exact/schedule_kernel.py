@@ -176,17 +176,22 @@ def _record(
     feature: int,
     start: int,
     finish: int,
-    plane: Any,
-    channels: Any,
-    summed: Any,
+    region: Any,
 ) -> None:
-    """Write an instruction down, if there is space."""
+    """Write an instruction down, if there is space.
+
+    Parameters
+    ----------
+    region
+        Its (top, bottom, left, right), its channels, and the input channels over which it sums.
+    """
     n = p.counts[Count.RECORDS]
     p.counts[Count.RECORDS] = n + 1
     if n < len(p.records):
         row = p.records[n]
         row[Record.ENGINE], row[Record.WHAT], row[Record.FEATURE] = engine, what, feature
         row[Record.START], row[Record.FINISH] = start, finish
+        plane, channels, summed = region
         row[Record.TOP], row[Record.BOTTOM], row[Record.LEFT], row[Record.RIGHT] = plane
         row[Record.FIRST_CHANNEL], row[Record.END_CHANNEL] = channels
         row[Record.FIRST_SUMMED], row[Record.END_SUMMED] = summed
@@ -201,16 +206,14 @@ def _issue(
     feature: int,
     after: int,
     cycles: int,
-    plane: Any,
-    channels: Any,
-    summed: Any,
+    region: Any,
 ) -> Any:
     """Give an engine an instruction, to begin at `after` or when the engine is free; return its end."""
     start = max(p.engine_free[engine], after)
     finish = start + max(1, cycles)
     p.engine_free[engine] = finish
     p.work_left[engine] -= finish - start
-    _record(p, engine, what, feature, start, finish, plane, channels, summed)
+    _record(p, engine, what, feature, start, finish, region)
     return finish
 
 
@@ -279,7 +282,7 @@ def _load(p: Any, feature: int, tile: int, channels: Any) -> None:
     cycles = _transfer(p, p.settings[Setting.LOAD_RATE], plane, channels)
     if cycles:
         p.features[feature, Column.READY] = _issue(
-            p, EngineIndex.LOAD, What.LOAD, feature, _free_at(p, feature), cycles, plane, channels, (0, 0)
+            p, EngineIndex.LOAD, What.LOAD, feature, _free_at(p, feature), cycles, (plane, channels, (0, 0))
         )
 
 
@@ -290,9 +293,9 @@ def _end_residency(p: Any, feature: int, tile: int, channels: Any) -> None:
     done = max(p.features[feature, Column.READY], p.features[feature, Column.USED])
     cycles = _transfer(p, p.settings[Setting.SAVE_RATE], plane, channels)
     if cycles and p.features[feature, Column.SAVED]:
-        done = _issue(p, EngineIndex.SAVE, What.SAVE, feature, done, cycles, plane, channels, (0, 0))
+        done = _issue(p, EngineIndex.SAVE, What.SAVE, feature, done, cycles, (plane, channels, (0, 0)))
     elif cycles:
-        _record(p, EngineIndex.NONE, What.FREE, feature, done, done, plane, channels, (0, 0))
+        _record(p, EngineIndex.NONE, What.FREE, feature, done, done, (plane, channels, (0, 0)))
     n = p.features[feature, Column.RESIDENCIES]
     p.features[feature, Column.RELEASED + n % p.features[feature, Column.SLOTS]] = done
     p.features[feature, Column.RESIDENCIES] = n + 1
@@ -332,7 +335,7 @@ def _fetch(p: Any, feature: int, block: Any, summed: Any) -> Any:
         p.counts[Count.FETCHES] = n + 1
         after = p.dropped[n % places] if places and n >= places else 0
         cycles = -(-each * (block[1] - block[0]) * p.settings[Setting.SCALE] // p.settings[Setting.LOAD_RATE])
-        done = _issue(p, EngineIndex.LOAD, What.FETCH, feature, after, cycles, (0, 0, 0, 0), block, summed)
+        done = _issue(p, EngineIndex.LOAD, What.FETCH, feature, after, cycles, ((0, 0, 0, 0), block, summed))
         entry[Fetched.READY] = done
         entry[Fetched.USED] = done
         entry[Fetched.NUMBER] = n
@@ -347,7 +350,7 @@ def _drop(p: Any, feature: int, block: Any, summed: Any) -> None:
         used = entry[Fetched.USED]
         if places:
             p.dropped[entry[Fetched.NUMBER] % places] = used
-        _record(p, EngineIndex.NONE, What.DROP, feature, used, used, (0, 0, 0, 0), block, summed)
+        _record(p, EngineIndex.NONE, What.DROP, feature, used, used, ((0, 0, 0, 0), block, summed))
         entry[Fetched.READY] = 0
 
 
@@ -381,7 +384,7 @@ def _compute(p: Any, feature: int, tile: int, block: Any, summed: Any) -> None:
         values = p.settings[Setting.IMAGES] * rows * columns * kernels * p.features[feature, Column.OPERANDS]
         cycles = -(-values // p.settings[Setting.RATE])
     engine = p.features[feature, Column.ENGINE]
-    done = _issue(p, engine, What.COMPUTE, feature, after, cycles, plane, block, summed)
+    done = _issue(p, engine, What.COMPUTE, feature, after, cycles, (plane, block, summed))
     p.features[feature, Column.READY] = done
     for k in range(p.features[feature, Column.FIRST_READ], p.features[feature, Column.END_READ]):
         p.features[p.reads[k, 0], Column.USED] = max(p.features[p.reads[k, 0], Column.USED], done)
