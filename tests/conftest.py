@@ -20,8 +20,10 @@ import pytest
 from hypothesis import HealthCheck, settings
 from tests import command
 
+from tilewright.core.measures import counted
 from tilewright.grouping import Problem
 from tilewright.run import compiling
+from tilewright.simulator import Report
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
@@ -29,6 +31,11 @@ if TYPE_CHECKING:
 ROOT = Path(__file__).parents[1]
 
 THOROUGH = os.environ.get("HYPOTHESIS_PROFILE") == "thorough"
+
+
+def totals(report: Report) -> dict[str, Any]:
+    """Return all counts and times of a report, and whether it is valid, to compare two of them."""
+    return counted(report) | {"verdict": report.verdict(), "most_loads": report.most_loads}
 
 
 def examples(number: int) -> int:

@@ -110,7 +110,7 @@ def test_the_example_is_planned_and_simulated_as_the_closed_form_says() -> None:
     result = solve(read("minimalloc-example"), "canonical", time_limit=60)
     assert result.status == "optimal" and result.objective == result.bound == 12
     report = simulate(example(), result.plan, numeric=True)
-    assert report.valid and report.numeric and report.facts["height"] == 12
+    assert report.valid and report.numeric and report.measures.memory_addresses == 12
 
 
 GOOD = (8, 8, 4, 4, 0)
@@ -164,7 +164,9 @@ def test_heuristics_give_valid_plans_no_better_than_the_optimum(name: str) -> No
         report = simulate(problem, plan, numeric=True)
         assert violation(problem, plan) is None and report.valid
         assert (
-            report.facts["height"] == objective(problem, plan) >= room_of(problem).best_bound(problem).value
+            report.measures.memory_addresses
+            == objective(problem, plan)
+            >= room_of(problem).best_bound(problem).value
         )
 
 

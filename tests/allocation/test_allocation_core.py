@@ -20,6 +20,7 @@ from tilewright.allocation.geometry import Windows, last_uses, latest, scan_rows
 from tilewright.allocation.lowering import Lowering
 from tilewright.allocation.schedule import schedule
 from tilewright.allocation.splits import LayerSplit
+from tilewright.core.measures import counted
 from tilewright.run.instance import build, parse, read
 from tilewright.simulator import execute
 from tilewright.spec.errors import InputError
@@ -56,12 +57,13 @@ def test_execution_confirms_the_closed_forms(scan: str, data: st.DataObject) -> 
     splits = ["filters", "maps"] + (["rows"] if scan == "rows" else [])
     problem, plan = data.draw(planned(scan=scan, splits=splits, functional_units="any"))
     times, report = schedule(problem, plan), simulated(problem, plan)
-    facts = report.facts
-    assert (facts["interval"], facts["latency"]) == (times.interval, times.latency)
-    assert [stage["start"] for stage in facts["stages"]] == list(times.starts)
+    measures = report.measures
+    assert (measures.interval_cycles, measures.latency_cycles) == (times.interval, times.latency)
+    layers = list(measures.layers.values())
+    assert [layer.start_cycles for layer in layers] == list(times.starts)
     # So many frames are executed as are ever in flight, so the fullest moment is among them.
     inside = [stage.number for stage in problem.stages if problem.consumers[stage.number]]
-    assert [facts["stages"][number]["held"] for number in inside] == [times.buffers[n] for n in inside]
+    assert [layers[number].held_words for number in inside] == [times.buffers[n] for n in inside]
     # Working as soon as data are there ends no later, and of a single layer at the same time.
     assert report.overlapped.cycles <= report.scheduled.cycles
 
@@ -75,7 +77,7 @@ def test_the_table_of_steps_has_the_same_steps(data: st.DataObject) -> None:
     one_by_one = replace(program, steps=list(program.steps))
     quick, slow = (execute(each, overlapped=True) for each in (program, one_by_one))
     assert quick.violation is None
-    assert quick.summary() == slow.summary()
+    assert counted(quick) == counted(slow)
     assert quick.labels == slow.labels
     for line, other in ((quick.scheduled, slow.scheduled), (quick.overlapped, slow.overlapped)):
         assert line is not None and other is not None
@@ -102,7 +104,9 @@ def test_a_wrong_table_is_told_like_wrong_steps() -> None:
 def test_layers_in_turn(data: st.DataObject) -> None:
     problem, plan = data.draw(planned(execution="layer-by-layer", splits=["filters", "maps", "rows"]))
     times, report = schedule(problem, plan), simulated(problem, plan)
-    assert report.facts["latency"] == report.facts["interval"] == times.latency == sum(times.loads)
+    assert (
+        report.measures.latency_cycles == report.measures.interval_cycles == times.latency == sum(times.loads)
+    )
     assert report.peak <= times.storage
 
 
@@ -113,7 +117,7 @@ def test_no_pe_computes_two_layers_at_a_time(execution: str, data: st.DataObject
     """Neither as scheduled nor as soon as data are there; so no PE is busy for longer than either takes."""
     problem, plan = data.draw(planned(execution=execution))
     report = simulated(problem, plan)
-    frames, times = report.facts["frames"], schedule(problem, plan)
+    frames, times = report.measures.executed_frames, schedule(problem, plan)
     # In a pipeline PEs are a layer's own; layers that take turns begin with the same PE.
     begins = np.cumsum([0, *(split.pes for split in plan.splits)]) if problem.parallel else np.zeros(99, int)
     for line in (report.scheduled, report.overlapped):

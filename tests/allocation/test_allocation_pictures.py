@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -16,6 +17,7 @@ from picture_checks import check, check_fits, imported, written
 import tilewright
 from tilewright.allocation import Plan, Problem, simulate
 from tilewright.allocation import plot as pictures
+from tilewright.allocation.measures import PipelinePoint
 from tilewright.allocation.placement.snake import snake
 from tilewright.allocation.placement.unplaced import floor_of
 from tilewright.allocation.splits import LayerSplit, paper_split
@@ -108,42 +110,44 @@ def test_every_kind_of_plan(name: str, reports: dict[str, Report], tmp_path: Pat
 def test_the_example_of_the_paper(reports: dict[str, Report]) -> None:
     report = reports["paper"]
     figure = pictures.sheet(PAPER, FOUND, report)
-    facts = report.facts
+    measures = report.measures
+    layers = measures.layers.values()
+    told = {f"latency {measures.latency_cycles:,}", f"interval {measures.interval_cycles:,}"}
     assert {"Conv2\n8 PEs", "Pool1\n1 PE", "input", "output"} <= {*written(figure)}
-    assert {f"latency {facts['latency']:,}", f"interval {facts['interval']:,}"} <= {*written(figure)}
-    assert {f"from {stage['start']:,}" for stage in facts["stages"]} <= {*written(figure)}
-    assert {f"{stage['load']:,}" for stage in facts["stages"]} <= {*written(figure)}
-    assert {f"frame {number + 1}" for number in range(facts["frames"])} <= {*written(figure)}
+    told |= {f"from {layer.start_cycles:,}" for layer in layers}
+    told |= {f"{layer.load_cycles:,}" for layer in layers}
+    told |= {f"frame {number + 1}" for number in range(measures.executed_frames)}
+    assert told <= {*written(figure)}
     assert "placed along a snake" in panel(figure, "a").get_title(loc="left")
 
 
 @pytest.mark.parametrize("name", ["paper", "one after the other", "branches", "uniform"])
 def test_the_bars_are_what_was_measured(name: str, reports: dict[str, Report]) -> None:
-    report, frames = reports[name], reports[name].facts["frames"]
+    report, frames = reports[name], reports[name].measures.executed_frames
     figure = pictures.sheet(*CASES[name], report)
-    stages = report.facts["stages"]
+    layers = list(report.measures.layers.values())
     boxes = [
         np.array([path.get_extents().get_points() for path in bars.get_paths()])
         for bars in panel(figure, "b").collections
         if isinstance(bars, PolyCollection)
     ]
     # Of each layer the bars, one per frame, and of each bar the part that is work.
-    for stage, bars, works in zip(stages, boxes[::2], boxes[1::2], strict=True):
+    for layer, bars, works in zip(layers, boxes[::2], boxes[1::2], strict=True):
         assert bars.shape == works.shape == (frames, 2, 2)
         (begin, low), (end, high) = bars[0]
-        assert (begin, end - begin) == (stage["start"], stage["busy"])
+        assert (begin, end - begin) == (layer.start_cycles, layer.busy_cycles)
         assert (works[:, :, 0] == bars[:, :, 0]).all()
         split = (works[0, 1, 1] - works[0, 0, 1]) / (high - low)
-        assert split == pytest.approx(stage["work"] / stage["pace"])
+        assert split == pytest.approx(layer.work_cycles / layer.pace_cycles)
     assert report.scheduled is not None
     moved = [report.scheduled.engine.names.index(name) for name in ("load", "write")]
     computed = ~np.isin(report.scheduled.engine.codes, moved)
     assert max(bars.max() for bars in boxes) == report.scheduled.finish[computed].max()
     loads = [patch.get_width() for patch in panel(figure, "c").patches]
-    assert loads[1::2] == [stage["load"] for stage in stages]
+    assert loads[1::2] == [layer.load_cycles for layer in layers]
     *sizes, total = [patch.get_width() for patch in panel(figure, "d").patches]
-    assert sizes == [stage[part] for part in ("weights", "buffer") for stage in stages]
-    assert total == report.facts["storage"]
+    assert sizes == [*(layer.weights_elements for layer in layers), *(layer.buffer_words for layer in layers)]
+    assert total == report.measures.storage_words
 
 
 def test_layers_that_take_turns_have_bars_instead_of_places(reports: dict[str, Report]) -> None:
@@ -206,11 +210,13 @@ def test_a_front(count: int, tmp_path: Path) -> None:
 def test_of_a_long_front_some_plans_are_listed() -> None:
     problem = chain(60, (20, 20))
     report = simulate(problem, plan(problem), overlapped=False)
-    points = [{"interval": 9000 - i, "pes": 60 + i, "latency": 90_000 - 7 * i} for i in range(300)]
-    report.facts |= {"front": points[::-1], "executed": 1}
+    points = [
+        PipelinePoint(interval_cycles=9000 - i, pes=60 + i, latency_cycles=90_000 - 7 * i) for i in range(300)
+    ]
+    report.measures = replace(report.measures, front=points[::-1], executed_plans=1)
     figure = pictures.sheet(problem, Plan.joined((plan(problem),) * len(points)), report)
     check_fits(figure)
-    listed = pictures._Front.of(problem, report.facts["front"]).listed
+    listed = pictures._Front.of(problem, report.measures.front).listed
     assert len(listed) <= pictures.MAX_LISTED + 1
     assert listed == sorted(listed, reverse=True)
     assert {0, 299} <= set(listed)
@@ -256,10 +262,9 @@ def test_layers_over_time_are_drawn_on_given_axes(name: str, reports: dict[str, 
     assert pictures.plot(*CASES[name], reports[name], ax=ax) is ax
     assert ax.get_title(loc="left").startswith("Layers over time")
     bars = [bars for bars in ax.collections if isinstance(bars, PolyCollection)]
-    stages = reports[name].facts["stages"]
-    for stage, spans in zip(stages, bars[::2], strict=True):
-        assert spans.get_paths()[0].get_extents().x0 == stage["start"]
-        assert spans.get_paths()[0].get_extents().width == stage["busy"]
+    for layer, spans in zip(reports[name].measures.layers.values(), bars[::2], strict=True):
+        assert spans.get_paths()[0].get_extents().x0 == layer.start_cycles
+        assert spans.get_paths()[0].get_extents().width == layer.busy_cycles
     FigureCanvasAgg(figure).draw()
 
 
@@ -272,7 +277,7 @@ def test_rates_of_a_front_are_drawn_on_given_axes(count: int) -> None:
     assert pictures.plot(FRONT, front, report, ax=ax) is ax
     assert ax.get_title(loc="left").startswith("Rate against PEs")
     shown = {x for x, _ in np.asarray(ax.collections[0].get_offsets()).tolist()}
-    assert shown == {point["pes"] for point in report.facts["front"]}
+    assert shown == {point.pes for point in report.measures.front}
     assert len(figure.axes) == 2  # the plans and their scale of colours
     FigureCanvasAgg(figure).draw()
 

@@ -432,7 +432,7 @@ def test_check_misses_no_plan_of_a_front() -> None:
     assert result.status == "optimal"
     assert all(finding.holds for finding in check(instance, result, time_limit=300))
     shorter = Plan.joined((*result.plan.front[:2], *result.plan.front[3:]))
-    report = simulate(instance.problem, shorter, overlapped=False).summary()
+    report = simulate(instance.problem, shorter, overlapped=False).verdict()
     wrong = [
         finding.what
         for finding in check(instance, replace(result, plan=shorter, report=report), time_limit=300)

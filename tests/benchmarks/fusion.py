@@ -45,9 +45,9 @@ def measure(bench: Benchmark, name: str) -> None:
     fitting = bench.time(f"{name}, tiles", lambda: candidates(asked))
     answer = bench.time(f"{name}, search", lambda: optimum([op.producers for op in asked.ops], fitting))
     report = bench.time(f"{name}, execution", lambda: simulate(asked, ordered(asked, answer.chosen)))
-    assert report.valid and report.facts["cycles"] == answer.cost
+    assert report.valid and report.measures.duration_cycles == answer.cost
     remark = "proven" if answer.proven else "not proven"
-    bench.note(f"{name}, what the plan takes", report.facts["milliseconds"], "ms", remark)
+    bench.note(f"{name}, what the plan takes", report.measures.duration_ms, "ms", remark)
 
 
 def main() -> None:

@@ -69,7 +69,8 @@ def test_the_front_agrees_with_enumeration(problem: Problem) -> None:
         return
     assert [costs(problem, plan) for plan in outcome.plan.front] == expected
     assert violation(problem, outcome.plan) is None
-    assert simulate(problem, outcome.plan).facts["points"] == expected
+    front = simulate(problem, outcome.plan).measures.front
+    assert [(point.noise_ppb, point.moved_bits) for point in front] == expected
     [(what, holds, _)] = room_of(problem).recheck(problem, outcome.plan, float("inf"))
     assert (what, holds) == ("front", True)
     if len(expected) > 1:

@@ -152,19 +152,19 @@ def test_a_simulation_says_what_was_measured(tmp_path: Path) -> None:
     report = simulate(problem, plan, numeric=True)
     assert report.violation is None
     assert report.numeric is True
-    facts = report.facts["measured"]
-    assert (facts["images"], facts["overflows"]) == (6, 0)
-    assert report.measures["layers"]["fc"]["input_format"] == [6, 5 - np.frexp(problem.ranges["fc"].input)[1]]
-    assert report.measures["moved_bits"] == 6 * (50 + 54 + 12 + 48)
-    assert facts["signal_to_noise_db"] == pytest.approx(10, abs=25)
+    seen = report.measures.measured
+    assert (seen.images, seen.overflows) == (6, 0)
+    assert report.measures.layers["fc"].input_format == [6, 5 - np.frexp(problem.ranges["fc"].input)[1]]
+    assert report.measures.moved_bits == 6 * (50 + 54 + 12 + 48)
+    assert seen.signal_to_noise_db == pytest.approx(10, abs=25)
 
 
 def test_the_model_is_near_what_is_measured_of_a_layer(tmp_path: Path) -> None:
     """Within 2 dB for inputs and weights at random, as the model has them."""
     problem = chain(tmp_path, bits=40)
     report = simulate(problem, Plan(("conv", "fc"), ((10, 10), (10, 10))))
-    model = 10 * np.log10(1e9 / report.facts["layers"][0]["noise"])
-    measured = report.facts["measured"]["layers"]["conv"]["signal_to_noise_db"]
+    model = 10 * np.log10(1e9 / report.measures.layers["conv"].noise_ppb)
+    measured = report.measures.layers["conv"].measured.signal_to_noise_db
     assert abs(model - measured) < 2
 
 
@@ -282,7 +282,7 @@ def test_what_is_averaged_or_added_up_has_a_format_that_holds_it(tmp_path: Path,
         data=data,
     )
     plan = catalogue.heuristic("bitwidth", "greedy").plan(problem)
-    measured = measure(problem, plan).facts()
-    assert measured["saturated"] == 0
+    measured = measure(problem, plan).network_measures()
+    assert measured.saturated == 0
     lost = 40 if reader == "sum" else 0  # decibels, of values that cancel to a hundredth
-    assert measured["signal_to_noise_db"] > decibels(costs(problem, plan)[0]) - FAR_BELOW_DB - lost
+    assert measured.signal_to_noise_db > decibels(costs(problem, plan)[0]) - FAR_BELOW_DB - lost

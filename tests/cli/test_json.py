@@ -18,17 +18,17 @@ from command import run
 from conftest import thinned
 
 from tilewright.core import catalogue
+from tilewright.run import measures_page, schema, verify
 from tilewright.run import result as result_module
-from tilewright.run import schema, verify
 from tilewright.run.instance import Instance, read
 from tilewright.run.result import Result
 from tilewright.run.solve import solve
 from tilewright.run.verify import check, exit_status
-from tilewright.spec.errors import OutOfTimeError
+from tilewright.spec.errors import InputError, OutOfTimeError
 
 DOCS = Path(__file__).parents[2] / "docs"
-OLD = Path(__file__).with_name("old-form.json")
-"""A result as it was written before there were measures."""
+FORMAT_1: dict[str, Any] = json.loads(Path(__file__).with_name("format_1.json").read_text())
+"""Results of some of `INSTANCES` that a former version wrote, one of them before there were measures."""
 
 LAYER = "input = [4, 9, 11]\nkernels = 6\nkernel = [3, 3]\n"
 SMALL = "input = [2, 5, 6]\nkernels = 3\nkernel = [3, 3]\n"
@@ -205,32 +205,21 @@ def test_the_schema_in_docs_is_that_of_the_source() -> None:
 def test_the_schema_has_the_fields_of_results_and_the_rooms() -> None:
     properties = definitions()["$defs"]["Result"]["properties"]
     stored = {field.name for field in dataclasses.fields(Result)} - {"problem"}
-    assert set(properties) == stored | {"format"}
+    assert set(properties) == stored
     assert tuple(properties["room"]["enum"]) == catalogue.ROOMS
     assert tuple(properties["status"]["enum"]) == result_module.STATUSES
-
-
-def test_former_keys_are_marked() -> None:
-    report = definitions()["$defs"]["Report"]["properties"]
-    former = {key for key, field in report.items() if field.get("deprecated")}
-    assert set(report) - former == {"valid", "violation", "numeric", "measures"}
-    assert definitions()["$defs"]["Step"]["properties"]["cycles"]["deprecated"]
 
 
 def test_the_example_in_the_docs_is_what_is_measured() -> None:
     (example,) = re.findall(r"```json\n(.*?)```", (DOCS / "formats.md").read_text(), re.DOTALL)
     result = solve(read("alexnet-conv3-64k"), "exhaustive", confirm=False)
-    assert result.report is not None
-    measured = result.report["measures"]
+    measured = result.measures.to_json()
     assert {key: measured[key] for key in json.loads(example)} == json.loads(example)
 
 
-def test_the_docs_name_every_measure_of_an_execution() -> None:
-    text = (DOCS / "formats.md").read_text()
-    forms = definitions()["$defs"]
-    named = {"steps", "macs", "transfers", "most_loads_of_an_element"}
-    for form in ("Grouping", "NpuNetwork"):
-        assert not [key for key in forms[form]["properties"] if key not in named and f"`{key}`" not in text]
+def test_the_page_of_measures_is_that_of_the_source() -> None:
+    told = "python -m tilewright.run.measures_page > docs/measures.md"
+    assert (DOCS / "measures.md").read_text() == measures_page.page() + "\n", f"outdated; {told}"
 
 
 # What commands print ----------------------------------------------------------------------------------
@@ -246,7 +235,7 @@ def test_all_that_is_said_of_a_result(name: str, tilewright: Callable[..., Any],
     measured = result["report"]["measures"]
     found = valid(said(tilewright("simulate", instance, "result.json", "--json")), "Simulation")
     clock = "ps" if name.startswith("npu") else "cycles"
-    assert found["measures"].pop(f"overlapped_{clock}") or name.startswith(
+    assert found["measures"].pop(f"overlapped_{clock}", None) or name.startswith(
         ("fusion", "hierarchy", "bitwidth", "residency")
     )
     for key, value in measured.items():
@@ -275,7 +264,7 @@ def test_what_there_is_not_and_what_is_wrong(
     tight = INSTANCES["grouping"].replace("size = 3", "size = 1").replace("5, 5", "7, 7")
     (tmp_path / "tight.toml").write_text(tight + "[limits]\nreloads = 2\n")
     refused = valid(said(tilewright("solve", "tight.toml", "--with", "zigzag", "--json"), 1), "Result")
-    assert set(refused["report"]) == {"valid", "violation"}
+    assert set(refused["report"]) == {"valid", "violation", "numeric"}
     (tmp_path / "late.toml").write_text(INSTANCES["dsp"])
     monkeypatch.setattr(type(catalogue.room("tiling")), "simulate", staticmethod(too_late))
     late = valid(said(tilewright("solve", "late.toml", "-o", "late.json", "--json")), "Result")
@@ -327,24 +316,18 @@ def test_every_number_of_cycles_says_which_it_is() -> None:
     """With and without overlap; of an NPU there are picoseconds, and nothing called cycles."""
     text = INSTANCES["dsp"].replace("accesses", "cycles")
     problem = read_text(text)
-    summary = solve(problem, "exhaustive").report
-    assert summary is not None
-    measured = summary["measures"]
-    assert measured["serial_cycles"] == summary["cycles"] > measured["lockstep_cycles"]
-    assert measured["lockstep_cycles"] == measured["duration_cycles"] == summary["facts"]["cycles"]
-    assert measured["duration_of"] == "lockstep"
-    npu = solve(read_text(INSTANCES["npu network"])).report
-    assert npu is not None
-    measured = npu["measures"]
-    assert not [key for key in measured if "cycles" in key]
-    assert measured["duration_ps"] == measured["serial_ps"] == npu["cycles"]
+    measured = solve(problem, "exhaustive").measures
+    assert measured.serial_cycles > measured.lockstep_cycles == measured.duration_cycles
+    assert measured.duration_of == "lockstep"
+    measured = solve(read_text(INSTANCES["npu network"])).measures
+    assert not [key for key in measured.to_json() if "cycles" in key]
+    assert measured.duration_ps == measured.serial_ps
 
 
 @pytest.mark.parametrize("name", ["dsp network", "npu network"])
 def test_a_network_has_totals_and_its_layers_by_name(name: str) -> None:
     result = solve(read_text(INSTANCES[name]))
-    assert result.report is not None
-    measured = result.report["measures"]
+    measured = result.measures.to_json()
     assert list(measured["layers"]) == ["first", "again", "third"]
     summed = {
         "dsp network": ("accesses_elements", "energy_fj", "duration_cycles"),
@@ -367,8 +350,7 @@ def test_prices_of_energy_say_whose_they_are() -> None:
         for layers in (f"[layer]\n{LAYER}", NETWORK):
             minimise = '[objective]\nminimise = "energy"\n'
             result = solve(read_text(f'room = "tiling"\n{layers}{DSP}[machine.energy]\n{given}{minimise}'))
-            assert result.report is not None
-            assert result.report["measures"]["energy_prices"] == prices
+            assert result.measures.energy_prices == prices
             (line,) = [line for line in result.summary().splitlines() if line.startswith("energy ")]
             assert line.endswith("J" if prices == "as given" else f"J, prices {prices}")
 
@@ -398,28 +380,59 @@ def test_no_measure_can_be_changed(name: str, monkeypatch: pytest.MonkeyPatch) -
         value = holder[path[-1]]
         if path[-1] in ("overlapped_cycles", "overlapped_ps"):
             value = 0
-        holder[path[-1]] = value + 1 if isinstance(value, int | float) else f"{value} or so"
+        others = {"serial": "lockstep", "lockstep": "serial", "scheduled": "serial"}
+        other = others.get(value, f"{value} or so") if isinstance(value, str) else f"{value} or so"
+        holder[path[-1]] = value + 1 if isinstance(value, int | float) else other
         lies.append(lie)
-    lies.append(copy.deepcopy(data))
-    lies[-1]["report"]["measures"]["joules"] = 1
-    lies.append(copy.deepcopy(data))
-    del lies[-1]["report"]["measures"]["steps"]
     for lie in lies:
         assert exit_status(check(instance, read_back(lie), numeric=False, time_limit=20)) == 1
 
 
-def test_a_file_of_the_older_form_is_verified_and_its_lies_are_refuted() -> None:
-    old = json.loads(OLD.read_text())
-    instance = read_text(INSTANCES["dsp network"])
-    assert "measures" not in old["report"] and "unit" not in old
-    valid(old, "Result")
+@pytest.mark.parametrize(
+    ("key", "value", "told"),
+    [
+        ("joules", 1, "report.measures.joules = 1: unknown key"),
+        ("steps", None, "report.measures.steps: is missing"),
+        ("steps", "many", "report.measures.steps = 'many': must be as docs/formats.md says"),
+        ("steps", True, "report.measures.steps = true: must be"),
+        ("steps", -1, "report.measures.steps = -1: must be"),
+    ],
+)
+def test_measures_are_read_strictly(key: str, value: Any, told: str) -> None:
+    data = json.loads(json.dumps(solve(read_text(INSTANCES["dsp"])).to_json()))
+    data["report"]["measures"][key] = value
+    if value is None:
+        del data["report"]["measures"][key]
+    with pytest.raises(InputError, match=re.escape(told)):
+        read_back(data)
+
+
+@pytest.mark.parametrize("name", FORMAT_1)
+def test_results_of_format_1_are_read(
+    name: str, tilewright: Callable[..., Any], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """They are verified, drawn, reported on and written again; their lies are refuted."""
+    monkeypatch.setattr(verify, "_check_claims", lambda *_: [])
+    old = FORMAT_1[name]
+    instance = read_text(INSTANCES[name.partition(",")[0]])
+    (tmp_path / "instance.toml").write_text(INSTANCES[name.partition(",")[0]])
+    (tmp_path / "old.json").write_text(json.dumps(old))
+    assert old["format"] == 1
     result = read_back(old)
-    assert exit_status(check(instance, result, time_limit=60)) == 0
-    assert result.to_json() == old
-    for key in ("cycles", "transfers", "peak_memory"):
+    found = {finding.what: finding for finding in check(instance, result, time_limit=60)}
+    assert exit_status(found.values()) == 0
+    assert found["report"].detail == "as simulated; the other keys of format 1 are not looked at"
+    counts = old["report"].get("measures", old["report"])
+    for key in [*[key for key in counts if type(counts[key]) is int][:3], "transfers"]:
         lie = copy.deepcopy(old)
-        lie["report"][key] += 1
+        lie["report"].get("measures", lie["report"])[key] += 1
         assert exit_status(check(instance, read_back(lie), time_limit=60)) == 1
+    assert read_back(result.to_json()).to_json() == result.to_json() | {"format": 2}
+    assert (result.measures is None) == ("measures" not in old["report"])
+    for command in (("simulate", "--plot", "plan.png"), ("report", "-o", "plan.html")):
+        done = tilewright(command[0], "instance.toml", "old.json", *command[1:])
+        assert done.returncode == 0, done.stderr
+        assert (tmp_path / command[2]).stat().st_size > 5_000
 
 
 def leaves(value: Any, path: tuple[Any, ...] = ()) -> Any:

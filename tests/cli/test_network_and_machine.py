@@ -60,7 +60,7 @@ def test_an_onnx_file_is_solved_and_checked(folder: Path) -> None:
     assert done.returncode == 0, done.stderr
     result = json.loads((folder / "plan.json").read_text())
     assert (result["room"], result["instance"], result["status"]) == ("tiling", "small-own", "optimal")
-    assert [layer["name"] for layer in result["report"]["layers"]] == ["first", "second"]
+    assert list(result["report"]["measures"]["layers"]) == ["first", "second"]
     for command in ("check", "simulate"):
         done = run(folder, command, asked[0], "plan.json", *asked[1:])
         assert done.returncode == 0, done.stderr

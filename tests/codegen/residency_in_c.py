@@ -79,13 +79,13 @@ def assert_right(
     report = simulate(problem, plan)
     assert report.valid
     built = Built(folder, files, *flags)
-    facts = report.facts
-    rows = [*facts["steps"], facts, facts]  # in all, and as planned
-    assert built.moved == [(row["loaded_bytes"], row["saved_bytes"]) for row in rows]
+    measures = report.measures
+    rows = [*measures.steps_of_plan.values(), measures, measures]  # in all, and as planned
+    assert built.moved == [(row.loaded_bytes, row.saved_bytes) for row in rows]
     memory = memory_taken(problem, plan, decode_plan(problem, plan)) * problem.machine.element_bytes
     assert f"#define MEMORY_BYTES {memory}\n".encode() in files["src/machine.h"]
     # Of two buffers a single pass uses one.
-    assert memory == facts["memory"] or any(step.double_buffering for step in plan.steps)
+    assert memory == measures.memory_bytes or any(step.double_buffering for step in plan.steps)
     maps = numbers_of(problem, seed, values).maps
     found = [maps[each.name] for each in problem.graph.tensors if not each.given and not each.readers]
     pixels = np.hstack([each.transpose(0, 2, 3, 1).reshape(len(each), -1) for each in found])

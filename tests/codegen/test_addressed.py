@@ -88,7 +88,7 @@ def test_digits_are_classified_in_32_kilobytes(tmp_path: Path) -> None:
     plan = found(problem, "states")
     built = assert_right(tmp_path, problem, plan, 0, "-O2", values=values)
     assert built.lines[-1] == ["images in the right class", "193 of 200"]
-    assert built.memory == simulate(problem, plan).facts["memory"] <= 32768
+    assert built.memory == simulate(problem, plan).measures.memory_bytes <= 32768
 
 
 @needs_compiler
@@ -97,7 +97,7 @@ def test_bundled_instances(name: str, tmp_path: Path) -> None:
     problem = instance.read(name).problem
     plan = found(problem, "states")
     built = assert_right(tmp_path, problem, plan, 3, "-O2")
-    assert built.memory == simulate(problem, plan).facts["memory"]
+    assert built.memory == simulate(problem, plan).measures.memory_bytes
     if THOROUGH:
         assert_right(tmp_path, problem, plan, 3, *SANITIZED)
 
@@ -114,7 +114,7 @@ def test_bundled_instances_in_16_kilobytes(name: str, tmp_path: Path) -> None:
     plan = found(problem, "states")
     assert any(step.columns for step in plan.steps)
     built = assert_right(tmp_path, problem, plan, 3, "-O2")
-    assert built.memory == simulate(problem, plan).facts["memory"] <= 16384
+    assert built.memory == simulate(problem, plan).measures.memory_bytes <= 16384
 
 
 KINDS: dict[str, Callable[[Step], bool]] = {

@@ -148,7 +148,7 @@ def assert_as_planned(built: Built, problem: Problem, plan: Plan) -> None:
         each = {"input": first, "weights": widths.weights, "output": widths.output}
         assert bits == {kind: counts[1] * each.get(kind, widths.partial) for kind, counts in rows.items()}
         if machine.bits is not None:
-            assert sum(bits.values()) == executed.facts["accesses_bits"]
+            assert sum(bits.values()) == executed.measures.accesses_bits
         most = max(most, planned_bits(part, executed))
     assert built.on_chip() == -(-most * machine.copies // 8) <= machine.memory_bytes
 
@@ -157,12 +157,12 @@ def planned_bits(part: Any, executed: Any) -> int:
     """Return the bits of one copy of the buffers, as the plan's report has them."""
     if part.operation is None:
         if part.machine.bits is not None:
-            return sum(executed.facts["buffers_bits"].values())
-        return 8 * part.machine.element_bytes * sum(executed.facts["buffers"].values())
+            return sum(executed.measures.buffers_bits.values())
+        return 8 * part.machine.element_bytes * sum(executed.measures.buffers_elements.values())
     return (
         0
         if part.operation.on == "host"
-        else part.machine.operand_bits.output * sum(executed.facts["buffers"].values())
+        else part.machine.operand_bits.output * sum(executed.measures.buffers_elements.values())
     )
 
 

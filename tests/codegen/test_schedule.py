@@ -122,7 +122,7 @@ def test_buffers_are_those_that_the_simulator_has(solved: tuple[Instance, Result
     _, result, found = solved
     assert result.report is not None
     for name, layer in found["layers"].items():
-        measured = result.report["measures"]["layers"][name]
+        measured = result.measures.to_json()["layers"][name]
         memories = dict(list(layer["memories"].items())[1:])
         for memory in memories.values():
             for held in memory["holds"].values():

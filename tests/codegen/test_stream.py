@@ -59,15 +59,15 @@ def assert_right(built: Built, problem: Problem, plan: Plan, numbers: Numbers) -
     assert (built.outputs(size) == expected).all()
     report = fusion.simulate(problem, plan)
     assert report.violation is None
-    groups = report.facts["groups"]
-    moved = {" + ".join(each["nodes"]): (each["loaded_bytes"], each["saved_bytes"]) for each in groups}
+    groups = report.measures.groups.values()
+    moved = {" + ".join(each.operations): (each.loaded_bytes, each.saved_bytes) for each in groups}
     assert built.moved == moved
     assert built.instructions == {
         " + ".join(group.nodes): tuple(map(issued(problem.fused(nodes), group.tile).count, ENGINES))
         for nodes, group in computed_groups(problem, plan)
         if group.tile is not None
     }
-    planned = [max(size, *sizes) for sizes in zip(*(each["buffers"] for each in groups), strict=True)]
+    planned = [max(size, *sizes) for sizes in zip(*(each.buffers_bytes for each in groups), strict=True)]
     assert built.on_chip() == planned
 
 

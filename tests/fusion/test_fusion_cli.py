@@ -10,6 +10,8 @@ import onnx
 import pytest
 from conftest import thinned
 
+from tilewright.fusion.problem import OBJECTIVES
+
 LAYERS = """
 [[network.layers]]
 name = "squeeze"
@@ -83,9 +85,9 @@ def test_network_is_solved_checked_simulated(tilewright, write, tmp_path, minimi
     assert done.returncode == 0, done.stderr
     result = json.loads((tmp_path / "result.json").read_text())
     assert result["status"] == "optimal"
-    facts = result["report"]["facts"]
-    assert facts[minimise] == result["objective"]
-    assert facts["on_host"] == ["classes"]
+    measures = result["report"]["measures"]
+    assert measures[OBJECTIVES[minimise].measure] == result["objective"]
+    assert measures["on_host"] == ["classes"]
     checked = tilewright("check", name, "result.json")
     assert checked.returncode == 0, checked.stdout
     assert "equal to the reference" in checked.stdout
@@ -124,7 +126,7 @@ def tampered(result, change, path: Path) -> None:
             (lambda r: r["plan"]["groups"][0]["tile"].update(rows=7), "plan"),
             (lambda r: r["plan"]["groups"][0].update(tile=None), "plan"),
             (lambda r: r.update(objective=r["objective"] - 1, bound=r["bound"] - 1), "objective"),
-            (lambda r: r["report"]["facts"].update(traffic=1), "report"),
+            (lambda r: r["report"]["measures"].update(traffic_bytes=1), "report"),
         ],
         2,
     ),
@@ -209,6 +211,6 @@ def test_a_network_from_onnx_is_fused(tilewright, solved, tmp_path):
     result = solved("light_squeezenet-fusion.toml")
     assert result["status"] == "optimal"
     alone = solved("light_squeezenet-fusion.toml", "--with", "layerwise")
-    facts, others = (each["report"]["facts"] for each in (result, alone))
-    assert len(facts["groups"]) < len(others["groups"]) == facts["operations"] - len(facts["on_host"])
-    assert facts["traffic"] < others["traffic"]
+    ours, others = (each["report"]["measures"] for each in (result, alone))
+    assert len(ours["groups"]) < len(others["groups"]) == ours["operations"] - len(ours["on_host"])
+    assert ours["traffic_bytes"] < others["traffic_bytes"]

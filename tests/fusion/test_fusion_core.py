@@ -105,13 +105,18 @@ def test_execution_confirms_the_closed_forms(drawn: tuple[Random, AnyGroups]) ->
     made = plan(random, problem)
     report = simulated(problem, made, any_tiles=True)
     costs = fusion.choices(problem, made)
-    for one, facts in zip(costs, report.facts["groups"], strict=True):
-        assert (facts["cycles"], facts["traffic"], facts["energy"]) == (one.cycles, one.traffic, one.energy)
-        assert (facts["buffers"], facts["memory"]) == (list(one.buffers), one.peak)
+    for one, found in zip(costs, report.measures.groups.values(), strict=True):
+        measured = found.duration_cycles, found.traffic_bytes, found.energy_nj
+        assert measured == (one.cycles, one.traffic, one.energy)
+        assert (found.buffers_bytes, found.memory_bytes) == (list(one.buffers), one.peak)
     assert report.scheduled is not None
-    hosted = report.facts["host_cycles"] or 0
-    assert report.scheduled.cycles == report.facts["cycles"] - hosted == sum(one.cycles for one in costs)
-    assert bool(hosted) == (problem.machine.host is not None and bool(report.facts["on_host"]))
+    hosted = report.measures.host_cycles or 0
+    assert (
+        report.scheduled.cycles
+        == report.measures.duration_cycles - hosted
+        == sum(one.cycles for one in costs)
+    )
+    assert bool(hosted) == (problem.machine.host is not None and bool(report.measures.on_host))
     assert fusion.measured_objective(problem, report) == fusion.objective(problem, made)
     assert fusion.best_bound(problem).value <= fusion.objective(problem, made)
 
@@ -341,7 +346,7 @@ def test_the_host_computes_what_else_there_is(between: Table, shape: tuple[int, 
     problem = layered(network={"layers": [table["layers"][0], host, pool]})
     made = catalogue.heuristic("fusion", "greedy").plan(problem)
     assert [group.tile is None for group in made.groups] == [False, True, False]
-    assert simulated(problem, made).facts["on_host"] == ["host"]
+    assert simulated(problem, made).measures.on_host == ["host"]
 
 
 @pytest.mark.parametrize(
@@ -363,13 +368,13 @@ def test_a_host_with_a_price_is_counted(minimise: str, added: int) -> None:
     made = catalogue.heuristic("fusion", "greedy").plan(free)
     reports = [simulated(each, made) for each in (free, priced)]
     moved = 256 + 257 * 7 + 7
-    assert [report.facts["host_cycles"] for report in reports] == [None, 6 + -(-3 * moved // 100)]
-    assert {(report.facts["host_bytes"], report.facts["host_macs"]) for report in reports} == {(moved, 1792)}
+    assert [report.measures.host_cycles for report in reports] == [None, 6 + -(-3 * moved // 100)]
+    assert {(report.measures.host_bytes, report.measures.host_macs) for report in reports} == {(moved, 1792)}
     before, after = (fusion.objective(each, made) for each in (free, priced))
     assert (after, fusion.measured_objective(priced, reports[1])) == (before + added, before + added)
     assert cycle_limit(priced) - cycle_limit(free) == 68
     rows = [
-        dict(fusion.ROOM.rows(each, report.summary()))["host"]
+        dict(fusion.ROOM.rows(each, report.measures))["host"]
         for each, report in zip((free, priced), reports, strict=True)
     ]
     assert rows[0] == "1 operations, not counted: 0.00 MB, 1,792 MACs; classes"
@@ -641,7 +646,7 @@ def test_parameters_of_split_channels_come_once_with_the_loop_over_kernels_outsi
     tile = Tile(1, 2, 2, channels, order="kernels")
     report = simulated(problem, Plan((Group(("a",), tile),)))
     # The map's nine tiles of two values, whose windows of pixels overlap, and the weights and biases once.
-    assert report.measures["loaded_bytes"] == 536
+    assert report.measures.loaded_bytes == 536
 
 
 def test_groups_have_keys_of_their_own() -> None:
@@ -654,7 +659,7 @@ def test_groups_have_keys_of_their_own() -> None:
     problem = layered(network={"layers": tables})
     plan = Plan((Group(("a", "b"), Tile(6, 6, 4, 3)), Group(("a+b",), Tile(4, 4, 8, 4))))
     told = {"a+b": ["a", "b"], "a\\+b": ["a+b"]}
-    measured = simulated(problem, plan).measures["groups"]
+    measured = simulated(problem, plan).measures.to_json()["groups"]
     scheduled = schedule("", "", problem, plan)["groups"]
     for groups in (measured, scheduled):
         assert {name: [*group["operations"]] for name, group in groups.items()} == told
@@ -667,9 +672,9 @@ def test_an_output_that_is_read_inside_is_saved() -> None:
     problem = layered(network={"layers": table["layers"][:4], "outputs": ["a", "c", "d"]}, templates=(four,))
     whole = Plan((Group(("a", "b", "c", "d"), Tile(4, 4, 8, 3)),))
     report = simulated(problem, whole)
-    assert report.measures["saved_bytes"] == 4 * 8 * 8 + 4 * 4 * 4 + 8 * 4 * 4
+    assert report.measures.saved_bytes == 4 * 8 * 8 + 4 * 4 * 4 + 8 * 4 * 4
     alone = catalogue.heuristic("fusion", "layerwise").plan(problem)
-    assert simulated(problem, alone).measures["saved_bytes"] == 4 * 8 * 8 * 2 + 4 * 4 * 4 + 8 * 4 * 4
+    assert simulated(problem, alone).measures.saved_bytes == 4 * 8 * 8 * 2 + 4 * 4 * 4 + 8 * 4 * 4
 
 
 # Rules of plans --------------------------------------------------------------------------------------
@@ -787,10 +792,10 @@ def test_memory_within_a_number_of_cycles() -> None:
     report = simulated(problem, layerwise)
     assert (
         fusion.objective(problem, layerwise)
-        == report.facts["memory"]
+        == report.measures.memory_bytes
         == fusion.measured_objective(problem, report)
     )
-    assert report.facts["memory"] == max(one.peak for one in fusion.choices(problem, layerwise))
+    assert report.measures.memory_bytes == max(one.peak for one in fusion.choices(problem, layerwise))
     hasty = layered(objective={"minimise": "memory", "most_cycles": slowest - 1})
     assert (
         fusion.violation(hasty, layerwise)

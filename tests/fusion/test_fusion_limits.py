@@ -162,7 +162,7 @@ def test_groups_that_tear_an_operation_apart_are_no_plan() -> None:
     found = solve(problem, "greedy")
     assert (found.status, found.plan) == ("unknown", None)
     assert found.report is not None
-    assert "limits.halo = 'keep' leaves operation right no tile" in found.report["violation"]
+    assert "limits.halo = 'keep' leaves operation right no tile" in found.report.violation
 
 
 @pytest.mark.parametrize("minimise", thinned(["cycles", "memory"], 2))
@@ -254,7 +254,7 @@ def test_heuristics_say_what_an_operation_alone_would_need() -> None:
     assert (found.status, found.plan) == ("unknown", None)
     told = "operation b has no tile that fits, alone: machine.input_bytes = 18 instead of 10 would be enough"
     assert found.report is not None
-    assert told in found.report["violation"]
+    assert told in found.report.violation
 
 
 def test_what_would_be_enough_is_so_for_all_operations() -> None:

@@ -115,7 +115,7 @@ def test_all_operations_are_named_and_groups_numbered(solved: Solved) -> None:
     assert all(words[op.name] for op in asked.ops)
     # On the graph, and beside what the group moves.
     assert all(words[str(n)] == 2 for n, group in enumerate(plan.groups, 1) if len(group.nodes) > 1)
-    assert f"{report.facts['traffic'] / 1e6:,.2f} MB" in " ".join(words)
+    assert f"{report.measures.traffic_bytes / 1e6:,.2f} MB" in " ".join(words)
     fused = sum(len(group.nodes) > 1 for group in plan.groups)
     alone = len(plan.groups) - fused
     assert f"(a) The graph: {fused} fused groups" + f", {alone} operations alone" * bool(alone) in words
@@ -127,40 +127,41 @@ def test_all_operations_are_named_and_groups_numbered(solved: Solved) -> None:
 def test_the_numbers_are_what_was_measured(case: tuple[str, str], solved: Solved) -> None:
     asked, plan, report = solved[case]
     numbers = {op.name: op.number for op in asked.ops}
-    for facts in report.facts["groups"]:
-        tile = Tile(**facts["tile"])
-        fused = asked.fused([numbers[name] for name in facts["nodes"]])
+    groups = list(report.measures.groups.values())
+    for group in groups:
+        tile = Tile(**group.tile.to_json())
+        fused = asked.fused([numbers[name] for name in group.operations])
         loaded, parameters, saved = pictures.traffic_of(fused, tile).tolist()
-        assert (loaded + parameters, saved) == (facts["loaded_bytes"], facts["saved_bytes"])
+        assert (loaded + parameters, saved) == (group.loaded_bytes, group.saved_bytes)
         work = pictures._Work.of(fused, tile)
-        assert work.cycles == facts["cycles"]
-        busy = {engine: cycles for engine, cycles in facts["busy"].items() if cycles}
+        assert work.cycles == group.duration_cycles
+        busy = {engine: cycles for engine, cycles in group.busy_cycles.items() if cycles}
         assert {pictures.ENGINES[engine]: work.busy(engine) for engine in work.used} == busy
     moved = pictures._Moved.of(asked, plan, [pictures.ALONE] * len(plan.groups), report)
-    assert moved.after.sum() == report.facts["traffic"]
+    assert moved.after.sum() == report.measures.traffic_bytes
     for sums, at in ((moved.before, 4), (moved.after, 5)):
         assert (np.sum([row[at] for row in moved.rows], axis=0) == sums).all()
     if case[1] == "layerwise":
         assert (moved.before == moved.after).all()
-    if len(moved.rows) == len(report.facts["groups"]):
-        for row, facts in zip(moved.rows, report.facts["groups"], strict=True):
-            engine = max(facts["busy"], key=facts["busy"].get)
-            assert row.time.split()[:2] == [f"{facts['cycles']:,}", engine]
+    if len(moved.rows) == len(groups):
+        for row, group in zip(moved.rows, groups, strict=True):
+            engine = max(group.busy_cycles, key=group.busy_cycles.__getitem__)
+            assert row.time.split()[:2] == [f"{group.duration_cycles:,}", engine]
 
 
 def test_the_group_over_time_saves_the_most(solved: Solved) -> None:
     asked, plan, report = solved["squeezenet", "greedy"]
     numbers = {op.name: op.number for op in asked.ops}
     saved = {
-        tuple(facts["nodes"]): sum(best(asked, (numbers[n],)).cycles for n in facts["nodes"])
-        - facts["cycles"]  # type: ignore[union-attr]
-        for facts in report.facts["groups"]
-        if len(facts["nodes"]) > 1
+        tuple(group.operations): sum(best(asked, (numbers[n],)).cycles for n in group.operations)
+        - group.duration_cycles  # type: ignore[union-attr]
+        for group in report.measures.groups.values()
+        if len(group.operations) > 1
     }
     assert saved[pictures.most_saved(asked, plan).nodes] == max(saved.values())
     asked, plan, report = solved["squeezenet", "layerwise"]
-    longest = max(report.facts["groups"], key=lambda facts: facts["cycles"])
-    assert [*pictures.most_saved(asked, plan).nodes] == longest["nodes"]
+    longest = max(report.measures.groups.values(), key=lambda group: group.duration_cycles)
+    assert [*pictures.most_saved(asked, plan).nodes] == longest.operations
 
 
 @pytest.mark.parametrize("suffix", pictures.ACCEPTED)
@@ -196,8 +197,8 @@ def test_the_traffic_of_groups_is_drawn_on_given_axes(case: tuple[str, str], sol
     report = solved[case][2]
     bars = [patch.get_width() for patch in ax.patches]
     after = bars[len(bars) // 2 :]  # first what operations move alone, then what groups do
-    if len(report.facts["groups"]) <= pictures.MAX_ROWS:
-        assert sum(after) == report.facts["traffic"]
+    if len(report.measures.groups) <= pictures.MAX_ROWS:
+        assert sum(after) == report.measures.traffic_bytes
     FigureCanvasAgg(figure).draw()
 
 

@@ -271,7 +271,7 @@ def _kind(room: str, method: str) -> str:
 
 def _explained(result: Result) -> bool:
     """Whether a heuristic says which limit its plan breaks."""
-    return result.report is not None and bool(result.report.get("violation"))
+    return result.report is not None and bool(result.report.violation)
 
 
 def _in_process(room: str, method: str, rng: random.Random) -> Callable[[Any, RunContext], Outcome]:

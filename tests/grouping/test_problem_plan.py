@@ -275,8 +275,8 @@ def test_what_is_no_partition_is_a_violation(groups: tuple, rule: str, step: int
     assert not report.valid
     assert report.violation is not None
     assert (report.violation.rule, report.violation.step) == (rule, step)
-    assert report.summary()["valid"] is False
-    json.dumps(report.summary())
+    assert report.verdict().valid is False
+    json.dumps(report.verdict().to_json())
 
 
 @pytest.mark.parametrize(

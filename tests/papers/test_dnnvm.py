@@ -96,11 +96,11 @@ def test_methods_are_ordered_and_their_plans_are_valid(name: str, rows: Mapping[
 
 def test_execution(rows: Mapping[str, Solved]) -> None:
     one = rows["googlenet"]
-    facts = one.executed("optimum")
-    assert facts["traffic"] == round(1e6 * one.megabytes("optimum"))
-    assert facts["gops"] == pytest.approx(one.gops("optimum"))
+    measures = one.executed("optimum")
+    assert measures.traffic_bytes == round(1e6 * one.megabytes("optimum"))
+    assert measures.gops_per_second == pytest.approx(one.gops("optimum"))
     operations = 2 * sum(op.macs for op in one.problem.ops)
-    assert facts["ctc"] == pytest.approx(operations / facts["traffic"])
+    assert measures.ops_per_byte == pytest.approx(operations / measures.traffic_bytes)
 
 
 def test_more_templates_are_never_worse(rows: Mapping[str, Solved]) -> None:

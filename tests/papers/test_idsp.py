@@ -324,7 +324,7 @@ def test_accuracy_falls_with_stricter_bounds_as_in_the_thesis(
     problem = read("lenet5-bits").problem
     exact = floating(problem, 60)
     rows = [bit_widths.row(problem, 16, bound, exact) for bound in bit_widths.BOUNDS]
-    ratios = [row.seen.facts()["signal_to_noise_db"] for row in rows if row.seen]
+    ratios = [row.seen.network_measures().signal_to_noise_db for row in rows if row.seen]
     assert ratios == sorted(ratios) and len(ratios) == 3
     best = rows[-1].seen
     assert best is not None

@@ -53,22 +53,22 @@ def test_figure_7(number: int) -> None:
 
 def test_figure_7_executed_row_by_row() -> None:
     """The first window of each layer needs two rows, or one and a part of the next, of the layer before."""
-    facts = figure_7().facts
+    measures = figure_7().measures
     after = (0, (28 + 2) * 54, (14 + 2) * 216, (14 + 2) * 324, (7 + 2) * 1296)
     starts = [sum(after[: number + 1]) for number in range(5)]
-    assert [stage["start"] for stage in facts["stages"]] == starts
-    assert facts["latency"] == starts[-1] + 63_504
-    assert facts["interval"] == figure_7().calculus.interval
+    assert [layer.start_cycles for layer in measures.layers.values()] == starts
+    assert measures.latency_cycles == starts[-1] + 63_504
+    assert measures.interval_cycles == figure_7().calculus.interval
 
 
 def test_figure_7_executed_by_receptive_fields() -> None:
     """Windows that do not overlap start as the paper says; a 3 x 3 window's later steps need more."""
     case = figure_7("fields")
-    starts = [stage["start"] for stage in case.facts["stages"]]
+    starts = [layer.start_cycles for layer in case.measures.layers.values()]
     gaps = [later - earlier for earlier, later in pairwise(starts)]
     assert gaps == [4 * 54, 13 * 216 - 5 * 324, 4 * 324, 14 * 1296 - 5 * 1296]
-    assert case.facts["latency"] == sum(gaps) + 63_504 < figure_7().facts["latency"]
-    assert case.facts["interval"] == case.calculus.interval
+    assert case.measures.latency_cycles == sum(gaps) + 63_504 < figure_7().measures.latency_cycles
+    assert case.measures.interval_cycles == case.calculus.interval
 
 
 # Table 1 ---------------------------------------------------------------------------------------------
@@ -80,9 +80,9 @@ def test_table_1(title: str) -> None:
     rate = case.problem.machine.frames_per_second(case.calculus.interval)
     assert case.calculus.latency == row["latency"]
     assert round(rate, 1) == row["frames_per_second"]
-    assert case.facts["frames_per_second"] == rate
+    assert case.measures.frames_per_second == rate
     if not case.problem.parallel:
-        assert case.facts["latency"] == row["latency"]
+        assert case.measures.latency_cycles == row["latency"]
 
 
 @pytest.mark.parametrize("title", [row["column"] for row in PUBLISHED["table_1"]])
@@ -115,7 +115,7 @@ def test_layer_by_layer_2_does_not_follow_from_equation_4() -> None:
 )
 def test_optima_beside_table_1(title: str, wider: bool, latency: int, interval: int) -> None:
     case = best(title, wider=wider)
-    assert (case.facts["latency"], case.facts["interval"]) == (latency, interval)
+    assert (case.measures.latency_cycles, case.measures.interval_cycles) == (latency, interval)
 
 
 # Sections 5.3 and 7 ----------------------------------------------------------------------------------
@@ -150,7 +150,7 @@ def test_section_7() -> None:
             assert round(equations.most_filters(of, stage, rate), 1) == data["W"][stage.name]
     case = Case(of, *optimum(of))
     assert case.plan.pes == data["total"]
-    assert case.facts["frames_per_second"] >= rate
+    assert case.measures.frames_per_second >= rate
 
 
 # Every number of PEs ---------------------------------------------------------------------------------
@@ -178,7 +178,7 @@ def test_the_best_plans_of_few_pes_are_those_of_brute_force(wider: bool, most: i
     for pes in range(5, most + 1):
         case = best_by_pes(wider)[pes]
         expected = min((times.interval, times.latency, used) for used, times in plans if used <= pes)
-        assert (case.facts["interval"], case.facts["latency"], case.plan.pes) == expected
+        assert (case.measures.interval_cycles, case.measures.latency_cycles, case.plan.pes) == expected
 
 
 def test_the_papers_plans_among_the_best() -> None:
@@ -186,7 +186,7 @@ def test_the_papers_plans_among_the_best() -> None:
     for title, pes in (("layer-parallel (1)", 16), ("layer-parallel (2)", 20)):
         _, case = table_1()[title]
         assert filters[pes].notation == case.notation
-        assert filters[pes].facts["interval"] == case.calculus.interval
+        assert filters[pes].measures.interval_cycles == case.calculus.interval
     # A PE of the sixteen is spare, and two if Conv0's functional units split its filters.
     assert filters[15].times.interval == filters[16].times.interval < filters[14].times.interval
     assert [split.pes for split in filters[15].plan.splits] == [3, 1, 8, 1, 2]

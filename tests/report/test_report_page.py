@@ -8,12 +8,14 @@ import re
 from collections.abc import Callable, Iterator
 from importlib import import_module
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
 from browser import Browser, browser, missing
 from PIL import Image
 
+from tilewright.allocation.measures import PipelinePoint
 from tilewright.core.catalogue import ROOMS, room
 from tilewright.run.instance import Instance, read
 from tilewright.run.result import Result
@@ -165,7 +167,7 @@ def test_the_cases_are_of_all_rooms(tmp_path: Path) -> None:
 @pytest.mark.parametrize("case", [name for name in CASES if name.startswith("network")])
 def test_a_network_s_numbers_are_the_simulator_s(case: str, tmp_path: Path) -> None:
     instance, result = solved(case, tmp_path)
-    overview = room("tiling").overview(instance.problem, result.plan, result.report or {})
+    overview = room("tiling").overview(instance.problem, result.plan, result.measures)
     assert sum(overview.costs.values()) == result.objective
     assert all(overview.bounds[name] <= cost for name, cost in overview.costs.items())
     assert [(each.name, each.kind, each.macs) for each in overview.left_out] == [("pool", "pool", 0)]
@@ -201,9 +203,12 @@ def test_least_bytes_leave_out_what_no_window_reads() -> None:
 
 
 def test_a_front_of_pipelines_is_drawn() -> None:
-    points = [{"pes": 2, "interval": 90, "latency": 100}, {"pes": 4, "interval": 50, "latency": 120}]
+    points = [
+        PipelinePoint(pes=2, interval_cycles=90, latency_cycles=100),
+        PipelinePoint(pes=4, interval_cycles=50, latency_cycles=120),
+    ]
     problem = read("mnist-tcpa-pareto").problem
-    overview = room("allocation").overview(problem, None, {"facts": {"front": points}})
+    overview = room("allocation").overview(problem, None, SimpleNamespace(front=points))
     assert overview.front is not None
     assert overview.front.points == [(2, 90), (4, 50)]
     assert [line["0"] for line in overview.lines] == [2, 4]
@@ -230,7 +235,7 @@ def test_solve_and_report_write_the_same_page(tilewright: Callable[..., Any], tm
         (["gap"], 0.5, "status: optimal with a plan"),
         (["minimise"], "energy", "minimise: the objective is cycles, told is energy"),
         (["trace"], [[0.1, 5, 6]], "trace: entry 1 has a bound of 6 above an objective of 5"),
-        (["report", "macs"], 1, "report: is not what the simulator finds: macs"),
+        (["report", "measures", "macs"], 1, "report: is not what the simulator finds: measures.macs"),
     ],
 )
 def test_a_result_that_is_contradicted_has_no_page(

@@ -225,7 +225,7 @@ def test_the_simulator_counts_the_same_without_values() -> None:
         plan = least_traffic(problem, NEVER, lambda _bound: None, lambda _plan: None).plan
         assert plan is not None
         reports = [simulate(problem, plan, numeric=numeric) for numeric in (False, True)]
-        assert reports[0].facts == reports[1].facts
+        assert reports[0].measures == reports[1].measures
         assert reports[0].violation is None and reports[0].numeric is None and reports[1].numeric
 
 

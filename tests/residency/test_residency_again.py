@@ -61,9 +61,9 @@ def survives(problem: Problem, plan: Plan) -> None:
     assert violation(problem, plan) is None
     report = simulate(problem, plan, numeric=True)
     assert report.violation is None and report.numeric is True
-    assert report.facts["traffic"] == objective(problem, plan)
-    assert report.facts.get("again", []) == list(plan.again)
-    assert report.facts["compulsory"] == problem.graph.compulsory * problem.machine.element_bytes
+    assert report.measures.traffic_bytes == objective(problem, plan)
+    assert (report.measures.executed_again or []) == list(plan.again)
+    assert report.measures.compulsory_bytes == problem.graph.compulsory * problem.machine.element_bytes
     assert Plan.from_json(plan.to_json()) == plan
 
 

@@ -19,7 +19,7 @@ from tilewright.core.context import RunContext
 from tilewright.residency import Plan, Problem, objective, simulate, violation
 from tilewright.residency.evaluation import costs_of
 from tilewright.residency.exact.ties import TIES
-from tilewright.residency.machine import MINIMISED
+from tilewright.residency.machine import OBJECTIVES
 from tilewright.residency.plan import key_of, kind_of
 from tilewright.run.instance import parse
 from tilewright.run.solve import solve
@@ -117,11 +117,11 @@ def test_layers_may_be_called_like_keys(memory: int) -> None:
     report = simulate(problem, Plan.from_json(json.loads(json.dumps(plan.to_json()))), numeric=True)
     assert report.violation is None and report.numeric
     told = report.measures
-    assert len(told["steps_of_plan"]) == len(plan.steps)
+    assert len(told.steps_of_plan) == len(plan.steps)
     weights = {f"weights of {layer['name']}" for layer in layers[:-1]}
-    assert sum(told["loaded_elements"][key] for key in weights) == 6 * 2 * 2 * 9
-    for step, row in zip(plan.steps, report.facts["steps"], strict=True):
-        assert set(step.addresses) <= set(row["on_chip"])
+    assert sum(told.loaded_elements[key] for key in weights) == 6 * 2 * 2 * 9
+    for step, row in zip(plan.steps, told.steps_of_plan.values(), strict=True):
+        assert set(step.addresses) <= set(row.on_chip_bytes)
 
 
 def test_steps_of_other_operations_have_other_keys() -> None:
@@ -131,7 +131,7 @@ def test_steps_of_other_operations_have_other_keys() -> None:
     ]
     layers.append({"name": "b", "inputs": ["a"], "input": [1, 2, 2], "kernels": 1, "kernel": [1, 1]})
     problem = problem_of(layers, 100)
-    measured = simulate(problem, best_of(problem)).measures["steps_of_plan"]
+    measured = simulate(problem, best_of(problem)).measures.steps_of_plan
     assert set(measured) == {"a+b", r"a\+b"}
 
 
@@ -162,7 +162,7 @@ def test_a_plan_that_does_not_write_an_output_is_refused() -> None:
     assert told == "residency: step 1 (a) does not write a, an output of the network"
 
 
-@pytest.mark.parametrize("names", [*permutations(MINIMISED, 2), ("traffic", "cycles", "energy", "memory")])
+@pytest.mark.parametrize("names", [*permutations(OBJECTIVES, 2), ("traffic", "cycles", "energy", "memory")])
 def test_every_list_of_objectives_has_an_answer(names: tuple[str, ...]) -> None:
     problem = problem_of(CHAIN, 400, objective={"minimise": list(names)})
     plan = best_of(problem)

@@ -107,13 +107,12 @@ def survives(problem: Problem, plan: Any) -> None:
     report = simulate(problem, plan, numeric=True)
     assert report.violation is None, report.violation
     assert report.numeric is True
-    assert report.facts[problem.minimise] == objective(problem, plan)
+    assert problem.measured(report.measures) == objective(problem, plan)
     steps = decode_plan(problem, plan)
-    for step, told in zip(report.facts["steps"], steps, strict=True):
-        spent = problem.spent(told.spent)
-        assert {name: step[name] for name in ("cycles", "energy")} | {
-            "traffic": step["loaded_bytes"] + step["saved_bytes"]
-        } == spent
+    for step, told in zip(report.measures.steps_of_plan.values(), steps, strict=True):
+        traffic = step.loaded_bytes + step.saved_bytes
+        measured = {"cycles": step.cycles, "energy": step.energy_fj, "traffic": traffic}
+        assert measured == problem.spent(told.spent)
 
 
 @pytest.mark.parametrize("seed", range(examples(64)))

@@ -66,8 +66,8 @@ def check(problem: Problem, curve: Curve) -> None:
         assert violation(there, corner.plan) is None
         assert objective(there, corner.plan) == corner.traffic_bytes
         report = simulate(there, corner.plan)
-        assert report.valid and report.facts["traffic"] == corner.traffic_bytes
-        assert report.facts["memory"] <= corner.memory_bytes
+        assert report.valid and report.measures.traffic_bytes == corner.traffic_bytes
+        assert report.measures.memory_bytes <= corner.memory_bytes
         assert curve.bound(corner.memory_bytes) <= corner.traffic_bytes
         if corner.proven:
             assert curve.bound(corner.memory_bytes) == corner.traffic_bytes

@@ -68,10 +68,10 @@ def survives(problem: Problem, plan: Plan) -> None:
     assert violation(problem, plan) is None
     report = simulate(problem, plan, numeric=True)
     assert report.violation is None and report.numeric is True
-    assert report.facts["traffic"] == objective(problem, plan)
+    assert report.measures.traffic_bytes == objective(problem, plan)
     assert Plan.from_json(plan.to_json()) == plan
     sizes = {op.name: op.weights for op in problem.graph.operations if op.name in plan.staying}
-    assert report.facts.get("staying", {}) == sizes
+    assert (report.measures.staying_bytes or {}) == sizes
     assert not any(f"weights of {name}" in report.loaded for name in sizes)
 
 

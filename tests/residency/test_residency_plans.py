@@ -78,7 +78,7 @@ def test_a_block_in_one_step_moves_only_what_it_must() -> None:
         assert violation(problem, plan) is None
         report = simulate(problem, plan, numeric=True)
         assert report.valid and report.numeric is True
-        assert report.facts["traffic"] == objective(problem, plan) == 72 + 54 + 54 + 72
+        assert report.measures.traffic_bytes == objective(problem, plan) == 72 + 54 + 54 + 72
         assert report.n_steps == len(plan.steps)  # the sum has no MACs, and is computed like all else
         assert Plan.from_json(plan.to_json()) == plan
     assert best_bound(problem).value == 72 + 54 + 54 + 72
@@ -87,8 +87,8 @@ def test_a_block_in_one_step_moves_only_what_it_must() -> None:
 def test_line_buffers_hold_what_is_still_needed() -> None:
     # One pixel a pass: b needs 2 rows and 3 pixels of a. What a reads is two rows and two pixels ahead of c.
     report = simulate(block(), FUSED)
-    (step,) = report.facts["steps"]
-    on_chip = step["on_chip"]
+    (step,) = report.measures.steps_of_plan.values()
+    on_chip = step.on_chip_bytes
     assert on_chip["lines of a"] == 3 * (2 * 6 + 3)
     assert on_chip["lines of b"] == 2
     assert on_chip["lines of input"] == 2 * (2 * 6 + 2 + 1)

@@ -54,12 +54,13 @@ def executed(problem: Problem, group: Group, shape: Shape) -> int:
     report = simulate(problem, plan, numeric=True)
     assert report.violation is None and report.numeric is True
     assert (
-        report.facts["traffic"]
+        report.measures.traffic_bytes
         == objective(problem, plan)
         == elements_moved(group, shape, group.sources, group.outputs)
     )
-    assert report.facts["steps"][0]["memory"] == sum(each.size for each in step_buffers(group, shape, ()))
-    return int(report.facts["traffic"])
+    (step,) = report.measures.steps_of_plan.values()
+    assert step.memory_bytes == sum(each.size for each in step_buffers(group, shape, ()))
+    return int(report.measures.traffic_bytes)
 
 
 def whole(problem: Problem) -> Group:

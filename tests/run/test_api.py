@@ -140,7 +140,7 @@ def test_what_a_heuristic_breaks_in_a_layer_of_a_network_is_told() -> None:
     result = tw.solve(problem, "manual", time_limit=30)
     assert (result.status, result.plan) == ("unknown", None)
     assert result.report is not None
-    assert result.report["violation"].startswith("layer l1: partial sums")
+    assert result.report.violation.startswith("layer l1: partial sums")
 
 
 def test_a_sweep_gets_cheaper_with_memory() -> None:
@@ -243,12 +243,12 @@ def test_results_show_themselves() -> None:
     page = result._repr_html_()
     assert page.count("<tr>") == len(text.splitlines()) - 4  # two tables, each with a rule and a blank line
     records = result.records()
-    assert [record["name"] for record in records] == ["conv1", "conv2", "fc3", "fc4", "fc5"][: len(records)]
-    assert sum(record["facts.energy_fj"] for record in records) == result.objective
+    assert [record["layer"] for record in records] == ["conv1", "conv2", "fc3", "fc4", "fc5"][: len(records)]
+    assert sum(record["energy_fj"] for record in records) == result.objective
     table = result.to_dataframe()
     assert len(table) == len(records)
     assert len(solved("alexnet-conv3-64k").records()) == 1
-    assert solved("mnist-tcpa").records()[0]["name"] == "Conv0"
+    assert solved("mnist-tcpa").records()[0]["layer"] == "Conv0"
 
 
 def test_results_that_are_read_get_their_problem(tmp_path: Path) -> None:

@@ -492,7 +492,7 @@ def result(**changes: Any) -> Result:
         seed=3,
         warm_start=None,
         plan=plan,
-        report=report.summary(),
+        report=report.verdict(),
         bound_by="compulsory",
         trace=[(0.1, 80, None), (0.2, 71, 55)],
         versions={"tilewright": "0.1.0"},
@@ -546,7 +546,7 @@ def test_a_failed_write_leaves_the_old_file(
 
 
 @pytest.mark.parametrize(
-    "changes", [{"gap": float("nan")}, {"seconds": float("inf")}, {"report": {"cycles": object()}}]
+    "changes", [{"gap": float("nan")}, {"seconds": float("inf")}, {"failures": [object()]}]
 )
 def test_what_json_cannot_hold_is_not_written(tmp_path: Path, changes: dict[str, Any]) -> None:
     path = tmp_path / "result.json"
@@ -589,11 +589,11 @@ def path(tmp_path: Path) -> Path:
     return tmp_path / "result.json"
 
 
-@pytest.mark.parametrize("version", [0, 2, None, "1", [1], 1e300])
+@pytest.mark.parametrize("version", [0, 3, None, "1", [1], 1e300])
 def test_another_format_is_refused(path: Path, version: Any) -> None:
     error = refused(path, result().to_json() | {"format": version})
     assert (error.field, error.value) == ("format", version)
-    assert "reads format 1" in str(error)
+    assert "reads formats 1 and 2" in str(error)
 
 
 OPTIONAL = {

@@ -221,8 +221,8 @@ def test_rooms_agree_on_one_network_and_one_machine() -> None:
     spread, pipeline = solved("allocation", {"minimise": "interval"})
     macs = 9 * 4 * 8 * 16 + 8 * 4 * 16
     for result in (tiles, groups):
-        assert result.report["measures"]["macs"] == macs
-    stages = pipeline.report["facts"]["stages"]
+        assert result.measures.to_json()["macs"] == macs
+    stages = pipeline.measures.layers.values()
     # Multipliers of all PEs, which no room leaves idle here: every layer has enough maps for them.
     units = fused.machine.macs_per_cycle
     assert (

@@ -128,7 +128,7 @@ def layers(many: int) -> Problem:
 def test_a_network_has_a_plan_and_a_bound_when_there_is_no_time() -> None:
     result = tw.solve(layers(9), time_limit=0.01)
     assert result.status == "feasible"
-    assert result.simulated and result.report is not None and result.report["valid"]
+    assert result.simulated and result.report is not None and result.report.valid
     assert 0 < result.bound < result.objective
 
 

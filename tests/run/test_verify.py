@@ -181,8 +181,10 @@ def test_the_default_limit_grows_with_the_work() -> None:
     assert least == 60
     assert verify.default_seconds(instance, replace(result, seconds=500.0)) > 2000
     assert result.report is not None
-    assert verify.default_seconds(instance, replace(result, report=result.report | {"steps": 10**7})) > 600
-    assert verify.default_seconds(instance, replace(result, report=result.report | {"steps": "many"})) == 60
+    longer = replace(result.report, measures=replace(result.measures, steps=10**7))
+    assert verify.default_seconds(instance, replace(result, report=longer)) > 600
+    unknown = replace(result.report, measures=None)
+    assert verify.default_seconds(instance, replace(result, report=unknown)) == 60
 
 
 # Fields ---------------------------------------------------------------------------------------------
@@ -229,12 +231,10 @@ def put(key: str, value: Any) -> Callable[[dict[str, Any]], None]:
         ("report", put("simulated", False)),
         ("report", put("report", None)),
         ("report", put("report.numeric", False)),
-        ("report", put("report.overlapped_cycles", 1)),
+        ("report", put("report.measures.overlapped_cycles", 1)),
         ("report", put("report.valid", False)),
-        ("report", put("report.most_loads.input", True)),
-        ("report", put("report.steps", 5.0)),
-        ("report", put("report.colour", 1)),
-        ("report", put("report.loaded.colour", 0)),
+        ("report", put("report.measures.most_loads_of_an_element", 9)),
+        ("report", put("report.measures.loaded_elements.colour", 0)),
     ],
 )
 def test_a_field_that_says_what_is_not_so_is_refuted(
@@ -250,6 +250,25 @@ def test_a_field_that_says_what_is_not_so_is_refuted(
     assert exit_status(findings) == 1
 
 
+@pytest.mark.parametrize(
+    "change",
+    [
+        put("report.colour", 1),
+        put("report.measures.colour", 1),
+        put("report.measures.steps", 5.0),
+        put("report.measures.loaded_elements.input", True),
+    ],
+)
+def test_a_report_of_another_form_is_not_read(
+    reread: Callable[..., Result], change: Callable[[dict[str, Any]], None]
+) -> None:
+    instance, result = case("grouping")
+    data = copy.deepcopy(result.to_json())
+    change(data)
+    with pytest.raises(tw.InputError, match=r"report\."):
+        reread(instance, data)
+
+
 def test_an_unknown_bound_that_holds_is_not_verified(reread: Callable[..., Result]) -> None:
     """Another version may have named its bound so."""
     instance, result = case("grouping")
@@ -261,11 +280,11 @@ def test_an_unknown_bound_that_holds_is_not_verified(reread: Callable[..., Resul
 def test_a_report_says_how_the_plan_was_simulated(reread: Callable[..., Result]) -> None:
     """Numbers and the overlapped timeline are computed anew where the file has them."""
     instance, result = case("grouping")
-    told = tw.simulate(instance, result, numeric=True).summary()
-    assert told["numeric"] is True and told["overlapped_cycles"] is not None
+    told = tw.simulate(instance, result, numeric=True).verdict().to_json()
+    assert told["numeric"] is True and told["measures"]["overlapped_cycles"] is not None
     data = result.to_json() | {"report": told}
     assert exit_status(check(instance, reread(instance, data), time_limit=300)) == 0
-    data["report"] = told | {"overlapped_cycles": told["overlapped_cycles"] - 1}
+    told["measures"]["overlapped_cycles"] -= 1
     assert states(check(instance, reread(instance, data), time_limit=300))["report"] == "refuted"
 
 
@@ -274,7 +293,7 @@ def test_a_key_that_a_report_lacks_counts_unless_another_version_wrote_it(
 ) -> None:
     instance, result = case("dsp")
     data = copy.deepcopy(result.to_json())
-    del data["report"]["facts"]["ops_per_byte"]
+    del data["report"]["measures"]["limited_by"]
     assert states(check(instance, reread(instance, data), time_limit=300))["report"] == "refuted"
     data["versions"]["tilewright"] = "0.0.1"
     assert states(check(instance, reread(instance, data), time_limit=300))["report"] == "verified"
@@ -381,7 +400,7 @@ def test_nothing_that_is_tampered_with_passes(name: str, reread: Callable[..., R
             continue
         same_plan = (
             path[0] == "plan"
-            and tw.simulate(instance, read).summary() == tw.simulate(instance, result).summary()
+            and tw.simulate(instance, read).verdict() == tw.simulate(instance, result).verdict()
         )
         if path[0] in OPTIONAL and path[0] not in changed:
             continue  # as an older file

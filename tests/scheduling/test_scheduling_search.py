@@ -107,7 +107,7 @@ def ties(problem: Problem) -> tuple[int, ...]:
     assert own[0] == sum(
         int(each.sum()) for table in (report.loaded, report.written) for each in table.values()
     )
-    assert own[2] == max(step["peak_elements"] for step in report.facts["subgraphs"])
+    assert own[2] == max(step.peak_elements for step in report.measures.subgraphs)
     simple = [catalogue.heuristic("scheduling", name).plan(problem) for name in ("one_by_one", "greedy")]
     for place, step in enumerate(result.plan.subgraphs):
         for w, h, order in product((1, 2, 3, 5, 8), (1, 2, 3, 5, 8), ORDERS):

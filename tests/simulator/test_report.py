@@ -13,6 +13,7 @@ from made_up import valid_programs
 from test_executor import GOOD, program
 from test_timing import tiles
 
+from tilewright.core.measures import counted
 from tilewright.simulator import Program, Report, Violation, execute
 from tilewright.simulator.report import Names, Rows
 
@@ -45,11 +46,8 @@ def test_a_chain_by_hand() -> None:
     assert chain.sequential.engine[3:6] == ["write", "dma", "alu"]
     assert chain.sequential.peak == chain.lockstep.peak == 24
     assert chain.lockstep.busy() == {"load": 44, "write": 24, "compute": 10, "dma": 18, "alu": 84}
-    summary = chain.summary()
-    assert [layer["name"] for layer in summary["layers"]] == ["one", "two", "one again"]
-    assert summary["layers"][1] == {"name": "two"} | second.summary()
-    assert summary["cycles"] == sum(layer["cycles"] for layer in summary["layers"])
-    assert summary["transfers"] == 12
+    assert [name for name, _ in chain.layers] == ["one", "two", "one again"]
+    assert chain.layers[1][1] is second
     assert len(chain.per_step()) == 8
 
 
@@ -81,7 +79,7 @@ def test_numbers_of_a_chain(numbers: list[bool | None], together: bool | None) -
 def test_an_empty_chain() -> None:
     chain = Report.chain([], [])
     assert chain.labels == []
-    assert chain.summary()["macs"] == 0
+    assert counted(chain)["macs"] == 0
 
 
 @given(st.lists(valid_programs(), min_size=1, max_size=4))
@@ -89,14 +87,14 @@ def test_an_empty_chain() -> None:
 def test_chains_add_up(programs: list[Program]) -> None:
     reports = [execute(program) for program in programs]
     chain = Report.chain([f"layer {n}" for n in range(len(reports))], reports)
-    total, parts = chain.summary(), [report.summary() for report in reports]
-    for key in ("steps", "cycles", "transfers", "streamed", "macs"):
+    total, parts = counted(chain), [counted(report) for report in reports]
+    for key in ("steps", "serial_cycles", "transfers", "streamed_elements", "macs"):
         assert total[key] == sum(part[key] for part in parts)
-    for key in ("loaded", "written"):
+    for key in ("loaded_elements", "written_elements"):
         for name, amount in total[key].items():
             assert amount == sum(part[key].get(name, 0) for part in parts)
-    assert total["peak_memory"] == max(part["peak_memory"] for part in parts)
-    assert chain.step_cycles().sum() == total["cycles"]
+    assert total["peak_elements"] == max(part["peak_elements"] for part in parts)
+    assert chain.step_cycles().sum() == total["serial_cycles"]
     assert chain.sequential is not None
     busy = chain.sequential.busy()
     for report in reports:

@@ -142,7 +142,7 @@ def test_the_simulator_counts_what_the_closed_form_says(
             assert kind_of(problem).measured_objective(problem, report) == objective(problem, one)
             operation = problem.one_operation
             assert operation.least == operation.elements - _skipped(operation) <= report.accesses
-            assert report.facts["least_accesses"] == operation.least
+            assert report.measures.least_accesses_elements == operation.least
 
 
 def _skipped(operation: Operation) -> int:
@@ -206,11 +206,11 @@ def test_every_operation_of_a_network_counts(machine: str) -> None:
     assert [name for name, _ in whole.parts] == ["first", "pool", "second", "sum", "found"]
     assert (result.objective, result.status) == (result.bound, "feasible") and whole.unmodelled == ()
     assert list(result.at_least) == ["found"]  # what an operation moves that nobody knows is not known
-    layers = result.report["measures"]["layers"]
+    layers = result.measures.to_json()["layers"]
     assert [layers[name]["operation"] for name in ("pool", "sum", "found")] == ["max_pool", "add", "Boxes"]
     assert layers["found"]["on"] == "host"
     key = "duration_ps" if machine == "nmp" else "duration_cycles"
-    assert sum(layer[key] for layer in layers.values()) == result.report["measures"][key]
+    assert sum(layer[key] for layer in layers.values()) == result.measures.to_json()[key]
     assert layers["pool"]["accesses_elements"] == 4 * 8 * 8 + 4 * 4 * 4
     assert layers["sum"]["accesses_elements"] == 3 * 4 * 4 * 4
     size = 1 if machine == "small" else 2
@@ -230,7 +230,7 @@ def test_an_output_that_is_also_read_inside_is_written() -> None:
     for outputs in (None, ["first", "sum"]):
         told = {"layers": NETWORK[:5]} | ({} if outputs is None else {"outputs": outputs})
         result = tw.solve(Problem.model_validate({"network": told, "machine": table}), time_limit=20)
-        layers = result.report["measures"]["layers"]
+        layers = result.measures.to_json()["layers"]
         moved[outputs is None] = {name: layer["accesses_elements"] for name, layer in layers.items()}
     assert moved[False] == moved[True] | {"relu": 2 * 4 * 8 * 8}
     assert moved[True]["first"] == 2 * 8 * 8 + 4 * 2 * 9 + 4 * 8 * 8 + 72  # its biases are no weights
@@ -292,7 +292,7 @@ def test_what_no_unit_does_stands_beside_the_total() -> None:
     assert [each.name for each in with_vector.unmodelled] == ["found"]
     assert [each.name for each in without.unmodelled] == ["relu", "pool", "sum", "found"]
     result = tw.solve(without, time_limit=60)
-    told = result.report["measures"]["not_modelled"]
+    told = result.measures.to_json()["not_modelled"]
     moved = 2 * 256 + (256 + 64) + 3 * 64 + (64 + 10)
     assert told == {
         "operations": 4,
@@ -361,7 +361,7 @@ def test_every_method_and_list_takes_networks_with_operations(
     instance = Instance("tiling", "between", "", problem, digest("tiling", problem))
     result = tw.solve(instance, method, time_limit=30)
     assert result.status in ("optimal", "feasible") and result.simulated
-    assert set(result.report["measures"]["layers"]) == {"first", "pool", "second", "sum"}
+    assert set(result.measures.to_json()["layers"]) == {"first", "pool", "second", "sum"}
     assert all(finding.state != "refuted" for finding in tw.check(instance, result))
     forms = json.loads((ROOT / "docs" / "tilewright.schema.json").read_text())
     one = {"$ref": "#/$defs/Result", "$defs": forms["$defs"]}

@@ -59,10 +59,10 @@ def front(problem: Problem) -> list[tuple[int, int]]:
     assert violation(problem, plan) is None
     report = simulate(problem, plan)
     assert report.violation is None
-    assert report.facts["accesses"] == found.value == objective(problem, plan)
-    for point in report.facts["front"]:
-        assert point["least_accesses"] <= point["accesses"]
-    return [(point["accesses"], point["capacity"]) for point in report.facts["front"]]
+    assert report.measures.accesses_elements == found.value == objective(problem, plan)
+    for point in report.measures.front:
+        assert point.least_accesses_elements <= point.accesses_elements
+    return [(point.accesses_elements, point.capacity_bytes) for point in report.measures.front]
 
 
 def enumerated(layer: Layer, machine: HierarchyMachine, most: int) -> list[tuple[int, int]] | None:
@@ -179,17 +179,17 @@ def test_a_network_has_for_every_capacity_the_sum_of_its_layers() -> None:
     assert Plan.from_json(plan.to_json()) == plan
     assert violation(problem, plan) is None
     report = simulate(problem, plan)
-    points = report.facts["front"]
-    assert objective(problem, plan) == measured_objective(problem, report) == points[0]["accesses"]
-    assert best_bound(problem).value <= points[0]["accesses"]
-    assert all(one["accesses"] < other["accesses"] for one, other in pairwise(points))
-    smallest = points[-1]["capacity"]
+    points = report.measures.front
+    assert objective(problem, plan) == measured_objective(problem, report) == points[0].accesses_elements
+    assert best_bound(problem).value <= points[0].accesses_elements
+    assert all(one.accesses_elements < other.accesses_elements for one, other in pairwise(points))
+    smallest = points[-1].capacity_bytes
     for i, point in enumerate(points):
-        for capacity in (point["capacity"], points[i - 1]["capacity"] - 1 if i else 2**20):
+        for capacity in (point.capacity_bytes, points[i - 1].capacity_bytes - 1 if i else 2**20):
             parts = [part.with_(machine=buffer(capacity)) for _, part in problem.parts]
             layers = [MACHINES["hierarchy"].exhaustive(part, NEVER) for part in parts]
-            assert sum(layer.value for layer in layers if layer is not None) == point["accesses"]
-        assert point["least_accesses"] <= point["accesses"]
+            assert sum(layer.value for layer in layers if layer is not None) == point.accesses_elements
+        assert point.least_accesses_elements <= point.accesses_elements
     with pytest.raises(InputError, match="smallest tile"):
         network(smallest - 1)
     [(what, holds, _)] = recheck(problem, plan, NEVER)
@@ -212,20 +212,19 @@ def test_a_network_takes_a_front_of_each_layer(front_of_all: bool) -> None:
 def test_summaries_show_what_each_power_of_two_allows() -> None:
     problem = network(2**20)
     report = simulate(problem, solved(problem))
-    summary = {"facts": report.facts, "macs": 1}
-    points = report.facts["front"]
-    header, *lines = table(problem, summary)
+    points = report.measures.front
+    header, *lines = table(problem, report.measures)
     assert header == ("bytes", "needed", "accesses", "any schedule", "/ least")
     numbers = [[int(cell.replace(",", "")) for cell in line[:4]] for line in lines]
     assert [line[0] for line in numbers] == [2**power for power in range(3, 3 + len(lines))]
-    assert numbers[0][0] / 2 < points[-1]["capacity"] <= numbers[0][0]
-    assert numbers[-1][0] / 2 < points[0]["capacity"] <= numbers[-1][0]
+    assert numbers[0][0] / 2 < points[-1].capacity_bytes <= numbers[0][0]
+    assert numbers[-1][0] / 2 < points[0].capacity_bytes <= numbers[-1][0]
     for capacity, needed, accesses, least in numbers:
-        best = next(point for point in points if point["capacity"] <= capacity)
-        assert (best["capacity"], best["accesses"]) == (needed, accesses)
-        assert least <= best["least_accesses"]
-    [told] = [words for what, words in rows(problem, summary) if what == "front"]
-    assert f"{points[-1]['accesses']:,} accesses in {points[-1]['capacity']:,} bytes" in told
+        best = next(point for point in points if point.capacity_bytes <= capacity)
+        assert (best.capacity_bytes, best.accesses_elements) == (needed, accesses)
+        assert least <= best.least_accesses_elements
+    [told] = [words for what, words in rows(problem, report.measures) if what == "front"]
+    assert f"{points[-1].accesses_elements:,} accesses in {points[-1].capacity_bytes:,} bytes" in told
 
 
 @pytest.mark.parametrize("suffix", [".png", ".svg"])
@@ -237,7 +236,7 @@ def test_curves_are_drawn_above_the_bound(suffix: str, tmp_path: Path, new_figur
     assert (tmp_path / f"curve{suffix}").stat().st_size > 10_000
     axes = pictures.plot(problem, plan, report)
     check_fits(new_figures[0])
-    points = {(point["capacity"], point["accesses"]) for point in report.facts["front"]}
+    points = {(point.capacity_bytes, point.accesses_elements) for point in report.measures.front}
     curve, bound = (line.get_xydata() for line in axes.lines)
     drawn_points = {(int(x), int(y)) for x, y in curve}
     assert points < drawn_points

@@ -35,6 +35,7 @@ from tilewright.tiling.dsp.lowering import lower
 from tilewright.tiling.dsp.plan import LOOPS, SCHEDULES, DspPlan
 from tilewright.tiling.dsp.traffic import Tiles
 from tilewright.tiling.evaluation import recheck
+from tilewright.tiling.summary import costs_of_front
 
 INFINITE = float("inf")
 
@@ -521,8 +522,8 @@ def test_the_front_is_that_of_every_tile_and_schedule(limit: str) -> None:
     assert found is not None
     ours = [(total.cycles, total.accesses) for total in (duration(nest, plan, local) for plan in found[1])]
     assert ours == sorted(front)
-    facts = simulate(problem, Plan(found[1], front=True)).facts["front"]
-    assert [(point["cycles"], point["accesses"]) for point in facts] == ours
+    measures = simulate(problem, Plan(found[1], front=True)).measures
+    assert costs_of_front(problem, measures) == ours
 
 
 class TestWidths:
@@ -562,14 +563,14 @@ class TestWidths:
         report = simulate(problem, Plan((plan,)), numeric=True)
         assert report.valid
         measured = report.measures
-        assert measured["accesses_elements"] == report.accesses
-        moved = measured["moved_bits"]
-        assert measured["accesses_bits"] == objective(problem, Plan((plan,))) == sum(moved.values())
+        assert measured.accesses_elements == report.accesses
+        moved = measured.moved_bits
+        assert measured.accesses_bits == objective(problem, Plan((plan,))) == sum(moved.values())
         outputs = 4 * 4 * 4
         assert moved["output"] == outputs * (3 * 2 * 24 + 8)
-        assert measured["buffers_bits"]["output"] == 2 * 2 * 4 * 24
-        per_byte = 16 * problem.one_layer.macs / measured["accesses_bits"]
-        assert measured["ops_per_byte"] == pytest.approx(per_byte)
+        assert measured.buffers_bits["output"] == 2 * 2 * 4 * 24
+        per_byte = 16 * problem.one_layer.macs / measured.accesses_bits
+        assert measured.ops_per_byte == pytest.approx(per_byte)
         assert problem.unit == "bits"
 
     def test_sums_are_not_cut_short(self):

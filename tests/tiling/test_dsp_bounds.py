@@ -339,7 +339,7 @@ def test_the_bound_is_of_one_copy_of_the_buffers():
     bounds = [best_bound(problem).accesses for problem in (twice, once)]
     assert (found, bounds) == ([6_362_112, 4_592_640], [4_987_697, 3_569_023])
     assert found[1] < bounds[0]
-    told = dict(rows(twice, simulate(twice, fewest_accesses(nest(twice)).plan).summary()))
+    told = dict(rows(twice, simulate(twice, fewest_accesses(nest(twice)).plan).measures))
     begin = "in 32,768 elements, one copy of the buffers, at least 4,987,697 accesses"
     assert told["any schedule"].startswith(begin)
 

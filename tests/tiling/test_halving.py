@@ -65,8 +65,7 @@ def test_it_is_valid_wherever_it_is_there(machine: dict[str, Any], maps: int, ro
 @pytest.mark.parametrize("kind", MACHINES)
 def test_reports_show_it_beside_the_plan_and_the_least(kind: str) -> None:
     instance, result = solved(kind)
-    assert result.report is not None
-    found = overview(instance.problem, result.plan, result.report)
+    found = overview(instance.problem, result.plan, result.measures)
     assert found.simple is not None and found.simple[0] == NAME
     plan = halved(instance.problem)
     assert plan is not None

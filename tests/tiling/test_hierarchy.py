@@ -35,7 +35,7 @@ from tilewright.tiling.hierarchy.machine import OBJECTIVES, HierarchyMachine
 from tilewright.tiling.hierarchy.nest import Nest, extents, window
 from tilewright.tiling.hierarchy.plan import HierarchyPlan
 from tilewright.tiling.hierarchy.task import Task
-from tilewright.tiling.summary import rows
+from tilewright.tiling.summary import costs_of_front, rows
 from tilewright.tiling.summary import table as summary_table
 
 LAYER: dict[str, Any] = {"input": [4, 6, 6], "kernels": 8, "kernel": [3, 3]}
@@ -213,7 +213,7 @@ def test_a_tile_that_stays_during_outer_loops_comes_complete() -> None:
     assert violation(one, Plan((plan,))) is None
     # Six elements of input and 18 of weights come and go on, three outputs come and go out.
     assert objective(one, Plan((plan,))) == 2 * (6 + 18 + 3) == 54
-    assert simulate(one, Plan((plan,))).facts["held_bytes"]["outer"]["output"] == 6
+    assert simulate(one, Plan((plan,))).measures.held_bytes["outer"]["output"] == 6
     assert oracle.cost(one.model_dump(mode="json"), plan.to_json()) == 54
     result = tilewright.solve(one, method="exhaustive", time_limit=60)
     assert (result.status, result.objective) == ("optimal", 54)
@@ -529,7 +529,7 @@ def test_simulator_says_what_the_search_proves(minimise: str) -> None:
     report = simulate(one, plan, numeric=True)
     assert report.valid
     assert report.numeric
-    assert report.facts[minimise] == objective(one, plan) == found.value
+    assert one.measured(report.measures) == objective(one, plan) == found.value
 
 
 def test_accesses_of_a_level() -> None:
@@ -540,8 +540,8 @@ def test_accesses_of_a_level() -> None:
         assert found is not None
         report = simulate(one, Plan(found.layers))
         values[level] = found.value
-        moved = report.facts["levels"][level]
-        assert found.value == sum(sum(moved[way].values()) for way in ("read", "written"))
+        moved = report.measures.levels_elements[level]
+        assert found.value == sum(moved.read.values()) + sum(moved.written.values())
     assert values["dram"] < values["buffer"]
 
 
@@ -604,11 +604,11 @@ def test_plans_say_in_which_order_uneven_tiles_lie() -> None:
     assert Plan.from_json(data) == plan
     report = simulate(one, plan, numeric=True)
     assert report.numeric
-    assert report.facts["accesses"] == found.value
-    assert [node["node"] for node in report.facts["nest"]] == ["dram", *(f"buffer.{each}" for each in order)]
-    assert list(report.facts["held_bytes"]["buffer"]) == order
-    shown = dict(rows(one, report.summary()))
-    total = sum(report.facts["held_bytes"]["buffer"].values())
+    assert report.measures.accesses_elements == found.value
+    assert [node.node for node in report.measures.nest] == ["dram", *(f"buffer.{each}" for each in order)]
+    assert list(report.measures.held_bytes["buffer"]) == order
+    shown = dict(rows(one, report.measures))
+    total = sum(report.measures.held_bytes["buffer"].values())
     assert shown[f"buffer.{order[-1]}"].endswith(f"bytes, in all {total} of 36 bytes")
     for kept in ({}, {"buffer": order[:2]}, {"buffer": [*order, order[0]]}):
         told = violation(one, Plan.from_json(data | {"kept": kept}))
@@ -665,14 +665,14 @@ def test_a_dsp_as_a_hierarchy_moves_the_same() -> None:
         assert objective(as_levels, same) == objective(equal, plan)
         # Bytes of each operand, and what the memory holds.
         pairs = ((as_levels, same), (dsp, plan))
-        facts = [simulate(problem, one, overlapped=False).facts for problem, one in pairs]
-        ways = facts[0]["levels_bytes"]["dram"].values()
-        moved = {name: sum(way.get(name, 0) for way in ways) for name in KINDS}
+        levels, one_memory = (simulate(each, own, overlapped=False).measures for each, own in pairs)
+        dram = levels.levels_bytes["dram"]
+        moved = {name: dram.read.get(name, 0) + dram.written.get(name, 0) for name in KINDS}
         moved["output"] += moved.pop("partial")
-        assert {name: 8 * amount for name, amount in moved.items()} == facts[1]["moved_bits"]
-        assert sum(facts[1]["moved_bits"].values()) == objective(dsp, plan)
+        assert {name: 8 * amount for name, amount in moved.items()} == one_memory.moved_bits
+        assert sum(one_memory.moved_bits.values()) == objective(dsp, plan)
         held = list(Nest(layer, as_levels.machine, same.layers[0]).needed_bits(1).values())
-        assert held == [2 * bits for bits in facts[1]["buffers_bits"].values()]
+        assert held == [2 * bits for bits in one_memory.buffers_bits.values()]
         # Equal widths are elements.
         width = rng.choice([1, 2, 4])
         same_bits = dsp.with_(machine={"bits": dict.fromkeys(bits, 8 * width)})
@@ -706,10 +706,10 @@ def test_bundled_machines_solve_layers_of_all_kinds(name: str) -> None:
             assert found.proven
             assert MACHINES["hierarchy"].best_bound(one).value <= found.value
             report = simulate(one, Plan(found.layers))
-            assert report.facts[minimise] == found.value == objective(one, Plan(found.layers))
-            values[minimise] = found.value, report.facts
-        for minimise, (value, _) in values.items():
-            assert all(value <= facts[minimise] for _, facts in values.values())
+            assert one.measured(report.measures) == found.value == objective(one, Plan(found.layers))
+            values[one] = found.value, report.measures
+        for one, (value, _) in values.items():
+            assert all(value <= one.measured(measures) for _, measures in values.values())
 
 
 def test_fronts_agree_with_enumeration() -> None:
@@ -730,7 +730,7 @@ def test_fronts_agree_with_enumeration() -> None:
             assert found is not None
             assert found.proven
             report = simulate(one, Plan(found.layers, front=True))
-            assert [tuple(point.values()) for point in report.facts["front"]] == front, seed
+            assert costs_of_front(one, report.measures) == front, seed
             assert found.value == front[0][0] == objective(one, Plan(found.layers, front=True))
             assert MACHINES["hierarchy"].best_bound(one).value <= front[0][0]
             several += len(front) > 1
@@ -748,9 +748,9 @@ def test_lists_of_objectives() -> None:
     assert stage is not None
     found = MACHINES["hierarchy"].exhaustive(stage, float("inf"))
     assert found is not None
-    facts = simulate(stage, Plan(found.layers)).facts
-    assert facts["cycles"] <= least.value * 1.1
-    assert facts["energy"] == found.value
+    measures = simulate(stage, Plan(found.layers)).measures
+    assert measures.duration_cycles <= least.value * 1.1
+    assert measures.energy_aj == found.value
     tight = fastest.with_(objective={"minimise": "energy"}, limits={"at_most": {"cycles": least.value - 1}})
     assert MACHINES["hierarchy"].exhaustive(tight, float("inf")) is None
 
@@ -945,7 +945,7 @@ def test_energy_is_shown_where_it_has_prices(priced: bool) -> None:
     for table in ({"layer": LAYER}, {"network": {"layers": layers}}):
         one = Problem.model_validate(table | {"machine": machine, "objective": {"minimise": "cycles"}})
         found = [MACHINES["hierarchy"].exhaustive(part, float("inf")) for _, part in one.parts]
-        report = simulate(one, Plan(tuple(each.layers[0] for each in found if each))).summary()
+        report = simulate(one, Plan(tuple(each.layers[0] for each in found if each))).measures
         assert ("energy" in dict(rows(one, report))) == priced
         assert all(
             len(line) == (6 if "network" in table else 5) + priced for line in summary_table(one, report)
@@ -962,6 +962,6 @@ def test_layers_that_are_not_tiled_are_named() -> None:
     one = Problem.model_validate({"network": {"layers": layers}, "machine": MACHINE})
     found = MACHINES["hierarchy"].exhaustive(one.parts[0].problem, float("inf"))
     assert found is not None
-    told = dict(rows(one, simulate(one, Plan(found.layers)).summary()))
+    told = dict(rows(one, simulate(one, Plan(found.layers)).measures))
     moved = 2 * (128 + 32) + 3 * 32
     assert told["not counted"] == f"2 pool, 1 add: {moved} elements, {moved} bytes, if none is fused"

@@ -56,10 +56,10 @@ def test_what_cycles_leave_out_by_hand() -> None:
     }
     one = Problem.model_validate(table | {"objective": {"minimise": "cycles"}})
     result = tilewright.solve(one, time_limit=60)
-    assert result.report is not None and result.objective == 4608
-    measures = result.report["measures"]
-    assert (measures["filling_cycles"], measures["draining_cycles"]) == (2080, 512)
-    assert measures["filled_cycles"] == 2080 + 4096 + 512 + 15 * 16 + 3 * 64 == 7120
+    assert result.objective == 4608
+    measures = result.measures
+    assert (measures.filling_cycles, measures.draining_cycles) == (2080, 512)
+    assert measures.filled_cycles == 2080 + 4096 + 512 + 15 * 16 + 3 * 64 == 7120
     told = "2,080 cycles of filling and 512 cycles of draining; with them at least 7,120 cycles, 54.5 % more"
     assert dict(result._rows())["left out"] == told
 
@@ -72,54 +72,54 @@ def test_bytes_and_energy_add_up() -> None:
         machine, measured = problem.machine, report.measures
         assert machine.kind == "hierarchy"
         picojoules = report.macs.sum() * (machine.mac_pj or 0)
-        spent = measured["mac_aj"]
+        spent = measured.mac_aj
         for level in machine.levels:
             if level.fanout:
                 continue
-            elements, moved = measured["levels_elements"][level.name], measured["levels_bytes"][level.name]
+            elements, moved = measured.levels_elements[level.name], measured.levels_bytes[level.name]
             written_pj = level.write_pj_per_byte
             price = {
                 "read": level.read_pj_per_byte or 0,
                 "written": level.read_pj_per_byte or 0 if written_pj is None else written_pj,
             }
             for way in ("read", "written"):
-                sizes = {kind: n * getattr(machine.bits, kind) / 8 for kind, n in elements[way].items() if n}
-                assert moved[way] == sizes, seed
+                counts = getattr(elements, way).items()
+                sizes = {kind: n * getattr(machine.bits, kind) / 8 for kind, n in counts if n}
+                assert getattr(moved, way) == sizes, seed
                 picojoules += sum(sizes.values()) * price[way]
-                spent += sum(measured["levels_aj"][level.name][way].values())
-        assert spent == measured["energy_aj"] == round(picojoules * 1e6), seed
+                spent += sum(getattr(measured.levels_aj[level.name], way).values())
+        assert spent == measured.energy_aj == round(picojoules * 1e6), seed
     assert valid > 80
 
 
 def test_the_longest_of_all_is_the_duration_and_is_named() -> None:
     found = set()
     for seed, _, _, report in executed(range(200)):
-        facts = report.facts
-        waiting, ports = facts["waiting_cycles"], facts["port_cycles"]
-        computing = facts["multiplying_cycles"] + sum(waiting.values())
+        measures = report.measures
+        waiting, ports = measures.waiting_cycles, measures.port_cycles
+        computing = measures.multiplying_cycles + sum(waiting.values())
         longest = max(computing, *ports.values(), 0)
-        assert facts["cycles"] == ceil(longest - 1e-6), seed
-        what, _, level = facts["limited_by"].rpartition(" of ")
+        assert measures.duration_cycles == ceil(longest - 1e-6), seed
+        what, _, level = measures.limited_by.rpartition(" of ")
         found.add(what or level)
         if "port" in what:
             assert ports[level] == longest > computing, seed
         else:
             assert computing == pytest.approx(longest), seed
-            assert waiting.get(level, facts["multiplying_cycles"]) == pytest.approx(
-                max(facts["multiplying_cycles"], *waiting.values(), 0)
+            assert waiting.get(level, measures.multiplying_cycles) == pytest.approx(
+                max(measures.multiplying_cycles, *waiting.values(), 0)
             ), seed
     assert found == {"multipliers", "transfers", "port", "read port", "write port"}
 
 
 def test_the_table_has_the_numbers_of_the_report() -> None:
     for _, problem, _, report in executed(range(40)):
-        header, *lines = table(problem, report.summary())
+        header, *lines = table(problem, report.measures)
         assert header == ("level", "operand", "held bytes", "read bytes", "written bytes", "uJ")
         for column, way in ((3, "read"), (4, "written")):
             shown = sum(float(line[column].replace(",", "") or 0) for line in lines)
-            assert shown == sum(
-                sum(moved[way].values()) for moved in report.measures["levels_bytes"].values()
-            )
+            levels = report.measures.levels_bytes.values()
+            assert shown == sum(sum(getattr(moved, way).values()) for moved in levels)
         assert lines[-1][:2] == ("multipliers", f"{problem.one_layer.macs:,} MACs")
 
 
@@ -139,10 +139,10 @@ def test_what_a_plan_holds_by_choice_is_shown(kept: tuple[Any, ...]) -> None:
     loops = tuple(("cyxkrs"[i], 1) for i in range(6))
     plan = Plan((HierarchyPlan((loops, ()), (("buffer", kept),)),))
     report = simulate(problem, plan)
-    assert report.measures["kept"] == {"buffer": list(kept)}
-    assert set(report.measures["held_bytes"]["buffer"]) == {"input", *kept}
+    assert report.measures.kept == {"buffer": list(kept)}
+    assert set(report.measures.held_bytes["buffer"]) == {"input", *kept}
     words = ", ".join(kept) or "nothing"
-    assert dict(rows(problem, report.summary()))["chosen"] == f"buffer holds {words}"
+    assert dict(rows(problem, report.measures))["chosen"] == f"buffer holds {words}"
     assert f"chosen: {words}" in written(pictures.sheet(problem, plan, report))
 
 
@@ -196,8 +196,8 @@ def test_a_bundled_machine_is_drawn(suffix: str, tmp_path: Path, new_figures: li
     assert (tmp_path / f"plan{suffix}").stat().st_size > 10_000
     axes = pictures.plot(problem, plan, report)
     moved = sum(
-        sum(sum(each.values()) for each in level.values())
-        for level in report.measures["levels_bytes"].values()
+        sum(level.read.values()) + sum(level.written.values())
+        for level in report.measures.levels_bytes.values()
     )
     assert sum(patch.get_width() for patch in axes.patches) == moved
     assert axes.figure in new_figures

@@ -47,7 +47,7 @@ from tilewright.tiling import (
 from tilewright.tiling import plot as pictures
 from tilewright.tiling.evaluation import kind_of, recheck
 from tilewright.tiling.operations.plan import OperationPlan
-from tilewright.tiling.summary import rows, table
+from tilewright.tiling.summary import costs_of_front, rows, table
 
 Point = tuple[int, int]
 
@@ -183,14 +183,14 @@ def check_network(problem: Problem, costs: set[Point], tolerance: float, most: i
     assert violation(problem, plan) is None
     assert Plan.from_json(plan.to_json()) == plan
     report = simulate(problem, plan)
-    points = report.facts["front"]
-    assert [(point[first], point[second]) for point in points] == expected
-    assert report.facts["points"] == len(expected)
+    points = report.measures.front
+    assert costs_of_front(problem, report.measures) == expected
+    assert report.measures.front_points == len(expected)
     value = objective(problem, plan)
     assert value == measured_objective(problem, report) == expected[0][0]
     assert best_bound(problem).value < max(1, value)
     for point, costs_of_point in zip(points, expected, strict=True):
-        chosen = zip(plan.split(), point["plans"], strict=True)
+        chosen = zip(plan.split(), point.plans, strict=True)
         single = Plan(tuple(front.layers[place] for front, place in chosen))
         for name, claimed in zip(problem.traded, costs_of_point, strict=True):
             assert objective(problem.with_(objective={"minimise": name, "between": None}), single) == claimed
@@ -344,20 +344,20 @@ def test_a_network_s_front_is_solved_and_checked(tilewright, write, tmp_path) ->
     assert shown.returncode == 0, shown.stderr
     result = json.loads((tmp_path / "result.json").read_text())
     assert result["status"] == "optimal"
-    facts, measured = result["report"]["facts"], result["report"]["measures"]
-    assert measured["front_points"] == facts["points"] == len(facts["front"]) > 2
-    point = facts["front"][1]
-    assert f"{point['cycles']:,}" in shown.stdout
+    measured = result["report"]["measures"]
+    assert measured["front_points"] == len(measured["front"]) > 2
+    point = measured["front"][1]
+    assert f"{point['duration_cycles']:,}" in shown.stdout
     # The plan of a point, as the summary says that it is asked for.
-    limited = ("--minimise", "accesses", "--set", f"limits.at_most.cycles={point['cycles']}")
+    limited = ("--minimise", "accesses", "--set", f"limits.at_most.cycles={point['duration_cycles']}")
     assert "--minimise accesses --set limits.at_most.cycles=" in shown.stdout
     single = tilewright("solve", name, *limited, "--json")
     assert single.returncode == 0, single.stderr
     found = json.loads(single.stdout)
-    assert found["objective"] == point["accesses"]
-    assert found["report"]["measures"]["duration_cycles"] == point["cycles"]
+    assert found["objective"] == point["accesses_elements"]
+    assert found["report"]["measures"]["duration_cycles"] == point["duration_cycles"]
     # All stands but a report that has a point less.
-    less = json.dumps(result | {"report": facts_without_a_point(result["report"])})
+    less = json.dumps(result | {"report": report_without_a_point(result["report"])})
     (tmp_path / "less.json").write_text(less)
     checked = tilewright("check", name, "--minimise", "pareto", "less.json")
     assert checked.returncode == 1
@@ -386,10 +386,11 @@ def test_a_front_is_found_anew_once(monkeypatch: pytest.MonkeyPatch) -> None:
     assert found["front"].state == "refuted" and found["bound"].state == "verified" and asked == ["bound"]
 
 
-def facts_without_a_point(report: dict[str, Any]) -> dict[str, Any]:
+def report_without_a_point(report: dict[str, Any]) -> dict[str, Any]:
     """Return a report that claims that a front has a point less."""
-    facts = dict(report["facts"], front=report["facts"]["front"][1:], points=report["facts"]["points"] - 1)
-    return report | {"facts": facts}
+    measures = report["measures"]
+    fewer = {"front": measures["front"][1:], "front_points": measures["front_points"] - 1}
+    return report | {"measures": measures | fewer}
 
 
 def test_fronts_of_layers_that_are_not_complete_are_found_out(problem: Problem) -> None:
@@ -433,23 +434,22 @@ def test_less_time_leaves_no_front_that_seems_complete() -> None:
 
 def test_summaries_thin_what_is_long(problem: Problem, monkeypatch: pytest.MonkeyPatch) -> None:
     report = simulate(problem, solved(problem))
-    points = report.facts["front"]
+    points = costs_of_front(problem, report.measures)
     assert len(points) > 6
     monkeypatch.setattr("tilewright.tiling.summary.LINES", 3)
-    header, *lines = table(problem, report.summary())
+    header, *lines = table(problem, report.measures)
     assert header == ("cycles", "accesses, elements")
     assert 3 <= len(lines) <= 4
-    assert lines[-1] == (f"{points[-1]['cycles']:,}", f"{points[-1]['accesses']:,}")
-    told = dict(rows(problem, report.summary()))
+    assert lines[-1] == (f"{points[-1][0]:,}", f"{points[-1][1]:,}")
+    told = dict(rows(problem, report.measures))
     assert "shown" in told
     assert told["front"].startswith(f"{len(points)} points, all")
     for changed, said in (
-        ({"points": 10 * len(points), "every": 11}, f"{len(points)} points, each 11th of {10 * len(points)}"),
-        ({"points": None}, f"{len(points)} points, on the convex hull of more"),
+        ((10 * len(points), 11), f"{len(points)} points, each 11th of {10 * len(points)}"),
+        ((None, 1), f"{len(points)} points, on the convex hull of more"),
     ):
-        summary = report.summary()
-        summary["facts"] = report.facts | changed
-        assert dict(rows(problem, summary))["front"].startswith(said)
+        measures = replace(report.measures, front_points=changed[0], front_every=changed[1])
+        assert dict(rows(problem, measures))["front"].startswith(said)
 
 
 def test_a_network_s_front_is_drawn(problem: Problem, tmp_path: Path, new_figures: list[Figure]) -> None:
@@ -460,9 +460,7 @@ def test_a_network_s_front_is_drawn(problem: Problem, tmp_path: Path, new_figure
     axes = pictures.plot(problem, plan, report)
     check_fits(new_figures[0])
     drawn = axes.lines[1].get_xydata()
-    assert [tuple(point) for point in drawn] == [
-        (point["cycles"], point["accesses"]) for point in report.facts["front"]
-    ]
+    assert [tuple(point) for point in drawn] == costs_of_front(problem, report.measures)
 
 
 @pytest.mark.parametrize(
@@ -473,9 +471,9 @@ def test_a_network_s_front_is_drawn(problem: Problem, tmp_path: Path, new_figure
         (
             {"minimise": ["cycles", "energy", "accesses"], "tolerance_of": "network"},
             {},
-            "two objectives, which here are 3",
+            "exactly two objectives, got 3",
         ),
-        ({"minimise": "cycles", "tolerance_of": "network"}, {}, "two objectives, which here are 1"),
+        ({"minimise": "cycles", "tolerance_of": "network"}, {}, "exactly two objectives, got 1"),
         ({"minimise": ["cycles", "energy"], "tolerance_of": "networks"}, {}, "did you mean network"),
         ({"minimise": "cycles"}, {"at_most": {"cycles": 9}}, "another cost"),
         ({"minimise": "cycles"}, {"at_most": {"accesses": 9, "energy": 9}}, "one limit"),

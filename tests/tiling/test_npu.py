@@ -21,6 +21,7 @@ from tilewright.tiling.npu import cut_of, exhaustive
 from tilewright.tiling.npu.cost import OURS, Cost, Reading, cost, printed, published, totals
 from tilewright.tiling.npu.exact import largest_filter_step
 from tilewright.tiling.npu.plan import PARTITIONS, SCHEDULES, NpuPlan
+from tilewright.tiling.summary import costs_of_front
 
 INFINITE = float("inf")
 
@@ -229,7 +230,7 @@ def test_simulator_confirms_the_closed_form(drawn):
     assert (loaded["input"], loaded["weights"]) == (total.input, total.weights)
     assert sum(int(counts.sum()) for counts in report.written.values()) == total.output
     assert int(report.macs.sum()) == problem.one_layer.macs
-    assert report.facts["bursts"] == total.bursts
+    assert report.measures.bursts == total.bursts
     walked = walk(problem, layer_plan)
     assert walked.fits
     machine = problem.machine
@@ -237,7 +238,7 @@ def test_simulator_confirms_the_closed_form(drawn):
     accesses = problem.with_(objective={"minimise": "accesses"})
     assert walked.moved == objective(accesses, plan) == measured_objective(accesses, report)
     if machine.bits is not None:
-        assert report.facts["accesses_bits"] == sum(report.facts["moved_bits"].values()) == walked.moved
+        assert report.measures.accesses_bits == sum(report.measures.moved_bits.values()) == walked.moved
 
 
 @given(WITH_PLAN)
@@ -513,8 +514,8 @@ class TestWidths:
         # tiles of 8 outputs are 12 bytes, three bursts.
         size, bursts = 2 * 4 * 8 + 2 * 2 * 4 * 1 + 4 * 2 * 12, 2 * 4 * 2 + 2 * 2 * 4 + 4 * 2 * 3
         assert measured_objective(problem, report) == 4 * 8 * 1_000_000 + size * 1000 + bursts
-        assert report.facts["moved_bits"] == {"input": 64 * 8, "weights": 16 * 4, "output": 64 * 12}
-        assert report.facts["buffers_bits"] == {"input": 64, "weights": 4, "output": 8 * 32}
+        assert report.measures.moved_bits == {"input": 64 * 8, "weights": 16 * 4, "output": 64 * 12}
+        assert report.measures.buffers_bits == {"input": 64, "weights": 4, "output": 8 * 32}
 
     def test_sums_do_not_grow_when_they_are_complete(self):
         with pytest.raises(InputError, match=r"machine\.bits\.partial = 4: .*5 bits of outputs"):
@@ -555,7 +556,7 @@ class TestWidths:
         assert best_bound(bits).value == best_bound(elements).value * scale
         report = simulate(bits, Plan(same.layers), numeric=True)
         assert report.violation is None
-        assert report.measures["accesses_bits"] == 16 * report.measures["accesses_elements"]
+        assert report.measures.accesses_bits == 16 * report.measures.accesses_elements
 
     def test_the_front_is_that_of_every_tile(self):
         memory = {"input_bytes": 40, "weights_bytes": 20, "output_bytes": 20}
@@ -568,6 +569,6 @@ class TestWidths:
             if not least or point[1] < least[-1][1]:
                 least.append(point)
         found = exhaustive(problem, INFINITE)
-        facts = simulate(problem, Plan(found.layers, front=True)).facts["front"]
-        assert [(point["time"], point["accesses"]) for point in facts] == least
-        assert problem.units["accesses"] == "bits"
+        measures = simulate(problem, Plan(found.layers, front=True)).measures
+        assert costs_of_front(problem, measures) == least
+        assert problem.objectives["accesses"].unit == "bits"

@@ -125,13 +125,12 @@ def test_what_stays_is_what_the_innermost_loop_does_not_move() -> None:
 
 def test_wide_networks_are_cut_to_what_takes_longest() -> None:
     instance, result = solved("dsp")
-    assert result.report is not None
-    whole = decisions(instance.problem, result.plan, result.report)
-    few = decisions(instance.problem, result.plan, result.report, most=2)
+    whole = decisions(instance.problem, result.plan, result.measures)
+    few = decisions(instance.problem, result.plan, result.measures, most=2)
     assert whole is not None and few is not None
     assert [line[0] for line in whole.lines] == ["first", "a (+1)", "pool", "depthwise", "last"]
     assert whole.note == "(+N): N more layers have the same shape and plan"
-    times = {layer["name"]: layer["facts"]["cycles"] for layer in result.report["layers"]}
+    times = {name: layer.duration_cycles for name, layer in result.measures.layers.items()}
     rest = times["pool"] + times["depthwise"] + times["last"]
     assert [line[0] for line in few.lines] == ["first", "a (+1)"]
     assert f"3 other layers, {100 * rest / sum(times.values()):.1f} % of the time, are left out" in few.note
@@ -144,7 +143,7 @@ def test_the_table_is_on_the_picture_and_in_the_summary(kind: str) -> None:
     report = room.simulate(instance.problem, result.plan)
     figure = sheet(instance.problem, result.plan, report)
     check_fits(figure)
-    found = decisions(instance.problem, result.plan, report.summary())
+    found = decisions(instance.problem, result.plan, report.measures)
     assert found is not None
     cells = {cell for line in found.lines for cell in line if cell}
     assert cells <= set(written(figure))
@@ -158,7 +157,7 @@ def test_the_tile_of_a_layer_on_an_npu_is_on_its_picture() -> None:
     report = catalogue.room("tiling").simulate(instance.problem, result.plan)
     figure = sheet(instance.problem, result.plan, report)
     check_fits(figure)
-    found = decisions(instance.problem, result.plan, report.summary())
+    found = decisions(instance.problem, result.plan, report.measures)
     assert found is not None and {*found.header, *found.lines[0]} - {""} <= set(written(figure))
 
 

@@ -129,7 +129,7 @@ def test_one_panel_is_drawn_on_given_axes(name: str, new_figures: list[Figure]) 
     ax = Figure().add_subplot()
     assert pictures.plot(problem, plan, report, ax=ax) is ax
     if problem.minimise == "pareto":
-        assert ax.lines[1].get_xydata().shape == (len(report.facts["front"]), 2)  # type: ignore[union-attr]
+        assert ax.lines[1].get_xydata().shape == (len(report.measures.front), 2)  # type: ignore[union-attr]
     else:
         moved = sum(
             int(counts.sum()) for table in (report.loaded, report.written) for counts in table.values()

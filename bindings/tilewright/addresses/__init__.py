@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
-from tilewright.addresses.buffer_file import lines
+from tilewright.addresses.buffer_file import lines, read_file
 from tilewright.addresses.evaluation import (
     best_bound,
     measured_objective,
@@ -17,6 +17,7 @@ from tilewright.addresses.evaluation import (
 )
 from tilewright.addresses.exact.packing import Packing, least_height, pack
 from tilewright.addresses.execution import simulate
+from tilewright.addresses.measures import AddressesMeasures
 from tilewright.addresses.plan import Plan
 from tilewright.addresses.problem import Buffer, Memory, Problem
 from tilewright.addresses.summary import decisions, rows
@@ -49,6 +50,8 @@ class Addresses(Room[Problem, Plan]):
     decides = "Addresses: where buffers with known lifetimes lie in one on-chip memory."
     problem_type = Problem
     plan_type = Plan
+    measures_type = AddressesMeasures
+    file_suffix = ".csv"
 
     best_bound = staticmethod(best_bound)
     violation = staticmethod(violation)
@@ -62,6 +65,7 @@ class Addresses(Room[Problem, Plan]):
     rows = staticmethod(rows)
     lines = staticmethod(lines)
     decisions = staticmethod(decisions)
+    read_file = staticmethod(read_file)
 
     def compile_kernels(self, bundled: Callable[[str], Problem]) -> None:
         pack([0, 1], [2, 3], [1, 2], 3)

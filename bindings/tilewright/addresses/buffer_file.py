@@ -13,8 +13,11 @@ from typing import Any
 
 from tilewright.addresses.plan import Plan
 from tilewright.addresses.problem import LARGEST, MOST_ALIGNMENT, MOST_BUFFERS, Problem
-from tilewright.core.files import without_apostrophe
+from tilewright.core.files import read_text, without_apostrophe
 from tilewright.spec.errors import InputError, did_you_mean
+
+MAX_BYTES = 1_000_000
+"""Largest file of buffers that is read."""
 
 COLUMNS = ("id", "lower", "upper", "size")
 """What there must be."""
@@ -35,6 +38,11 @@ NUMBER = re.compile(r"[+-]?[0-9]{1,18}")
 
 CAPACITY = re.compile(r"\.([0-9]{1,10})$")
 """What stands before a file's suffix if it tells the capacity: ``A.1048576.csv``."""
+
+
+def read_file(path: Path) -> dict[str, Any]:
+    """Return the tables of an instance in a file of buffers; see `table_of`."""
+    return table_of(read_text(path, MAX_BYTES), path)
 
 
 def table_of(text: str, path: Path) -> dict[str, Any]:

@@ -66,7 +66,7 @@ def objective(problem: Problem, plan: Plan) -> int:
 
 def measured_objective(problem: Problem, report: Report) -> int:
     """Return the height of an executed plan: one more than the highest address that was written."""
-    height: int = report.facts["height"]
+    height: int = report.measures.memory_addresses
     return height
 
 

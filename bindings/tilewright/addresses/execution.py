@@ -8,9 +8,10 @@ from typing import Any
 
 import numpy as np
 
+from tilewright.addresses.measures import AddressesMeasures
 from tilewright.addresses.plan import Plan
 from tilewright.addresses.problem import Problem
-from tilewright.core.measures import of_execution
+from tilewright.core.measures import counted
 from tilewright.simulator import Report, Violation
 from tilewright.spec.errors import OutOfTimeError
 
@@ -54,18 +55,10 @@ def simulate(
     if numeric:
         report.numeric = run.same
     live = max(run.footprint)
-    report.facts = {"height": run.height, "live": live, "buffers": len(problem.buffers)}
-    report.measures = _measures(report)
+    report.measures = AddressesMeasures(
+        **counted(report), memory_addresses=run.height, live_addresses=live, buffers=len(problem.buffers)
+    )
     return report
-
-
-def _measures(report: Report) -> dict[str, Any]:
-    facts = report.facts
-    return of_execution(report) | {
-        "memory_addresses": facts["height"],
-        "live_addresses": facts["live"],
-        "buffers": facts["buffers"],
-    }
 
 
 class _Run:

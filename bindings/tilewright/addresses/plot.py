@@ -51,7 +51,7 @@ def sheet(problem: Problem, plan: Plan, report: Report, *, title: str | None = N
     """Return the sheet of a plan; see `core.room.Pictures`."""
     what = _described(problem)
     broken = report.violation is not None
-    labelled = [] if broken else rows(problem, {"facts": report.facts})
+    labelled = [] if broken else rows(problem, report.measures)
     page = Sheet(title or what, [what] if title else [], report, labelled=labelled)
     page.create(SHEET_WIDTH, page.top + HEIGHT + 1.2)
     axes = page.axes(LEFT, page.top + 0.4, SHEET_WIDTH - LEFT - 0.5, HEIGHT)

@@ -2,35 +2,32 @@
 
 from __future__ import annotations
 
-from typing import Any
-
+from tilewright.addresses.measures import AddressesMeasures
 from tilewright.addresses.plan import Plan
 from tilewright.addresses.problem import Problem
 from tilewright.core.overview import Decisions
-
-Rows = list[tuple[str, str]]
+from tilewright.core.room import Rows
 
 MOST_LINES = 40
 """Most buffers that are listed."""
 
 
-def rows(problem: Problem, report: dict[str, Any]) -> Rows:
-    """Return labelled lines about a report's totals."""
-    facts, memory = report["facts"], problem.memory
-    unused = facts["height"] - facts["live"]
+def rows(problem: Problem, measures: AddressesMeasures) -> Rows:
+    """Return labelled lines about a plan's totals."""
+    height, live, memory = measures.memory_addresses, measures.live_addresses, problem.memory
     shown = [
-        ("memory", f"{facts['height']:,} addresses for {facts['buffers']:,} buffers"),
-        ("live", f"{facts['live']:,} addresses at most at one time; {unused:,} lie between them"),
+        ("memory", f"{height:,} addresses for {measures.buffers:,} buffers"),
+        ("live", f"{live:,} addresses at most at one time; {height - live:,} lie between them"),
     ]
     if memory.capacity is not None:
-        left = memory.capacity - facts["height"]
+        left = memory.capacity - height
         shown.append(("capacity", f"{memory.capacity:,} addresses, {left:,} above the plan"))
     if memory.alignment > 1:
         shown.append(("alignment", f"{memory.alignment:,} addresses"))
     return shown
 
 
-def decisions(problem: Problem, plan: Plan, report: dict[str, Any]) -> Decisions:
+def decisions(problem: Problem, plan: Plan, measures: AddressesMeasures | None) -> Decisions:
     """Return the addresses of each buffer, the lowest first."""
     order = sorted(range(len(plan.offsets)), key=lambda one: (plan.offsets[one], problem.buffers[one].lower))
     lines: list[tuple[str, ...]] = []

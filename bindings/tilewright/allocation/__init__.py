@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from typing import Any
-
 from tilewright.allocation.evaluation import (
     best_bound,
     measured_objective,
@@ -19,6 +17,7 @@ from tilewright.allocation.evaluation import (
 )
 from tilewright.allocation.exact.trimming import rank
 from tilewright.allocation.machine import machine_from
+from tilewright.allocation.measures import PipelineMeasures
 from tilewright.allocation.overview import overview
 from tilewright.allocation.plan import PACINGS, Plan
 from tilewright.allocation.problem import Problem
@@ -53,6 +52,7 @@ class Allocation(Room[Problem, Plan]):
     )
     problem_type = Problem
     plan_type = Plan
+    measures_type = PipelineMeasures
 
     best_bound = staticmethod(best_bound)
     violation = staticmethod(violation)
@@ -69,10 +69,6 @@ class Allocation(Room[Problem, Plan]):
     overview = staticmethod(overview)
     recheck = staticmethod(recheck)
     machine_from = staticmethod(machine_from)
-
-    def records(self, problem: Problem, report: dict[str, Any]) -> list[dict[str, Any]]:
-        facts = report["facts"]
-        return list(facts.get("front") or facts["stages"])
 
 
 ROOM = register(Allocation())

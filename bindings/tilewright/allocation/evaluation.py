@@ -11,7 +11,12 @@ from tilewright.allocation.bounds import bound_on_splits
 from tilewright.allocation.exact.search import exhaustive
 from tilewright.allocation.geometry import Scan
 from tilewright.allocation.lowering import INPUT, Lowering, engines_of, tensor_elements, weights_of
-from tilewright.allocation.measures import measures
+from tilewright.allocation.measures import (
+    PipelineLayer,
+    PipelineMeasures,
+    PipelinePoint,
+    PublishedPipeline,
+)
 from tilewright.allocation.placement.floor import distance
 from tilewright.allocation.placement.floor import violation as misplaced
 from tilewright.allocation.placement.hop_bound import lower_bound
@@ -23,10 +28,11 @@ from tilewright.allocation.schedule import Schedule, schedule
 from tilewright.core import front
 from tilewright.core.bounds import Bound
 from tilewright.core.context import CONSTRUCT
+from tilewright.core.measures import counted
 from tilewright.core.packages import ORTOOLS, installed
 from tilewright.core.portfolio import Portfolio
 from tilewright.simulator import Report, Violation, execute
-from tilewright.simulator.program import Values
+from tilewright.simulator.program import Counts, Values
 from tilewright.simulator.reference import addition, convolution, pooling
 from tilewright.simulator.report import Timeline
 from tilewright.spec.errors import InputError
@@ -35,8 +41,8 @@ from tilewright.spec.network import Add, Map, Pool
 QUICK_BEATS, MOST_BEATS = 60_000, 200_000
 """Beats that are simulated, in whole frames: as a judge, at least one; for a user who looks closely, two."""
 
-POINT = ("interval", "pes", "latency")
-"""Names of the numbers of `_point` among a report's facts."""
+POINT = ("interval_cycles", "pes", "latency_cycles")
+"""Names of the numbers of `_point` among the measures."""
 
 MOST_PES_OF_THE_MODEL = 64
 """Most PEs of an array on which the exact model of placement is of use."""
@@ -152,9 +158,7 @@ def objective(problem: Problem, plan: Plan) -> int:
 
 def measured_objective(problem: Problem, report: Report) -> int:
     """Cost of a simulated plan."""
-    key = "interval" if problem.minimise == "pareto" else problem.minimise
-    measured: int = report.facts[key]
-    return measured
+    return problem.measured(report.measures)
 
 
 # Simulation ------------------------------------------------------------------------------------------
@@ -188,12 +192,8 @@ def simulate(
         return Report.refused(Violation(rule, 0, "plan", "a plan within the limits", told or broken))
     scan, options = Scan(problem), (numeric, overlapped, seed, deadline)
     if plan.front:
-        report = _simulate_front(problem, plan, scan, *options)
-    else:
-        report = _simulate(schedule(problem, plan, scan), *options)
-    if report.violation is None:
-        report.measures = measures(report)
-    return report
+        return _simulate_front(problem, plan, scan, *options)
+    return _simulate(schedule(problem, plan, scan), *options)
 
 
 def _simulate(times: Schedule, numeric: bool, overlapped: bool, seed: int, deadline: float) -> Report:
@@ -209,8 +209,7 @@ def _simulate(times: Schedule, numeric: bool, overlapped: bool, seed: int, deadl
         lowering.program(), overlapped=overlapped, data=data, expected=expected, deadline=deadline
     )
     if report.violation is None:
-        assert report.scheduled is not None
-        report.facts = _facts(times, lowering, report)
+        report.measures = _measures(times, lowering, report)
     return report
 
 
@@ -228,12 +227,13 @@ def _simulate_front(
 
     def judge(reports: list[Report]) -> dict[str, Any] | Violation:
         for index, report in zip(chosen, reports, strict=True):
-            measured, expected = tuple(report.facts[key] for key in POINT), _point(schedules[index])
+            measured = tuple(getattr(report.measures, name) for name in POINT)
+            expected = _point(schedules[index])
             if measured != expected:
                 told = f"{measured} measured, {expected} expected"
                 return Violation("front", 0, "plan", f"plan {index + 1} as it says", told)
-        points = [dict(zip(POINT, _point(times), strict=True)) for times in schedules]
-        return {"front": points, "executed": len(reports)}
+        points = [PipelinePoint(**dict(zip(POINT, _point(times), strict=True))) for times in schedules]
+        return {"front": points, "executed_plans": len(reports)}
 
     return front.simulate_front(
         (schedules[index] for index in chosen),
@@ -242,11 +242,11 @@ def _simulate_front(
     )
 
 
-def _facts(times: Schedule, lowering: Lowering, report: Report) -> dict[str, Any]:
+def _measures(times: Schedule, lowering: Lowering, report: Report) -> PipelineMeasures:
     """Return what was measured of the execution, and what the closed forms and the paper say."""
     problem, line = times.problem, report.scheduled
     assert line is not None
-    stages, plan = problem.stages, times.plan
+    plan = times.plan
     begins = _of_frames(line, lowering, np.minimum, line.start, np.iinfo(np.int64).max)
     ends = _of_frames(line, lowering, np.maximum, line.finish, 0)
     done = ends.max(axis=0)
@@ -254,44 +254,48 @@ def _facts(times: Schedule, lowering: Lowering, report: Report) -> dict[str, Any
     interval = int(done[1] - done[0]) if lowering.frames > 1 else int((ends - begins).max())
     if not problem.parallel:
         interval = int(done[0])
-    held = {name: int(counts.max(initial=0)) for name, counts in report.footprint.items()}
     splits = plan.splits
     calculus = layer_parallel(problem, splits) if problem.parallel else layer_by_layer(problem, splits)
-    facts = {
-        "interval": interval,
-        "pes": pes(problem, plan),
-        "latency": int(done[0]),
-        "frames": lowering.frames,
-        "frames_per_second": problem.machine.frames_per_second(interval),
-        "storage": times.storage,
-        "published": {
-            "latency": calculus.latency,
-            "interval": calculus.interval,
-            "frames_per_second": problem.machine.frames_per_second(calculus.interval),
-        },
-        "pacing": plan.pacing,
-        "stages": [
-            {
-                "name": stage.name,
-                "pes": split.pes,
-                "split": [split.filters, split.maps, split.rows],
-                "units": [split.unit_filters, split.unit_maps],
-                "work": times.works[stage.number],
-                "pace": times.paces[stage.number],
-                "start": int(begins[stage.number, 0]),
-                "busy": int(ends[stage.number, 0] - begins[stage.number, 0]),
-                "load": times.loads[stage.number],
-                "weights": stage.weights,
-                "buffer": times.buffers[stage.number],
-                "held": held[stage.name],
-            }
-            for stage, split in zip(stages, splits, strict=True)
-        ],
+    floor = floor_of(problem, plan) if plan.regions else None
+    return PipelineMeasures(
+        **counted(report),
+        interval_cycles=interval,
+        latency_cycles=int(done[0]),
+        pes=pes(problem, plan),
+        executed_frames=lowering.frames,
+        frames_per_second=problem.machine.frames_per_second(interval),
+        storage_words=times.storage,
+        pacing=plan.pacing,
+        published=PublishedPipeline(
+            interval_cycles=calculus.interval,
+            latency_cycles=calculus.latency,
+            frames_per_second=problem.machine.frames_per_second(calculus.interval),
+        ),
+        distance_hops=None if floor is None else distance(floor, plan.regions),
+        least_distance_hops=None if floor is None else lower_bound(floor),
+        layers=_layers(times, report, begins[:, 0], ends[:, 0]),
+    )
+
+
+def _layers(times: Schedule, report: Report, begins: Counts, ends: Counts) -> dict[str, PipelineLayer]:
+    """Return what was measured of each layer, of which the first frame's start and end are told."""
+    held = {name: int(counts.max(initial=0)) for name, counts in report.footprint.items()}
+    return {
+        stage.name: PipelineLayer(
+            pes=split.pes,
+            split=[split.filters, split.maps, split.rows],
+            units=[split.unit_filters, split.unit_maps],
+            work_cycles=times.works[stage.number],
+            pace_cycles=times.paces[stage.number],
+            start_cycles=int(begins[stage.number]),
+            busy_cycles=int(ends[stage.number] - begins[stage.number]),
+            load_cycles=times.loads[stage.number],
+            weights_elements=stage.weights,
+            buffer_words=times.buffers[stage.number],
+            held_words=held[stage.name],
+        )
+        for stage, split in zip(times.problem.stages, times.plan.splits, strict=True)
     }
-    if plan.regions:
-        floor = floor_of(problem, plan)
-        facts |= {"distance": distance(floor, plan.regions), "least_distance": lower_bound(floor)}
-    return facts
 
 
 def _of_frames(line: Timeline, lowering: Lowering, reduce: Any, times: Any, nothing: int) -> Any:

@@ -10,18 +10,19 @@ from pydantic import Field
 from tilewright.core.machines import MachineReading, OnChip, clock_of
 from tilewright.spec.base import Spec
 from tilewright.spec.network import Name
+from tilewright.spec.objectives import Objective, SingleObjective, by_name
 
 MAX_SIDE = 1024
 """Most rows and columns of an array."""
 
-UNITS = {
-    "interval": "cycles per frame",
-    "pes": "PEs",
-    "latency": "cycles",
-    "pareto": "cycles per frame",
-    "distance": "hops",
-}
-"""What each objective counts."""
+OBJECTIVES = by_name(
+    Objective("interval", "cycles per frame", "interval_cycles"),
+    Objective("pes", "PEs", "pes"),
+    Objective("latency", "cycles", "latency_cycles"),
+    Objective("pareto", "cycles per frame", "interval_cycles"),
+    Objective("distance", "hops", "distance_hops"),
+)
+"""What can be minimised; of a front the first plan has the least interval."""
 
 Side = Annotated[int, Field(ge=1, le=MAX_SIDE)]
 Axis = Literal["filters", "maps", "rows"]
@@ -90,7 +91,7 @@ def machine_from(table: dict[str, Any]) -> MachineReading:
     )
 
 
-class AllocationObjective(Spec):
+class AllocationObjective(SingleObjective):
     """What is minimised.
 
     Attributes
@@ -101,8 +102,6 @@ class AllocationObjective(Spec):
     frames_per_second : float, optional
         The rate that must be kept.
     """
-
-    table_name: ClassVar[str] = "objective"
 
     minimise: Literal["interval", "pes", "latency", "pareto", "distance"] = "interval"
     frames_per_second: Annotated[float, Field(gt=0, le=1e12, allow_inf_nan=False, strict=False)] | None = None

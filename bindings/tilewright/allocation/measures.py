@@ -1,46 +1,86 @@
-"""What was measured of an executed pipeline, units in the names."""
+"""What was measured of an executed pipeline."""
 
 from __future__ import annotations
 
-from typing import Any
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import ClassVar
 
-from tilewright.core.measures import of_execution, renamed
-from tilewright.simulator import Report
-
-PIPELINE = {
-    "interval": "interval_cycles",
-    "pes": "pes",
-    "latency": "latency_cycles",
-    "frames": "executed_frames",
-    "frames_per_second": "frames_per_second",
-    "storage": "storage_words",
-    "pacing": "pacing",
-    "distance": "distance_hops",
-    "least_distance": "least_distance_hops",
-    "executed": "executed_plans",
-}
-STAGE = {
-    "pes": "pes",
-    "split": "split",
-    "units": "units",
-    "work": "work_cycles",
-    "pace": "pace_cycles",
-    "start": "start_cycles",
-    "busy": "busy_cycles",
-    "load": "load_cycles",
-    "weights": "weights_elements",
-    "buffer": "buffer_words",
-    "held": "held_words",
-}
-"""What the facts of a pipeline, and of a layer in it, are called among the measures."""
+from tilewright.core.measures import Count, InCycles, Table
 
 
-def measures(report: Report) -> dict[str, Any]:
-    """Return the measures of a valid plan; of a front those of its first plan, with the points of all."""
-    facts = report.facts
-    found = of_execution(report) | renamed(facts, PIPELINE)
-    found["published"] = renamed(facts["published"], PIPELINE)
-    found["layers"] = {stage["name"]: renamed(stage, STAGE) for stage in facts["stages"]}
-    if "front" in facts:
-        found["front"] = [renamed(point, PIPELINE) for point in facts["front"]]
-    return found
+@dataclass(frozen=True, kw_only=True)
+class PipelinePoint(Table):
+    """A plan of a Pareto front."""
+
+    interval_cycles: Count
+    """From frame to frame."""
+    pes: Count
+    latency_cycles: Count
+    """From a frame's first pixel to its last output."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class PublishedPipeline(Table):
+    """As the paper's equations 3 to 13 have it."""
+
+    interval_cycles: Count
+    latency_cycles: Count
+    frames_per_second: float
+
+
+@dataclass(frozen=True, kw_only=True)
+class PipelineLayer(Table):
+    """Of a layer of a pipeline, on its first frame."""
+
+    pes: Count
+    split: list[int]
+    """Among how many PEs filters, input maps and rows are divided."""
+    units: list[int]
+    """On how many filters and maps the units of a PE work."""
+    work_cycles: Count
+    """In which the layer computes a beat."""
+    pace_cycles: Count
+    """From beat to beat, waits included."""
+    start_cycles: Count
+    """When it begins."""
+    busy_cycles: Count
+    """From its start to its end, waits included."""
+    load_cycles: Count
+    """For which a frame keeps it busy, without waits."""
+    weights_elements: Count
+    buffer_words: Count
+    """Reserved for its output."""
+    held_words: Count
+    """Most of its output that was held."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class PipelineMeasures(InCycles):
+    """Of an allocation; of a front those of its first plan, with the points of all."""
+
+    PARTS: ClassVar[Mapping[str, str]] = {"front": "", "layers": "layer"}
+
+    interval_cycles: Count
+    """From frame to frame."""
+    latency_cycles: Count
+    """From a frame's first pixel to its last output."""
+    pes: Count
+    executed_frames: Count
+    frames_per_second: float
+    storage_words: Count
+    """All buffers and weights."""
+    pacing: str
+    """Whether a layer waits for the slowest before it (`matched`) or of all (`uniform`)."""
+    published: PublishedPipeline
+    """What the paper's equations 3 to 13 say of it."""
+    distance_hops: Count | None = None
+    """Between the regions of consecutive layers, where they are placed."""
+    least_distance_hops: Count | None = None
+    """On any array."""
+    layers: dict[str, PipelineLayer]
+    """By name, in order."""
+    front: list[PipelinePoint] | None = None
+    """Points of a Pareto front; the other measures are of its first plan."""
+    executed_plans: Count | None = None
+    """How many of them were executed."""

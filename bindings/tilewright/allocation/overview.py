@@ -5,6 +5,7 @@ from __future__ import annotations
 from dataclasses import replace
 from typing import Any
 
+from tilewright.allocation.measures import PipelineMeasures
 from tilewright.allocation.problem import Problem
 from tilewright.allocation.summary import table
 from tilewright.core.overview import Front, Overview, of_table
@@ -17,10 +18,10 @@ ABOUT = (
 )
 
 
-def overview(problem: Problem, plan: Any, report: dict[str, Any]) -> Overview:
+def overview(problem: Problem, plan: Any, measures: PipelineMeasures) -> Overview:
     """Return the table with what its columns mean; of a front its points, too."""
-    told, points = of_table(table(problem, report)), report["facts"].get("front")
-    if points is None:
+    told = of_table(table(problem, measures))
+    if not measures.front:
         return replace(told, about=ABOUT)
-    traded = [(float(point["pes"]), float(point["interval"])) for point in points]
+    traded = [(float(point.pes), float(point.interval_cycles)) for point in measures.front]
     return replace(told, what="plan of the front", front=Front("PEs", "cycles per frame", traded))

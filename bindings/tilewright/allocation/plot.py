@@ -8,7 +8,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from itertools import product
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import TYPE_CHECKING, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
@@ -16,6 +16,7 @@ from numpy.typing import NDArray
 from tilewright import plotting
 from tilewright.allocation.geometry import Numbers
 from tilewright.allocation.lowering import engines_of
+from tilewright.allocation.measures import PipelineLayer, PipelinePoint
 from tilewright.allocation.placement.snake import snake
 from tilewright.allocation.placement.unplaced import floor_of
 from tilewright.allocation.plan import Plan, Region
@@ -89,7 +90,7 @@ def draw(problem: Problem, plan: Plan, report: Report, path: str | Path, *, titl
 def sheet(problem: Problem, plan: Plan, report: Report, *, title: str | None = None) -> Figure:
     """Return the sheet of a plan or of a front; of a plan that breaks a rule, no more than its PEs."""
     what = _described(problem)
-    labelled = () if report.violation is not None else rows(problem, {"facts": report.facts})
+    labelled = () if report.violation is not None else rows(problem, report.measures)
     page = Sheet(title or what, [what] if title else [], report, labelled=labelled)
     if report.violation is not None:
         return _broken_sheet(problem, plan, page)
@@ -109,7 +110,7 @@ def plot(problem: Problem, plan: Plan, report: Report, *, ax: Axes | None = None
         if report.violation is not None:
             leave_blank(ax, "Rate against PEs", "a front that breaks a rule has no rates")
         else:
-            _trade_off(ax, None, _Front.of(problem, report.facts["front"]), rising=True)
+            _trade_off(ax, None, _Front.of(problem, report.measures.front), rising=True)
         return ax
     table = _Table.of(plan, _owners(problem, plan.regions or ()))
     if ax is None:
@@ -271,10 +272,10 @@ def _plan_sheet(problem: Problem, plan: Plan, report: Report, page: Sheet) -> Fi
         table.write_names(gantt)
     else:
         _pes(page.axes(LEFT + table.width, top, side, table.height), problem, plan, table, "(a) ")
-    stages: list[dict[str, Any]] = report.facts["stages"]
+    layers = list(report.measures.layers.values())
     cycles, buffers = (page.axes(first + GANTT + gap, top, BARS, table.height) for gap in (0.4, BARS + 1.2))
-    _cycles(cycles, problem, report.facts["interval"], stages, table)
-    _buffers(buffers, problem, report.facts["storage"], stages, table)
+    _cycles(cycles, problem, report.measures.interval_cycles, layers, table)
+    _buffers(buffers, problem, report.measures.storage_words, layers, table)
     return page.figure
 
 
@@ -550,27 +551,28 @@ def _frames(problem: Problem, line: Timeline, frames: int) -> tuple[Numbers, Num
 
 def _gantt(axes: Axes, problem: Problem, plan: Plan, report: Report, table: _Table, letter: str = "") -> None:
     """Draw when each layer works on which frame: the full part of a bar is work, the pale one waits."""
-    line, facts = report.scheduled, report.facts
+    line, measures = report.scheduled, report.measures
     assert line is not None
-    begins, ends = _frames(problem, line, facts["frames"])
+    frames, latency = measures.executed_frames, measures.latency_cycles
+    begins, ends = _frames(problem, line, frames)
     last = int(ends.max())
     per_cycle = 72 * size_in_inches(axes)[0] / (1.02 * last)
-    colours = [FRAMES[frame % len(FRAMES)] for frame in range(facts["frames"])]
+    colours = [FRAMES[frame % len(FRAMES)] for frame in range(frames)]
     pale = [tint(colour, 0.3) for colour in colours]
-    for row, stage in enumerate(facts["stages"]):
+    for row, layer in enumerate(measures.layers.values()):
         bars = list(zip(begins[row], ends[row] - begins[row], strict=True))
-        working = stage["work"] / stage["pace"]
+        working = layer.work_cycles / layer.pace_cycles
         axes.broken_barh(bars, (row - 0.4, 0.8), facecolors=pale, linewidth=0)
         axes.broken_barh(bars, (row + 0.4 - 0.8 * working, 0.8 * working), facecolors=colours, linewidth=0)
         axes.vlines(begins[row], row - 0.46, row + 0.46, color=INK, linewidth=0.9)
         if table.pitch > 0.2 and bars[0][1] * per_cycle > 50:
             _write_start(axes, row, int(begins[row, 0]), full=working > 0.6)
     _name_frames(axes, begins[0], ends[0], colours, per_cycle)
-    _span(axes, -0.5 - 0.29 / table.pitch, 0, facts["latency"], f"latency {facts['latency']:,}", per_cycle)
-    if facts["frames"] > 1:
+    _span(axes, -0.5 - 0.29 / table.pitch, 0, latency, f"latency {latency:,}", per_cycle)
+    if frames > 1:
         done = ends.max(axis=0)
         under = len(plan.names) - 0.5 + 0.2 / table.pitch
-        _span(axes, under, done[0], done[1], f"interval {facts['interval']:,}", per_cycle)
+        _span(axes, under, done[0], done[1], f"interval {measures.interval_cycles:,}", per_cycle)
         axes.vlines(done[:2], ends.argmax(axis=0)[:2], under, color=INK, linewidth=0.6, linestyle=(0, (2, 2)))
     axes.set_xlim(0, 1.02 * last)
     key = ": work full, waits pale, starts marked" if problem.parallel else ", starts marked"
@@ -632,16 +634,16 @@ def _span(axes: Axes, y: float, start: int, end: int, words: str, per_cycle: flo
 
 
 def _cycles(
-    axes: Axes, problem: Problem, interval: int, stages: Sequence[dict[str, Any]], table: _Table
+    axes: Axes, problem: Problem, interval: int, layers: Sequence[PipelineLayer], table: _Table
 ) -> None:
     """Draw the cycles for which a frame keeps each layer busy: work, and the waits of a pipeline."""
-    slowest = max(stage["load"] for stage in stages)
-    for row, stage in enumerate(stages):
-        colour = VERMILION if stage["load"] == slowest else WORK
-        axes.barh(row, stage["busy"], height=0.76, color=PALE, linewidth=0)
-        axes.barh(row, stage["load"], height=0.76, color=colour, linewidth=0)
-        if table.pitch > 0.2 or stage["load"] == slowest:
-            table.write_number(axes, row, stage["busy"], f"{stage['load']:,}", colour)
+    slowest = max(layer.load_cycles for layer in layers)
+    for row, layer in enumerate(layers):
+        colour = VERMILION if layer.load_cycles == slowest else WORK
+        axes.barh(row, layer.busy_cycles, height=0.76, color=PALE, linewidth=0)
+        axes.barh(row, layer.load_cycles, height=0.76, color=colour, linewidth=0)
+        if table.pitch > 0.2 or layer.load_cycles == slowest:
+            table.write_number(axes, row, layer.busy_cycles, f"{layer.load_cycles:,}", colour)
     key = [("work", WORK), ("slowest", VERMILION)]
     if problem.parallel:
         key.append(("waits", "#AAAAAA"))
@@ -656,23 +658,24 @@ def _cycles(
             fontsize=8,
         )
     table.write_key(axes, key)
-    axes.set_xlim(0, 1.02 * max(stage["busy"] for stage in stages))
+    axes.set_xlim(0, 1.02 * max(layer.busy_cycles for layer in layers))
     table.prepare(axes, "(c) Cycles per frame", "cycles", 4)
 
 
 def _buffers(
-    axes: Axes, problem: Problem, storage: int, stages: Sequence[dict[str, Any]], table: _Table
+    axes: Axes, problem: Problem, storage: int, layers: Sequence[PipelineLayer], table: _Table
 ) -> None:
     """Draw the bytes of each layer's weights and of its output's buffer, and below them what all need."""
     machine = problem.machine
     total, capacity = machine.bytes(storage), machine.buffer_bytes
-    sizes = np.array([[machine.bytes(stage[part]) for stage in stages] for part in ("weights", "buffer")])
-    at = np.arange(len(stages))
+    words_of = [(layer.weights_elements, layer.buffer_words) for layer in layers]
+    sizes = np.array([[machine.bytes(words) for words in each] for each in zip(*words_of, strict=True)])
+    at = np.arange(len(layers))
     weights, buffer = TENSORS["kernels"], TENSORS["output"]
     for side, lengths, colour in zip((-0.2, 0.2), sizes, (weights, buffer), strict=True):
         axes.barh(at + side, lengths, height=0.4, color=colour, linewidth=0)
     table.write_key(axes, (("weights", weights), ("buffer", buffer)))
-    under = len(stages) - 0.5 + 0.18 / table.pitch
+    under = len(layers) - 0.5 + 0.18 / table.pitch
     axes.barh(under, total, height=0.17 / table.pitch, color="#BBBBBB", linewidth=0)
     words = ("all " if problem.parallel else "most at a time ") + with_prefix(total)
     largest = total
@@ -717,9 +720,9 @@ class _Front(NamedTuple):
     listed: list[int]
 
     @classmethod
-    def of(cls, problem: Problem, front: Sequence[dict[str, int]]) -> _Front:
-        keys = ("pes", "interval", "latency")
-        pes, interval, latency = np.array([[point[key] for key in keys] for point in front]).T
+    def of(cls, problem: Problem, front: Sequence[PipelinePoint]) -> _Front:
+        points = [(point.pes, point.interval_cycles, point.latency_cycles) for point in front]
+        pes, interval, latency = np.array(points).T
         order = np.lexsort((latency, interval, pes))
         fewest = np.minimum.accumulate(interval[order])
         steps = order[np.append(True, fewest[1:] < fewest[:-1])].tolist()
@@ -734,7 +737,7 @@ class _Front(NamedTuple):
 
 def _front_sheet(problem: Problem, plan: Plan, report: Report, page: Sheet) -> Figure:
     """Draw the trade-offs between rate, PEs and latency, and list the plans with the best rates."""
-    front, height = _Front.of(problem, report.facts["front"]), 4.8
+    front, height = _Front.of(problem, report.measures.front), 4.8
     spelt = len(problem.stages) <= MAX_SPELT
     top = _create(page, 17.6 if spelt else 16.3, height)
     for left, rising, letter in ((0.85, True, "(a) "), (7.2, False, "(b) ")):

@@ -4,16 +4,18 @@ from __future__ import annotations
 
 from functools import cached_property
 
-from tilewright.allocation.machine import UNITS, AllocationLimits, AllocationObjective, ArrayMachine
+from tilewright.allocation.machine import OBJECTIVES, AllocationLimits, AllocationObjective, ArrayMachine
 from tilewright.allocation.splits import LayerSplit, SplitRules, fastest, layer_splits
 from tilewright.allocation.stages import Stage, consumers_of, stages_of
-from tilewright.spec.base import Spec
 from tilewright.spec.errors import InputError
 from tilewright.spec.network import Network
+from tilewright.spec.objectives import Minimising
 
 
-class Problem(Spec):
+class Problem(Minimising):
     """A network, an array, an objective and limits."""
+
+    can_minimise = OBJECTIVES
 
     network: Network
     machine: ArrayMachine
@@ -118,16 +120,6 @@ class Problem(Spec):
                 f"{told}; at {self.machine.clock_mhz} MHz no array reaches more than "
                 f"{self.machine.frames_per_second(interval):.6g}",
             )
-
-    @property
-    def minimise(self) -> str:
-        """What is minimised."""
-        return self.objective.minimise
-
-    @property
-    def unit(self) -> str:
-        """What the objective counts."""
-        return UNITS[self.minimise]
 
     @property
     def parallel(self) -> bool:

@@ -2,84 +2,73 @@
 
 from __future__ import annotations
 
-from typing import Any
-
+from tilewright.allocation.measures import PipelineLayer, PipelineMeasures, PipelinePoint
 from tilewright.allocation.problem import Problem
-
-Rows = list[tuple[str, str]]
+from tilewright.core.front import thinned
+from tilewright.core.room import Rows
 
 MOST_POINTS = 40
 """Most lines of a Pareto front that are printed; a longer one is thinned out."""
 
 
-def rows(problem: Problem, report: dict[str, Any]) -> Rows:
-    """Return labelled lines about a report's totals."""
-    facts, machine = report["facts"], problem.machine
-    published = facts["published"]
+def rows(problem: Problem, measures: PipelineMeasures) -> Rows:
+    """Return labelled lines about a plan's totals."""
+    machine, layers = problem.machine, measures.layers
     array = " x ".join(map(str, machine.array))
-    bottleneck = max(facts["stages"], key=lambda stage: stage["load"])
-    used = sum(stage["pes"] * stage["load"] for stage in facts["stages"])
-    shown = [
-        ("PEs", f"{facts['pes']:,} of {machine.pes:,} ({array})"),
-        ("rate", f"{facts['frames_per_second']:,.1f} frames/s, one every {facts['interval']:,} cycles"),
-    ]
-    if problem.parallel:
-        busy = used / (facts["pes"] * facts["interval"])
-        shown.append(("bottleneck", f"{bottleneck['name']}; PEs are busy {busy:.0%} of the time"))
-    milliseconds = 1e-3 * facts["latency"] / machine.clock_mhz
-    shown.append(("latency", f"{facts['latency']:,} cycles, {milliseconds:.3g} ms"))
-    shown.append(
-        (
-            "by the paper",
-            f"{published['latency']:,} cycles, {published['frames_per_second']:,.1f} frames/s"
-            f" (equations 3 to 13)",
-        )
-    )
-    limit = f" of {machine.buffer_bytes:,}" if machine.buffer_bytes is not None else ""
-    weights = machine.bytes(sum(stage["weights"] for stage in facts["stages"]))
-    shown.append(("buffers", f"{machine.bytes(facts['storage']):,} bytes{limit}, weights {weights:,} in all"))
-    if problem.parallel and facts["pacing"] != "matched":
-        shown.append(("pacing", "every layer as slow as the slowest, for the smallest buffers"))
-    if "distance" in facts:
-        shown.append(
-            ("placement", f"{facts['distance']:,} hops, at least {facts['least_distance']:,} on any array")
-        )
-    if "front" in facts:
-        shown = [
-            ("front", f"{len(facts['front']):,} plans, {facts['executed']:,} of them executed"),
+    if measures.front:
+        executed = f"{measures.executed_plans:,} of them executed"
+        return [
+            ("front", f"{len(measures.front):,} plans, {executed}"),
             ("PEs", f"{machine.pes:,} ({array})"),
         ]
+    interval, latency, published = measures.interval_cycles, measures.latency_cycles, measures.published
+    shown = [
+        ("PEs", f"{measures.pes:,} of {machine.pes:,} ({array})"),
+        ("rate", f"{measures.frames_per_second:,.1f} frames/s, one every {interval:,} cycles"),
+    ]
+    if problem.parallel:
+        bottleneck = max(layers, key=lambda name: layers[name].load_cycles)
+        busy = sum(layer.pes * layer.load_cycles for layer in layers.values()) / (measures.pes * interval)
+        shown.append(("bottleneck", f"{bottleneck}; PEs are busy {busy:.0%} of the time"))
+    shown.append(("latency", f"{latency:,} cycles, {1e-3 * latency / machine.clock_mhz:.3g} ms"))
+    by_equations = f"{published.latency_cycles:,} cycles, {published.frames_per_second:,.1f} frames/s"
+    shown.append(("by the paper", f"{by_equations} (equations 3 to 13)"))
+    limit = f" of {machine.buffer_bytes:,}" if machine.buffer_bytes is not None else ""
+    weights = machine.bytes(sum(layer.weights_elements for layer in layers.values()))
+    storage = machine.bytes(measures.storage_words)
+    shown.append(("buffers", f"{storage:,} bytes{limit}, weights {weights:,} in all"))
+    if problem.parallel and measures.pacing != "matched":
+        shown.append(("pacing", "every layer as slow as the slowest, for the smallest buffers"))
+    if measures.distance_hops is not None:
+        least = f"at least {measures.least_distance_hops:,} on any array"
+        shown.append(("placement", f"{measures.distance_hops:,} hops, {least}"))
     return shown
 
 
-def table(problem: Problem, report: dict[str, Any]) -> list[tuple[str, ...]]:
+def table(problem: Problem, measures: PipelineMeasures) -> list[tuple[str, ...]]:
     """Return a header and one line per layer, or per plan of a front."""
-    facts = report["facts"]
-    if "front" in facts:
-        points = facts["front"]
-        step = -(-len(points) // MOST_POINTS)
-        chosen = [points[place] for place in sorted({*range(0, len(points), step), len(points) - 1})]
-        header: tuple[str, ...] = ("PEs", "frames/s", "interval", "latency")
-        return [header, *(_point(problem, point) for point in chosen)]
+    if measures.front:
+        points = thinned(measures.front, MOST_POINTS)
+        return [("PEs", "frames/s", "interval", "latency"), *(_point(problem, point) for point in points)]
     header = ("layer", "PEs", "split", "units", "work", "pace", "start", "busy", "load", "buffer")
-    return [header, *(_line(stage) for stage in facts["stages"])]
+    return [header, *(_line(name, layer) for name, layer in measures.layers.items())]
 
 
-def _point(problem: Problem, point: dict[str, int]) -> tuple[str, ...]:
-    rate = problem.machine.frames_per_second(point["interval"])
-    return f"{point['pes']:,}", f"{rate:,.1f}", f"{point['interval']:,}", f"{point['latency']:,}"
+def _point(problem: Problem, point: PipelinePoint) -> tuple[str, ...]:
+    rate = problem.machine.frames_per_second(point.interval_cycles)
+    return f"{point.pes:,}", f"{rate:,.1f}", f"{point.interval_cycles:,}", f"{point.latency_cycles:,}"
 
 
-def _line(stage: dict[str, Any]) -> tuple[str, ...]:
+def _line(name: str, layer: PipelineLayer) -> tuple[str, ...]:
     return (
-        stage["name"],
-        f"{stage['pes']:,}",
-        " x ".join(map(str, stage["split"])),
-        " x ".join(map(str, stage["units"])),
-        f"{stage['work']:,}",
-        f"{stage['pace']:,}",
-        f"{stage['start']:,}",
-        f"{stage['busy']:,}",
-        f"{stage['load']:,}",
-        f"{stage['buffer']:,}",
+        name,
+        f"{layer.pes:,}",
+        " x ".join(map(str, layer.split)),
+        " x ".join(map(str, layer.units)),
+        f"{layer.work_cycles:,}",
+        f"{layer.pace_cycles:,}",
+        f"{layer.start_cycles:,}",
+        f"{layer.busy_cycles:,}",
+        f"{layer.load_cycles:,}",
+        f"{layer.buffer_words:,}",
     )

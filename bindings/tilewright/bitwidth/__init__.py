@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from typing import Any
-
 from tilewright.bitwidth.evaluation import (
     best_bound,
     costs,
@@ -17,6 +15,7 @@ from tilewright.bitwidth.evaluation import (
     simulation_seconds,
     violation,
 )
+from tilewright.bitwidth.measures import BitwidthMeasures
 from tilewright.bitwidth.overview import overview
 from tilewright.bitwidth.plan import Plan
 from tilewright.bitwidth.problem import Problem
@@ -49,6 +48,7 @@ class Bitwidth(Room[Problem, Plan]):
     )
     problem_type = Problem
     plan_type = Plan
+    measures_type = BitwidthMeasures
 
     best_bound = staticmethod(best_bound)
     violation = staticmethod(violation)
@@ -63,10 +63,6 @@ class Bitwidth(Room[Problem, Plan]):
     rows = staticmethod(rows)
     table = staticmethod(table)
     overview = staticmethod(overview)
-
-    def records(self, problem: Problem, report: dict[str, Any]) -> list[dict[str, Any]]:
-        found = report["measures"]
-        return list(found.get("front") or ({"layer": name} | row for name, row in found["layers"].items()))
 
     def runs_compiled(self, problem: Problem) -> bool:
         return False

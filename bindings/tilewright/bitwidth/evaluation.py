@@ -10,14 +10,15 @@ import numpy as np
 
 from tilewright.bitwidth import accumulator
 from tilewright.bitwidth.exact.search import front_of
-from tilewright.bitwidth.measurement import integer_layers, measure, same_numbers
-from tilewright.bitwidth.measures import measures
+from tilewright.bitwidth.measurement import Measure, integer_layers, measure, same_numbers
+from tilewright.bitwidth.measures import BitwidthLayer, BitwidthMeasures, BitwidthPoint
 from tilewright.bitwidth.noise import SIGNAL, Candidate, decibels, noise
 from tilewright.bitwidth.plan import Plan
 from tilewright.bitwidth.problem import Problem
 from tilewright.core import front
 from tilewright.core.bounds import Bound
 from tilewright.core.context import CONSTRUCT
+from tilewright.core.measures import counted
 from tilewright.core.portfolio import Portfolio
 from tilewright.simulator import Report, Violation
 from tilewright.simulator.integer_layer import IntegerLayer
@@ -112,8 +113,7 @@ def objective(problem: Problem, plan: Plan) -> int:
 
 def measured_objective(problem: Problem, report: Report) -> int:
     """Return the cost of an executed plan: bits as they were counted, noise by the model."""
-    measured: int = report.facts["bits" if problem.minimise == "bits" else "noise"]
-    return measured
+    return problem.measured(report.measures)
 
 
 # Simulation ------------------------------------------------------------------------------------------
@@ -146,21 +146,28 @@ def simulate(
         rule, _, told = broken.partition(": ")
         return Report.refused(Violation(rule, 0, "plan", "a plan within the limits", told or broken))
     one = plan.front[0] if plan.front else plan
-    report = _executed(problem, integer_layers(problem, one))
-    report.facts |= {"noise": costs(problem, one)[0], "points": [costs(problem, each) for each in plan.front]}
+    report = _executed(problem)
+    seen = None
     if problem.data is not None:
-        if one not in problem.measured:
-            problem.measured[one] = measure(
-                problem, one, most_images=problem.data.images, deadline=deadline
-            ).facts()
-        report.facts["measured"] = problem.measured[one]
+        if one not in problem.seen:
+            problem.seen[one] = measure(problem, one, most_images=problem.data.images, deadline=deadline)
+        seen = problem.seen[one]
         if numeric:
             report.numeric = same_numbers(problem, one, deadline=deadline)
-    report.measures = measures(report)
+    layers = _layers(problem, integer_layers(problem, one), seen)
+    points = [costs(problem, each) for each in plan.front]
+    report.measures = BitwidthMeasures(
+        **counted(report),
+        noise_ppb=costs(problem, one)[0],
+        moved_bits=sum(sum(layer.moved_bits.values()) for layer in layers.values()),
+        measured=None if seen is None else seen.network_measures(),
+        layers=layers,
+        front=[BitwidthPoint(noise_ppb=noise, moved_bits=bits) for noise, bits in points] or None,
+    )
     return report
 
 
-def _executed(problem: Problem, quantised: dict[str, IntegerLayer]) -> Report:
+def _executed(problem: Problem) -> Report:
     """Return the report of a layer after the other: what each reads, writes and multiplies, in elements."""
     layers = problem.layers
     counts = {
@@ -173,29 +180,33 @@ def _executed(problem: Problem, quantised: dict[str, IntegerLayer]) -> Report:
     written = {"output": arrays["output"]}
     macs = np.array([layer.macs for layer in layers], dtype=np.int64)
     names = [layer.name for layer in layers]
-    report = Report(None, names, read, {}, written, written, arrays, macs, 3 * len(layers))
-    rows, total = [], 0
-    for place, layer in enumerate(layers):
+    return Report(None, names, read, {}, written, written, arrays, macs, 3 * len(layers))
+
+
+def _layers(
+    problem: Problem, quantised: dict[str, IntegerLayer], seen: Measure | None
+) -> dict[str, BitwidthLayer]:
+    """Return the formats of each layer, what they cost, and what was seen of them on samples."""
+    found = {}
+    for layer in problem.layers:
         ours = quantised[layer.name]
         widths = (ours.inputs.bits, ours.weights.bits)
-        moved = {"input": widths[0] * counts["input"][place], "weights": widths[1] * counts["weights"][place]}
-        total += sum(moved.values())
         extra = problem.extra_bits(layer)
-        rows.append(
-            {
-                "name": layer.name,
-                "input": list(ours.inputs),
-                "weights": list(ours.weights),
-                "sum": [accumulator.product_bits(*widths) + extra, ours.fraction],
-                "available": problem.available_bits(layer),
-                "extra": extra,
-                "taps": layer.macs_per_output,
-                "bits": moved,
-                "noise": noise(*widths, problem.ranges[layer.name]),
-            }
+        found[layer.name] = BitwidthLayer(
+            input_format=list(ours.inputs),
+            weights_format=list(ours.weights),
+            sum_format=[accumulator.product_bits(*widths) + extra, ours.fraction],
+            available_bits=problem.available_bits(layer),
+            extra_bits=extra,
+            products_of_a_sum=layer.macs_per_output,
+            moved_bits={
+                "input": widths[0] * prod(layer.input_shape),
+                "weights": widths[1] * prod(layer.kernels_shape),
+            },
+            noise_ppb=noise(*widths, problem.ranges[layer.name]),
+            measured=None if seen is None else seen.layer_measures(layer.name),
         )
-    report.facts = {"bits": total, "layers": rows}
-    return report
+    return found
 
 
 def recheck(problem: Problem, plan: Plan, deadline: float) -> list[tuple[str, bool | None, str]]:

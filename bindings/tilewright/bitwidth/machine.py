@@ -11,6 +11,7 @@ from tilewright.bitwidth.accumulator import BoundName
 from tilewright.bitwidth.data import digest_of
 from tilewright.spec.base import Spec
 from tilewright.spec.errors import InputError
+from tilewright.spec.objectives import Objective, SingleObjective, by_name
 
 MAX_ACCUMULATOR, MAX_WIDTH = 40, 32
 """Most bits of an accumulator, and of an operand: what sums of are exact in 64 bits."""
@@ -19,8 +20,12 @@ Magnitude = Annotated[float, Field(gt=0, le=1e30, allow_inf_nan=False, strict=Fa
 
 Width = Annotated[int, Field(ge=1, le=MAX_WIDTH)]
 
-UNITS = {"noise": "ppb of the signal", "bits": "bits", "pareto": "ppb of the signal"}
-"""What each objective counts; noise in parts per billion of the signal's power."""
+OBJECTIVES = by_name(
+    Objective("noise", "ppb of the signal", "noise_ppb"),
+    Objective("bits", "bits", "moved_bits"),
+    Objective("pareto", "ppb of the signal", "noise_ppb"),
+)
+"""What can be minimised; noise counts in parts per billion of the signal's power."""
 
 
 class BitsMachine(Spec):
@@ -93,7 +98,7 @@ class LayerRange(Spec):
         )
 
 
-class BitsObjective(Spec):
+class BitsObjective(SingleObjective):
     """What is minimised.
 
     Attributes
@@ -102,8 +107,6 @@ class BitsObjective(Spec):
         Power of the noise of quantisation over that of the signal, by the additive model; bits of all inputs
         and weights, each moved once; every trade-off of the two.
     """
-
-    table_name: ClassVar[str] = "objective"
 
     minimise: Literal["noise", "bits", "pareto"] = "noise"
 

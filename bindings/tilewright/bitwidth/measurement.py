@@ -11,6 +11,7 @@ from typing import Any
 
 import numpy as np
 
+from tilewright.bitwidth.measures import LayerSeen, NetworkSeen
 from tilewright.bitwidth.plan import Plan
 from tilewright.bitwidth.problem import Problem
 from tilewright.simulator.fixed_point import Floats, Format, Integers
@@ -94,27 +95,28 @@ class Measure:
         """Count values that saturate as a layer reads or stores them."""
         self.saturated[name] += values
 
-    def facts(self) -> dict[str, Any]:
-        """Return the numbers as a report has them, rounded so that the order of summation does not show."""
-        return {
-            "images": self.images,
-            "right": self.right,
-            "float_right": self.float_right,
-            "agreeing": self.agreeing,
-            "signal_to_noise_db": ratio_db(self.signal, self.noise),
-            "overflows": self.overflows,
-            "saturated": sum(self.saturated.values()),
-            "layers": {
-                name: {
-                    "signal_to_noise_db": ratio_db(layer.signal, layer.noise),
-                    "sums": layer.sums,
-                    "overflows": layer.overflows,
-                    "first_overflows": layer.located,
-                    "saturated": self.saturated[name],
-                }
-                for name, layer in self.layers.items()
-            },
-        }
+    def network_measures(self) -> NetworkSeen:
+        """Return what was seen of the network, rounded so that the order of summation does not show."""
+        return NetworkSeen(
+            images=self.images,
+            right=self.right,
+            float_right=self.float_right,
+            agreeing=self.agreeing,
+            signal_to_noise_db=ratio_db(self.signal, self.noise),
+            overflows=self.overflows,
+            saturated=sum(self.saturated.values()),
+        )
+
+    def layer_measures(self, name: str) -> LayerSeen:
+        """Return what was seen of a layer, rounded likewise."""
+        layer = self.layers[name]
+        return LayerSeen(
+            signal_to_noise_db=ratio_db(layer.signal, layer.noise),
+            overflows=layer.overflows,
+            sums=layer.sums,
+            first_overflows=layer.located,
+            saturated=self.saturated[name],
+        )
 
 
 def ratio_db(signal: float, noise: float) -> float | None:

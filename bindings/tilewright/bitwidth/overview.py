@@ -5,6 +5,7 @@ from __future__ import annotations
 from dataclasses import replace
 from typing import Any
 
+from tilewright.bitwidth.measures import BitwidthMeasures
 from tilewright.bitwidth.problem import Problem
 from tilewright.bitwidth.summary import table
 from tilewright.core.overview import Front, Overview, of_table
@@ -16,10 +17,10 @@ ABOUT = (
 )
 
 
-def overview(problem: Problem, plan: Any, report: dict[str, Any]) -> Overview:
+def overview(problem: Problem, plan: Any, measures: BitwidthMeasures) -> Overview:
     """Return the table with what its columns mean; of a front its points, too."""
-    told, points = of_table(table(problem, report)), report["facts"]["points"]
-    if not points:
+    told = of_table(table(problem, measures))
+    if not measures.front:
         return replace(told, what="layer", about=ABOUT)
-    traded = [(float(bits), float(noise)) for noise, bits in points]
+    traded = [(float(point.moved_bits), float(point.noise_ppb)) for point in measures.front]
     return replace(told, what="plan of the front", front=Front("bits", "noise ppb", traded))

@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from tilewright import plotting
+from tilewright.bitwidth.measures import BitwidthLayer, BitwidthMeasures
 from tilewright.bitwidth.noise import decibels
 from tilewright.bitwidth.plan import Plan
 from tilewright.bitwidth.problem import Problem
@@ -52,7 +53,7 @@ def sheet(problem: Problem, plan: Plan, report: Report, *, title: str | None = N
     """Return the sheet of a plan: bits and noise of each layer, or a front; see `core.room.Pictures`."""
     what = _described(problem)
     broken = report.violation is not None
-    labelled = [] if broken else rows(problem, {"facts": report.facts})
+    labelled = [] if broken else rows(problem, report.measures)
     page = Sheet(title or what, [what] if title else [], report, labelled=labelled)
     height = PITCH * min(len(problem.layers), MOST_LAYERS) + 0.4
     if plan.front:
@@ -89,35 +90,35 @@ def draw(problem: Problem, plan: Plan, report: Report, path: str | Path, *, titl
     plotting.save(sheet(problem, plan, report, title=title), path)
 
 
-def _layers(axes: Axes, report: Report) -> list[dict[str, Any]]:
-    """Name the layers at the axis, the first on top; return what the report says of them."""
-    found: list[dict[str, Any]] = report.facts["layers"][:MOST_LAYERS]
-    axes.set_yticks(range(len(found)), [shortened(row["name"], 22) for row in found])
+def _layers(axes: Axes, measures: BitwidthMeasures) -> list[BitwidthLayer]:
+    """Name the layers at the axis, the first on top; return what was measured of them."""
+    found = list(measures.layers.items())[:MOST_LAYERS]
+    axes.set_yticks(range(len(found)), [shortened(name, 22) for name, _ in found])
     axes.set_ylim(len(found) - 0.4, -0.6)
-    return found
+    return [layer for _, layer in found]
 
 
 def _bits(axes: Axes, report: Report) -> None:
-    layers = _layers(axes, report)
-    for place, row in enumerate(layers):
-        parts = [(row["input"][0], COLOURS["inputs"]), (row["weights"][0], COLOURS["weights"])]
+    layers = _layers(axes, report.measures)
+    for place, layer in enumerate(layers):
+        parts = [(layer.input_format[0], COLOURS["inputs"]), (layer.weights_format[0], COLOURS["weights"])]
         stack_bars(axes, place, parts, height=0.6)
-        limit = row["available"]
+        limit = layer.available_bits
         axes.plot([limit, limit], [place - 0.42, place + 0.42], color=INK, linewidth=1.6)
-    axes.set_xlim(0, 1.05 * max(row["available"] for row in layers))
+    axes.set_xlim(0, 1.05 * max(layer.available_bits for layer in layers))
     axes.set_xlabel("bits of inputs and weights; the line is what the accumulator leaves them")
     handles = colour_patches((name, colour) for name, colour in COLOURS.items())
     axes.legend(handles=handles, loc="lower left", bbox_to_anchor=(0, 1.0), ncols=2, fontsize=8)
 
 
 def _noise(axes: Axes, report: Report) -> None:
-    layers = _layers(axes, report)
-    model = [decibels(row["noise"]) for row in layers]
+    layers = _layers(axes, report.measures)
+    model = [decibels(layer.noise_ppb) for layer in layers]
     axes.barh(range(len(layers)), model, height=0.6, color=BLUE, linewidth=0)
     handles = [("by the model", BLUE)]
-    if "measured" in report.facts:
-        seen = report.facts["measured"]["layers"]
-        ratios = [(place, seen[row["name"]]["signal_to_noise_db"]) for place, row in enumerate(layers)]
+    if report.measures.measured is not None:
+        seen = [(place, layer.measured) for place, layer in enumerate(layers)]
+        ratios = [(place, None if each is None else each.signal_to_noise_db) for place, each in seen]
         known = [(place, ratio) for place, ratio in ratios if ratio is not None]
         axes.plot([ratio for _, ratio in known], [place for place, _ in known], "D", color=VERMILION)
         handles.append(("measured, this layer alone quantised", VERMILION))
@@ -128,7 +129,8 @@ def _noise(axes: Axes, report: Report) -> None:
 
 
 def _front(axes: Axes, report: Report) -> None:
-    points = report.facts["points"]
-    axes.plot([bits for _, bits in points], [decibels(noise) for noise, _ in points], "o-", color=BLUE)
+    points = report.measures.front
+    bits, ratios = [point.moved_bits for point in points], [decibels(point.noise_ppb) for point in points]
+    axes.plot(bits, ratios, "o-", color=BLUE)
     axes.set_xlabel("bits of all inputs and weights")
     axes.set_ylabel("signal to noise in dB, by the model")

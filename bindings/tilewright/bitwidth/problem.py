@@ -12,7 +12,7 @@ from tilewright.bitwidth import accumulator
 from tilewright.bitwidth.data import Samples, read_parameters, read_samples
 from tilewright.bitwidth.machine import (
     MAX_ACCUMULATOR,
-    UNITS,
+    OBJECTIVES,
     BitsLimits,
     BitsMachine,
     BitsObjective,
@@ -22,9 +22,9 @@ from tilewright.bitwidth.machine import (
 from tilewright.bitwidth.noise import SIGNAL, Candidate, most_noise, noise, undominated
 from tilewright.simulator.integer_layer import Parameters
 from tilewright.simulator.network_executor import refuse_unknown
-from tilewright.spec.base import Spec
 from tilewright.spec.errors import InputError, did_you_mean
 from tilewright.spec.network import Name, NamedLayer, Network
+from tilewright.spec.objectives import Minimising
 
 MOST_TAPS = 2**22
 """Most products of a sum: with the widest accumulator it still fits 64 bits."""
@@ -33,8 +33,10 @@ CLOSE = 1e-6
 """Relative difference of magnitudes up to which they count as the same number, printed and read again."""
 
 
-class Problem(Spec):
+class Problem(Minimising):
     """A network, the ranges of its values, a machine, an objective and limits."""
+
+    can_minimise = OBJECTIVES
 
     network: Network
     ranges: dict[Name, LayerRange]
@@ -137,16 +139,6 @@ class Problem(Spec):
                 raise InputError(f"ranges.{layer.name}.weights", most, limit)
         self.samples  # noqa: B018 (read to be checked)
 
-    @property
-    def minimise(self) -> str:
-        """What is minimised."""
-        return self.objective.minimise
-
-    @property
-    def unit(self) -> str:
-        """What the objective counts."""
-        return UNITS[self.minimise]
-
     @cached_property
     def layers(self) -> tuple[NamedLayer, ...]:
         """The layers whose widths are decided, in the order of execution."""
@@ -159,7 +151,7 @@ class Problem(Spec):
         return read_parameters(self.data.weights, self.layers)
 
     @cached_property
-    def measured(self) -> dict[Any, Any]:
+    def seen(self) -> dict[Any, Any]:
         """What was measured of plans already: `check` executes a plan several times."""
         return {}
 

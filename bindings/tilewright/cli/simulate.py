@@ -51,14 +51,13 @@ def simulate(
     clock = "ps" if problem.problem.unit == "ps" else "cycles"
     with printing():
         if as_json:
-            steps_told = [row | {f"serial_{clock}": row["cycles"]} for row in report.per_step()]
-            click.echo(json.dumps({**report.summary(), "per_step": steps_told}))
+            click.echo(json.dumps({**report.verdict().to_json(), "per_step": report.per_step(clock)}))
         else:
-            _print_steps(report.per_step(), steps, clock)
+            _print_steps(report.per_step(clock), steps, clock)
             if report.valid and report.sequential is None and report.scheduled is None:
-                _print_summary(problem.problem, report.summary())
+                _print_summary(problem.problem, report.measures)
             if report.valid:
-                _print_decisions(problem.problem, answer.plan, report.summary())
+                _print_decisions(problem.problem, answer.plan, report.measures)
             _print_totals(report, clock, numeric)
             for path in saving.written:
                 click.echo(f"written: {path}")
@@ -66,24 +65,24 @@ def simulate(
     sys.exit(0 if report.valid else 1)
 
 
-def _print_summary(problem: Any, summary: dict[str, Any]) -> None:
+def _print_summary(problem: Any, measures: Any) -> None:
     """Print what the room tells of a plan that has no timeline."""
     from tilewright.core.room import room_of
 
     room = room_of(problem)
-    table = room.table(problem, summary)
+    table = room.table(problem, measures)
     if table:
         print_table(table[1:], table[0])
         click.echo()
-    print_table(room.rows(problem, summary))
+    print_table(room.rows(problem, measures))
 
 
-def _print_decisions(problem: Any, plan: Any, summary: dict[str, Any]) -> None:
+def _print_decisions(problem: Any, plan: Any, measures: Any) -> None:
     """Print what a plan decides, where its room has a table of that."""
     from tilewright.core.room import room_of
     from tilewright.run.summary import decided
 
-    table = room_of(problem).decisions(problem, plan, summary)
+    table = room_of(problem).decisions(problem, plan, measures)
     if table is not None:
         click.echo("\n".join([*decided(table), ""]))
 
@@ -109,7 +108,7 @@ def _print_steps(rows: list[dict[str, Any]], limit: int, clock: str) -> None:
             _amounts(row["written"]),
             _amounts(row["loaded"]),
             f"{sum(row['footprint'].values()):,}",
-            "-" if row["cycles"] is None else f"{row['cycles']:,}",
+            "-" if row[f"serial_{clock}"] is None else f"{row[f'serial_{clock}']:,}",
         )
         for row in shown
     ]
@@ -120,12 +119,15 @@ def _print_steps(rows: list[dict[str, Any]], limit: int, clock: str) -> None:
 
 
 def _print_totals(report: Any, clock: str, numeric: bool) -> None:
-    summary = report.summary()
-    rows = [("valid", "yes" if report.valid else f"no: {summary['violation'] or 'the numbers are wrong'}")]
+    rows = [("valid", "yes" if report.valid else f"no: {report.violation or 'the numbers are wrong'}")]
     if report.sequential is not None:
+        loaded, written = (
+            {tensor: total for tensor, counts in table.items() if (total := report.total(counts))}
+            for table in (report.loaded, report.written)
+        )
         rows += [
-            ("loaded", _amounts({k: v for k, v in summary["loaded"].items() if v})),
-            ("written", _amounts({k: v for k, v in summary["written"].items() if v})),
+            ("loaded", _amounts(loaded)),
+            ("written", _amounts(written)),
             ("peak memory", f"{report.peak:,} elements"),
             ("loads of one element", f"at most {max(report.most_loads.values(), default=0)}"),
             ("sequential", f"{report.sequential.cycles:,} {clock}"),

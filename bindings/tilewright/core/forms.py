@@ -2,16 +2,19 @@
 
 from __future__ import annotations
 
-from typing import Annotated, Literal
+from typing import TYPE_CHECKING, Literal
 
-from pydantic import BaseModel, ConfigDict, Field
+from pydantic import BaseModel, ConfigDict
 
-RoomName = Literal[
-    "grouping", "tiling", "allocation", "fusion", "bitwidth", "addresses", "scheduling", "residency"
-]
-Count = Annotated[int, Field(ge=0)]
-NonNegative = Annotated[float, Field(ge=0)]
-Amounts = dict[str, Count]
+from tilewright.core.catalogue import ROOMS
+from tilewright.core.measures import Amounts as Amounts
+from tilewright.core.measures import Count as Count
+from tilewright.core.measures import NonNegative as NonNegative
+
+if TYPE_CHECKING:
+    RoomName = str
+else:
+    RoomName = Literal[ROOMS]
 Counts = list[int]
 
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Sequence
+from dataclasses import replace
 from typing import Any, TypeVar
 
 import numpy as np
@@ -11,6 +12,7 @@ from numpy.typing import NDArray
 from tilewright.simulator import Report, Violation
 
 PlanT = TypeVar("PlanT")
+PointT = TypeVar("PointT")
 
 
 def undominated(first: NDArray[Any], second: NDArray[Any]) -> NDArray[np.intp]:
@@ -27,12 +29,18 @@ def undominated(first: NDArray[Any], second: NDArray[Any]) -> NDArray[np.intp]:
     return order[better]
 
 
+def thinned(points: Sequence[PointT], most: int) -> list[PointT]:
+    """Return about so many points of a front at most, evenly spread, the first and the last among them."""
+    step = -(-len(points) // most)
+    return [points[place] for place in sorted({*range(0, len(points), step), len(points) - 1})]
+
+
 def simulate_front(
     plans: Iterable[PlanT],
     execute: Callable[[PlanT], Report],
     judge: Callable[[list[Report]], dict[str, Any] | Violation],
 ) -> Report:
-    """Execute plans of a front; the report is that of the first one, with the facts of all.
+    """Execute plans of a front; the report is that of the first one, with the points of all.
 
     Parameters
     ----------
@@ -41,8 +49,8 @@ def simulate_front(
     execute
         Executes one of them.
     judge
-        Called with the reports of valid plans: returns what the front's report says besides the facts of its
-        first plan, or what is wrong with the front.
+        Called with the reports of valid plans: returns what the front's measures say besides those of its
+        first plan, by field, or what is wrong with the front.
 
     Returns
     -------
@@ -60,7 +68,7 @@ def simulate_front(
     if isinstance(judged, Violation):
         return Report.refused(judged)
     first = reports[0]
-    first.facts = {**first.facts, **judged}
+    first.measures = replace(first.measures, **judged)
     if any(report.numeric is False for report in reports):
         first.numeric = False
     return first

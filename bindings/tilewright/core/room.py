@@ -58,16 +58,24 @@ class Room(Protocol[ProblemT, PlanT]):
         What is decided here, one line.
     problem_type, plan_type
         The types of its problems and plans.
+    measures_type
+        The class of what is measured of executed plans (`core.measures`), or the union of several.
     layer_kinds
         Kinds of layers that become instances of their own where a room takes single layers.
+    file_suffix, file_table
+        Of instances in a format of the room's own, as ``.csv``, which `read_file` reads; and the table that
+        such a file holds, where an instance in TOML may name it there.
     """
 
     name: str
     decides: str
     problem_type: type[ProblemT]
     plan_type: type[PlanT]
+    measures_type: Any
 
     layer_kinds: tuple[str, ...] = ("conv", "fc")
+    file_suffix: str = ""
+    file_table: str = ""
 
     # Required ----------------------------------------------------------------------------------------
 
@@ -164,30 +172,25 @@ class Room(Protocol[ProblemT, PlanT]):
         """Return the exact method that solves a part whatever is asked for; None where any may."""
         return None
 
-    def rows(self, problem: ProblemT, report: dict[str, Any]) -> Rows:
-        """Return the lines of a result's summary, from the summary of its report."""
+    def rows(self, problem: ProblemT, measures: Any) -> Rows:
+        """Return the lines of a result's summary, from what was measured of its plan."""
         return []
 
-    def table(self, problem: ProblemT, report: dict[str, Any]) -> list[tuple[str, ...]] | None:
+    def table(self, problem: ProblemT, measures: Any) -> list[tuple[str, ...]] | None:
         """Return a header and a line for each part of a plan, or None where there are no parts."""
         return None
 
-    def decisions(self, problem: ProblemT, plan: PlanT, report: dict[str, Any]) -> Decisions | None:
-        """Return a table of what a plan decides, from it and the summary of its report, or None."""
+    def decisions(self, problem: ProblemT, plan: PlanT, measures: Any) -> Decisions | None:
+        """Return a table of what a plan decides, or None; `measures` are None if it was not executed."""
         return None
 
     def lines(self, problem: ProblemT, plan: PlanT) -> list[dict[str, Any]] | None:
         """Return the lines of a plan as a table; None where they are what was measured of its parts."""
         return None
 
-    def records(self, problem: ProblemT, report: dict[str, Any]) -> list[dict[str, Any]]:
-        """Return the numbers of each part of a plan, from the summary of its report; else of the plan."""
-        layers: list[dict[str, Any]] = report.get("layers") or [report]
-        return layers
-
-    def overview(self, problem: ProblemT, plan: PlanT, report: dict[str, Any]) -> Overview:
-        """Return what a report for people shows of a plan, from the summary of its report; here the table."""
-        return of_table(self.table(problem, report))
+    def overview(self, problem: ProblemT, plan: PlanT, measures: Any) -> Overview:
+        """Return what a report for people shows of a plan, from what was measured of it; here the table."""
+        return of_table(self.table(problem, measures))
 
     def recheck(self, problem: ProblemT, plan: PlanT, deadline: float) -> list[tuple[str, bool | None, str]]:
         """Verify what an optimal plan claims beyond its objective: (what, holds, detail).
@@ -212,6 +215,16 @@ class Room(Protocol[ProblemT, PlanT]):
             Of a machine that its own room takes, complete with defaults.
         """
         return None
+
+    def read_file(self, path: Path) -> dict[str, Any]:
+        """Return the tables of an instance in a file of the room's own format.
+
+        Raises
+        ------
+        InputError
+            For anything that is wrong with the file.
+        """
+        raise InputError("instance", path.name, f"room {self.name} has no files of its own", str(path))
 
     def compile_kernels(self, bundled: Callable[[str], ProblemT]) -> None:
         """Compile what the room itself runs compiled, by running it on something small.

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import Any
 
 from tilewright.core.room import Room, register
 from tilewright.fusion.bounds import best_bound
@@ -20,6 +19,7 @@ from tilewright.fusion.evaluation import (
 from tilewright.fusion.execution import simulate
 from tilewright.fusion.host import unknown_of
 from tilewright.fusion.machine import machine_from
+from tilewright.fusion.measures import FusionMeasures
 from tilewright.fusion.overview import overview
 from tilewright.fusion.plan import Group, Plan
 from tilewright.fusion.problem import Problem
@@ -51,6 +51,7 @@ class Fusion(Room[Problem, Plan]):
     decides = "Fusion: which operations of a network are executed as one group, and with which tiles."
     problem_type = Problem
     plan_type = Plan
+    measures_type = FusionMeasures
 
     best_bound = staticmethod(best_bound)
     violation = staticmethod(violation)
@@ -71,9 +72,6 @@ class Fusion(Room[Problem, Plan]):
 
     def at_least(self, problem: Problem, plan: Plan) -> dict[str, str]:
         return {op.name: why for op in problem.ops if (why := unknown_of(problem, op)) is not None}
-
-    def records(self, problem: Problem, report: dict[str, Any]) -> list[dict[str, Any]]:
-        return list(report["facts"]["groups"])
 
 
 ROOM = register(Fusion())

@@ -137,8 +137,7 @@ def objective(problem: Problem, plan: Plan) -> int:
 
 def measured_objective(problem: Problem, report: Report) -> int:
     """Return the cost of a simulated plan."""
-    measured: int = report.facts[problem.minimise]
-    return measured
+    return problem.measured(report.measures)
 
 
 # How the room is run ---------------------------------------------------------------------------------

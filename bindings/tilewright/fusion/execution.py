@@ -9,7 +9,7 @@ from typing import Any
 
 import numpy as np
 
-from tilewright.core.measures import joined
+from tilewright.core.measures import counted, joined
 from tilewright.fusion.arithmetic import random_parameters
 from tilewright.fusion.evaluation import computed_groups, violation
 from tilewright.fusion.exact.schedule_kernel import WHAT
@@ -18,7 +18,7 @@ from tilewright.fusion.graph import engine_of
 from tilewright.fusion.host import host_cycles, host_work
 from tilewright.fusion.lowering import Lowering, name_of, parameters_of
 from tilewright.fusion.machine import HOST
-from tilewright.fusion.measures import measures
+from tilewright.fusion.measures import FusedGroupMeasures, FusedTile, FusionMeasures
 from tilewright.fusion.plan import Group, Plan, Tile
 from tilewright.fusion.problem import Problem
 from tilewright.fusion.schedule import GroupSchedule
@@ -75,8 +75,7 @@ def simulate(
         reports.append(_renamed(*executed[key], fused))
     report = Report.chain(names, reports)
     if report.violation is None:
-        report.facts = _facts(problem, plan, report)
-        report.measures = measures(report)
+        report.measures = _measures(problem, plan, report)
     return report
 
 
@@ -91,15 +90,15 @@ def _simulate(
     given, expected = data.of(fused) if data is not None else (None, None)
     report = execute(program, data=given, expected=expected, deadline=deadline)
     if report.violation is None:
-        report.facts = _group_facts(fused, group.tile, costs, program, report)
+        report.measures = _measures_of_group(fused, group, costs, program, report)
     return report
 
 
-def _group_facts(
-    fused: FusedGroup, tile: Tile, costs: Choice, program: Program, report: Report
-) -> dict[str, Any]:
+def _measures_of_group(
+    fused: FusedGroup, group: Group, costs: Choice, program: Program, report: Report
+) -> FusedGroupMeasures:
     """Return what an executed group took and moved, as its report says."""
-    assert report.scheduled is not None
+    assert report.scheduled is not None and group.tile is not None
     machine, width = fused.machine, fused.machine.element_bytes
     loaded, saved = (
         sum(int(counts.sum()) for counts in table.values()) * width
@@ -111,18 +110,20 @@ def _group_facts(
         for name in convolutions
     )
     cycles, traffic = report.scheduled.cycles, loaded + saved
-    return {
-        "cycles": cycles,
-        "loaded_bytes": loaded,
-        "saved_bytes": saved,
-        "traffic": traffic,
-        "energy": int(machine.nanojoules(traffic, macs, cycles)),
-        "memory": sum(memory.capacity or 0 for memory in program.memories) * width,
-        "buffers": list(costs.buffers),
-        "tiles": _tiles(fused, tile),
-        "macs": macs,
-        "busy": report.scheduled.busy(),
-    }
+    return FusedGroupMeasures(
+        operations=list(group.nodes),
+        tile=FusedTile(**asdict(group.tile)),
+        duration_cycles=cycles,
+        loaded_bytes=loaded,
+        saved_bytes=saved,
+        traffic_bytes=traffic,
+        energy_nj=int(machine.nanojoules(traffic, macs, cycles)),
+        memory_bytes=sum(memory.capacity or 0 for memory in program.memories) * width,
+        macs=macs,
+        buffers_bytes=list(costs.buffers),
+        busy_cycles=report.scheduled.busy(),
+        largest_computed=dict(zip(group.nodes, _tiles(fused, group.tile), strict=True)),
+    )
 
 
 def _renamed(executed: FusedGroup, report: Report, fused: FusedGroup) -> Report:
@@ -212,32 +213,43 @@ class _Reference:
         return given, expected
 
 
-def _facts(problem: Problem, plan: Plan, report: Report) -> dict[str, Any]:
+def _measures(problem: Problem, plan: Plan, report: Report) -> FusionMeasures:
     """Return the totals of an executed plan, and what each group took."""
     machine = problem.machine
-    groups = [
-        {"nodes": list(group.nodes), "tile": group.tile and asdict(group.tile), **executed.facts}
+    groups: list[FusedGroupMeasures] = [
+        replace(
+            executed.measures,
+            operations=list(group.nodes),
+            largest_computed=dict(zip(group.nodes, executed.measures.largest_computed.values(), strict=True)),
+        )
         for (_, group), (_, executed) in zip(computed_groups(problem, plan), report.layers, strict=True)
     ]
-    facts: dict[str, Any] = {
-        key: sum(group[key] for group in groups)
-        for key in ("cycles", "loaded_bytes", "saved_bytes", "traffic", "energy", "macs")
-    }
-    cycles = [host_cycles(problem, op) for op in problem.ops]
+    by_name = {joined(group.operations): group for group in groups}
+    assert len(by_name) == len(groups), "each group has a key of its own"
+    on_host = [host_cycles(problem, op) for op in problem.ops]
     work = [host_work(problem, op) for op in problem.ops]
-    facts["cycles"] += sum(cycles)
-    facts["energy"] += sum(int(machine.nanojoules(0, 0, each)) for each in cycles)
+    cycles = sum(group.duration_cycles for group in groups) + sum(on_host)
+    traffic = sum(group.traffic_bytes for group in groups)
     operations = 2 * machine.arrays * sum(op.macs for op in problem.ops)
-    facts |= {
-        "memory": max(group["memory"] for group in groups),
-        "milliseconds": machine.milliseconds(facts["cycles"]),
-        "gops": operations / machine.milliseconds(facts["cycles"]) / 1e6,
-        "ctc": operations / facts["traffic"],
-        "operations": len(problem.ops),
-        "on_host": [op.name for op in problem.ops if engine_of(op) == HOST],
-        "host_bytes": sum(each.moved for each in work),
-        "host_macs": sum(each.macs for each in work),
-        "host_cycles": None if machine.host is None else sum(cycles),
-        "groups": groups,
-    }
-    return facts
+    # The simulator counts the work of every engine as MACs; here only convolutions have any.
+    counts = counted(report) | {"macs": sum(group.macs for group in groups)}
+    return FusionMeasures(
+        **counts,
+        duration_cycles=cycles,
+        duration_of="scheduled",
+        duration_ms=machine.milliseconds(cycles),
+        loaded_bytes=sum(group.loaded_bytes for group in groups),
+        saved_bytes=sum(group.saved_bytes for group in groups),
+        traffic_bytes=traffic,
+        energy_nj=sum(group.energy_nj for group in groups)
+        + sum(int(machine.nanojoules(0, 0, each)) for each in on_host),
+        memory_bytes=max(group.memory_bytes for group in groups),
+        gops_per_second=operations / machine.milliseconds(cycles) / 1e6,
+        ops_per_byte=operations / traffic,
+        operations=len(problem.ops),
+        on_host=[op.name for op in problem.ops if engine_of(op) == HOST],
+        host_bytes=sum(each.moved for each in work),
+        host_macs=sum(each.macs for each in work),
+        host_cycles=None if machine.host is None else sum(on_host),
+        groups=by_name,
+    )

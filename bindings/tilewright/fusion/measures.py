@@ -1,56 +1,79 @@
-"""What was measured of executed groups of operations, units in the names."""
+"""What was measured of executed groups of operations."""
 
 from __future__ import annotations
 
-from typing import Any
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import ClassVar
 
-from tilewright.core.measures import joined, of_execution, renamed
-from tilewright.simulator import Report
-
-TOTALS = {
-    "cycles": "duration_cycles",
-    "milliseconds": "duration_ms",
-    "loaded_bytes": "loaded_bytes",
-    "saved_bytes": "saved_bytes",
-    "traffic": "traffic_bytes",
-    "energy": "energy_nj",
-    "memory": "memory_bytes",
-    "macs": "macs",
-    "gops": "gops_per_second",
-    "ctc": "ops_per_byte",
-    "operations": "operations",
-    "on_host": "on_host",
-    "host_bytes": "host_bytes",
-    "host_macs": "host_macs",
-    "host_cycles": "host_cycles",
-}
-GROUP = {
-    "nodes": "operations",
-    "tile": "tile",
-    "cycles": "duration_cycles",
-    "loaded_bytes": "loaded_bytes",
-    "saved_bytes": "saved_bytes",
-    "traffic": "traffic_bytes",
-    "energy": "energy_nj",
-    "memory": "memory_bytes",
-    "macs": "macs",
-    "buffers": "buffers_bytes",
-    "busy": "busy_cycles",
-}
-"""What the facts of a plan, and of a group, are called among the measures."""
+from tilewright.core.measures import Amounts, Count, Lasting, Table
 
 
-def measures(report: Report) -> dict[str, Any]:
-    """Return the measures of a valid plan.
+@dataclass(frozen=True, kw_only=True)
+class FusedTile(Table):
+    """How a group is cut up (docs/formats.md, Plans)."""
 
-    The simulator counts the work of every engine as MACs; here only convolutions have any.
-    """
-    facts = report.facts
-    found = of_execution(report) | renamed(facts, TOTALS) | {"duration_of": "scheduled"}
-    found["groups"] = {}
-    for group in facts["groups"]:
-        tiles = dict(zip(group["nodes"], group["tiles"], strict=True))
-        told = renamed(group, GROUP) | {"largest_computed": tiles}
-        found["groups"][joined(group["nodes"])] = told
-    assert len(found["groups"]) == len(facts["groups"]), "each group has a key of its own"
-    return found
+    rows: Count
+    columns: Count
+    kernels: Count
+    channels: Count
+    halo: str
+    order: str
+    parameters: str
+
+
+@dataclass(frozen=True, kw_only=True)
+class FusedTotals(Table):
+    """Of a group of operations, or of all groups."""
+
+    duration_cycles: Count
+    """What it takes on its machine."""
+    loaded_bytes: Count
+    saved_bytes: Count
+    traffic_bytes: Count
+    """Loaded and saved."""
+    energy_nj: Count
+    """Energy by the machine's prices, in nanojoules; 0 where nothing has a price."""
+    memory_bytes: Count
+    """All buffers of the group, of a plan those of its largest group."""
+    macs: Count
+    """Of convolutions."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class FusedGroupMeasures(FusedTotals):
+    """Of a group of operations that run fused."""
+
+    operations: list[str]
+    tile: FusedTile
+    buffers_bytes: list[Count]
+    """For maps that are loaded, for those that are computed, for parameters."""
+    busy_cycles: Amounts
+    """By engine."""
+    largest_computed: dict[str, list[Count]]
+    """By operation: most rows, columns and channels that are computed at a time."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class FusionMeasures(Lasting, FusedTotals):
+    """Of a fusion."""
+
+    PARTS: ClassVar[Mapping[str, str]] = {"groups": "group"}
+
+    duration_ms: float
+    gops_per_second: float
+    """10^9 operations per second; a MAC is two operations."""
+    ops_per_byte: float
+    """Operations for each byte of traffic."""
+    operations: Count
+    """Of the coarse graph."""
+    on_host: list[str]
+    """Operations left to the host; only what they take is in a total, the duration."""
+    host_bytes: Count | None = None
+    """What they read, write and have as parameters; missing in older files, like the two below."""
+    host_macs: Count | None = None
+    """As far as they are known."""
+    host_cycles: Count | None = None
+    """What they take; missing where the machine has no price of the host."""
+    groups: dict[str, FusedGroupMeasures]
+    """By the names of their operations, joined by a plus sign (one in a name has a backslash before it)."""

@@ -6,6 +6,7 @@ from dataclasses import replace
 from typing import Any
 
 from tilewright.core.overview import Cell, Overview, of_table
+from tilewright.fusion.measures import FusionMeasures
 from tilewright.fusion.problem import Problem
 from tilewright.fusion.summary import table
 
@@ -15,9 +16,9 @@ ABOUT = (
 )
 
 
-def overview(problem: Problem, plan: Any, report: dict[str, Any]) -> Overview:
+def overview(problem: Problem, plan: Any, measures: FusionMeasures) -> Overview:
     """Return the table with the group in every line, so that it can be sorted, and what the host computes."""
-    told = of_table(table(problem, report))
+    told = of_table(table(problem, measures))
     group: Cell = None
     lines = []
     for line in told.lines:

@@ -6,7 +6,7 @@ Totals are the report's; what they consist of, and what operations alone would t
 from __future__ import annotations
 
 import textwrap
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Sequence
 from itertools import pairwise
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple
@@ -18,6 +18,7 @@ from tilewright import plotting
 from tilewright.fusion.fused_group import FusedGroup
 from tilewright.fusion.graph import engine_of
 from tilewright.fusion.machine import CONV, ENGINES, HOST, MISC, POOL
+from tilewright.fusion.measures import FusedGroupMeasures
 from tilewright.fusion.plan import Group, Plan, Tile
 from tilewright.fusion.problem import FusionLimits, Problem
 from tilewright.fusion.schedule import GroupSchedule
@@ -116,7 +117,7 @@ def sheet(problem: Problem, plan: Plan, report: Report, *, title: str | None = N
         top = _create(page, max(SHEET_WIDTH, drawn.width + 2 * LEFT), key + drawn.height)
         _graph(page.axes(LEFT, top + key, drawn.width, drawn.height), problem, drawn)
         return page.figure
-    labelled = rows(problem, {"facts": report.facts})
+    labelled = rows(problem, report.measures)
     page = Sheet(title or what, [what] if title else [], report, labelled=labelled, columns=FACT_COLUMNS)
     moved = _Moved.of(problem, plan, drawn.groups.colours, report)
     runs = _Runs.of(problem, most_saved(problem, plan))
@@ -509,7 +510,7 @@ class _Moved(NamedTuple):
                 moved_by_key[key] = traffic_of(fused, tile)
             return moved_by_key[key]
 
-        shown, executed = [], iter(report.facts["groups"])
+        shown, executed = [], iter(report.measures.groups.values())
         for number, group in enumerate(plan.groups):
             if group.tile is None:
                 continue
@@ -527,11 +528,11 @@ class _Moved(NamedTuple):
         return 1.6 + 0.14 * len(self.rows)
 
 
-def _time_and_limit(executed: Mapping[str, Any]) -> str:
+def _time_and_limit(executed: FusedGroupMeasures) -> str:
     """Say how many cycles a group takes, and which engine is busy for most of them."""
-    busy = executed["busy"]
+    busy, cycles = executed.busy_cycles, executed.duration_cycles
     engine = max(busy, key=busy.__getitem__)
-    return f"{executed['cycles']:,}  {engine} {100 * busy[engine] / executed['cycles']:.0f} %"
+    return f"{cycles:,}  {engine} {100 * busy[engine] / cycles:.0f} %"
 
 
 def _largest(moved: Sequence[_Row]) -> list[_Row]:

@@ -18,15 +18,21 @@ from tilewright.spec.coarsening import coarse_graph
 from tilewright.spec.errors import InputError
 from tilewright.spec.graph import NetworkGraph, Operation
 from tilewright.spec.network import Network
+from tilewright.spec.objectives import Minimising, Objective, SingleObjective, by_name
 
-UNITS = {"cycles": "cycles", "traffic": "bytes", "energy": "nJ", "memory": "bytes"}
-"""What each objective counts."""
+OBJECTIVES = by_name(
+    Objective("cycles", "cycles", "duration_cycles"),
+    Objective("traffic", "bytes", "traffic_bytes"),
+    Objective("energy", "nJ", "energy_nj"),
+    Objective("memory", "bytes", "memory_bytes"),
+)
+"""What can be minimised."""
 
 MOST_CYCLES = 2**50
 """The highest limit on cycles."""
 
 
-class FusionObjective(Spec):
+class FusionObjective(SingleObjective):
     """What is minimised.
 
     Attributes
@@ -38,8 +44,6 @@ class FusionObjective(Spec):
         For ``memory``: most cycles of all groups; by default what they take without any fusion, and any
         number where that is impossible.
     """
-
-    table_name: ClassVar[str] = "objective"
 
     minimise: Literal["cycles", "traffic", "energy", "memory"] = "cycles"
     most_cycles: Annotated[int, Field(ge=1, le=MOST_CYCLES)] | None = None
@@ -59,7 +63,7 @@ class FusionLimits(Spec):
     halo: Literal["any", "recompute", "keep"] = "any"
 
 
-class Problem(Spec):
+class Problem(Minimising):
     """A network, an accelerator, templates of what may be fused, an objective and limits.
 
     Attributes
@@ -67,6 +71,8 @@ class Problem(Spec):
     templates
         Patterns of operations that may be executed as one group.
     """
+
+    can_minimise = OBJECTIVES
 
     network: Network
     machine: EngineMachine
@@ -135,16 +141,6 @@ class Problem(Spec):
     @cached_property
     def _orders(self) -> dict[tuple[int, ...], Orders]:
         return {}
-
-    @property
-    def minimise(self) -> str:
-        """What is minimised."""
-        return self.objective.minimise
-
-    @property
-    def unit(self) -> str:
-        """What the objective counts."""
-        return UNITS[self.minimise]
 
     @cached_property
     def graph(self) -> NetworkGraph:

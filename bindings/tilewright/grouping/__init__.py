@@ -13,6 +13,7 @@ from tilewright.grouping.lowering import (
     simulate,
     simulation_seconds,
 )
+from tilewright.grouping.measures import GroupingMeasures
 from tilewright.grouping.plan import Plan
 from tilewright.grouping.portfolio import portfolio
 from tilewright.grouping.problem import Problem
@@ -42,6 +43,7 @@ class Grouping(Room[Problem, Plan]):
     decides = "Grouping: partition a layer's patches into ordered steps so that the least data is loaded."
     problem_type = Problem
     plan_type = Plan
+    measures_type = GroupingMeasures
     layer_kinds = ("conv",)  # a fully connected layer is a single patch
 
     best_bound = staticmethod(best_bound)

@@ -1,14 +1,19 @@
-"""What was measured of an executed grouping, units in the names."""
+"""What was measured of an executed grouping."""
 
 from __future__ import annotations
 
-from typing import Any
+from dataclasses import dataclass
 
-from tilewright.core.measures import of_execution
+from tilewright.core.measures import Lasting, counted
 from tilewright.simulator import Report
 
 
-def measures(report: Report) -> dict[str, Any]:
-    """Return the measures of a valid plan; what it takes is one stage of a step after the other."""
-    found = of_execution(report)
-    return found | {"duration_cycles": found["serial_cycles"], "duration_of": "serial"}
+@dataclass(frozen=True, kw_only=True)
+class GroupingMeasures(Lasting):
+    """Of a grouping; what it takes is one stage of a step after the other."""
+
+
+def measures(report: Report) -> GroupingMeasures:
+    """Return the measures of a valid plan."""
+    assert report.sequential is not None
+    return GroupingMeasures(**counted(report), duration_cycles=report.sequential.cycles, duration_of="serial")

@@ -13,6 +13,7 @@ from pydantic import Field
 from tilewright.spec.base import Spec
 from tilewright.spec.errors import InputError
 from tilewright.spec.layer import Layer
+from tilewright.spec.objectives import Minimising, Objective, SingleObjective, by_name
 
 Cycles = Annotated[int, Field(ge=0, le=1_000_000)]
 Count = Annotated[int, Field(ge=1, le=10**15)]
@@ -79,7 +80,14 @@ class GroupingLimits(Spec):
     reloads: Annotated[int, Field(ge=0, le=1_000_000)] = 2
 
 
-class GroupingObjective(Spec):
+OBJECTIVES = by_name(Objective("loads", "", ""), Objective("duration", "", "duration_cycles"))
+"""What can be minimised: elements or pixels loaded with computing, which is no measure of its own, or cycles.
+
+Summaries do not name what these count.
+"""
+
+
+class GroupingObjective(SingleObjective):
     """What is minimised.
 
     Attributes
@@ -90,33 +98,23 @@ class GroupingObjective(Spec):
         Whether ``t_l`` and ``t_w`` are paid per element or per pixel, all channels at once (remark 6).
     """
 
-    table_name: ClassVar[str] = "objective"
-
     minimise: Literal["loads", "duration"] = "loads"
     count: Literal["elements", "pixels"] = "elements"
 
 
-class Problem(Spec):
+class Problem(Minimising):
     """One layer on one machine; everything that heuristics, models and the simulator share.
 
     A *pixel* is a position of the padded input plane, all channels and images together; a *patch* is
     the set of pixels that one output position needs (definition 10). Both are numbered row-major.
     """
 
+    can_minimise = OBJECTIVES
+
     layer: Layer
     machine: GroupingMachine
     limits: GroupingLimits = GroupingLimits()
     objective: GroupingObjective = GroupingObjective()
-
-    @property
-    def unit(self) -> str:
-        """What the objective counts: nothing to name, as there is one objective only."""
-        return ""
-
-    @property
-    def minimise(self) -> str:
-        """What is minimised."""
-        return self.objective.minimise
 
     def model_post_init(self, _context: object) -> None:
         """Refuse machines that cannot compute a single patch and step counts that do not exist."""

@@ -2,18 +2,17 @@
 
 from __future__ import annotations
 
-from typing import Any
-
 from tilewright.core.room import Rows
+from tilewright.grouping.measures import GroupingMeasures
 from tilewright.grouping.problem import Problem
 
 
-def rows(problem: Problem, report: dict[str, Any]) -> Rows:
-    """Return the lines of a result's summary, from the summary of its report."""
-    loaded = ", ".join(f"{name} {count:,}" for name, count in report["loaded"].items() if count)
+def rows(problem: Problem, measures: GroupingMeasures) -> Rows:
+    """Return the lines of a result's summary."""
+    loaded = ", ".join(f"{name} {count:,}" for name, count in measures.loaded_elements.items())
     return [
-        ("steps", f"{report['steps']:,}"),
+        ("steps", f"{measures.steps:,}"),
         ("loaded", loaded),
-        ("peak memory", f"{report['peak_memory']:,} elements"),
-        ("duration", f"{report['cycles']:,} cycles"),
+        ("peak memory", f"{measures.peak_elements:,} elements"),
+        ("duration", f"{measures.duration_cycles:,} cycles"),
     ]

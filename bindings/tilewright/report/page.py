@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import base64
 import hashlib
-import json
 from collections.abc import Mapping, Sequence
 from importlib.resources import files
 from math import floor, log10
@@ -26,6 +25,7 @@ from tilewright.run.methods import is_method
 from tilewright.run.result import NOT_SIMULATED, Result
 from tilewright.run.summary import relative_gap, shown
 from tilewright.simulator import Report
+from tilewright.simulator.report import Verdict
 from tilewright.spec.errors import InputError
 
 SUFFIX = (".html", ".htm")
@@ -124,9 +124,8 @@ def page(instance: Instance, result: Result, *, findings: Sequence[Finding] | No
     room, problem = catalogue.room(instance.room), instance.problem
     executed = room.simulate(problem, result.plan)
     _refuse_other(room.measured_objective(problem, executed) if executed.valid else None, executed, result)
-    summary = executed.summary()
-    _refuse_contradictions(result, problem, summary)
-    overview = room.overview(problem, result.plan, summary)
+    _refuse_contradictions(result, problem, executed.verdict())
+    overview = room.overview(problem, result.plan, executed.measures)
     unit = problem.unit or "cycles"
     figure = (
         room.plot.sheet(problem, result.plan, executed, title=instance.name) if overview.picture else None
@@ -150,7 +149,7 @@ def page(instance: Instance, result: Result, *, findings: Sequence[Finding] | No
             status=UNDERSTATED if result.at_least else STATUS[result.status],
             space=_declared(result),
             not_simulated=None if result.simulated else NOT_SIMULATED,
-            rows=room.rows(problem, summary),
+            rows=room.rows(problem, executed.measures),
             verified=_verified(result, unit),
             findings=[(MARKS[each.state], each.what, each.detail) for each in findings or ()],
             left_out=_by_kind(overview.left_out),
@@ -181,7 +180,7 @@ def _refuse_other(measured: int | None, executed: Report, result: Result) -> Non
         raise InputError("objective", result.objective, limit)
 
 
-def _refuse_contradictions(result: Result, problem: Any, summary: dict[str, Any]) -> None:
+def _refuse_contradictions(result: Result, problem: Any, executed: Verdict) -> None:
     """Refuse a result whose fields contradict each other, its instance, or the simulator."""
     findings = [
         consistency.status(result),
@@ -193,10 +192,9 @@ def _refuse_contradictions(result: Result, problem: Any, summary: dict[str, Any]
         if finding.state == "refuted":
             raise InputError(finding.what, None, finding.detail)
     if result.report is not None and result.simulated:
-        ours = json.loads(json.dumps(summary))
         differing = [
             key
-            for key in consistency.differences(result, ours)
+            for key in consistency.differences(result, executed)
             if key.rpartition(".")[2] not in consistency.MEANWHILE
         ]
         if differing:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import Any
 
 from tilewright.addresses import pack
 from tilewright.core.room import Room, register
@@ -23,6 +22,7 @@ from tilewright.residency.exact.traffic_curve import Corner, Curve, traffic_curv
 from tilewright.residency.execution import simulate
 from tilewright.residency.graph import unknown_of
 from tilewright.residency.machine import machine_from
+from tilewright.residency.measures import ResidencyMeasures
 from tilewright.residency.overview import overview
 from tilewright.residency.plan import Plan, Step
 from tilewright.residency.problem import Problem
@@ -54,6 +54,7 @@ class Residency(Room[Problem, Plan]):
     decides = "Residency: what stays on chip from layer to layer, in one memory, and at which addresses."
     problem_type = Problem
     plan_type = Plan
+    measures_type = ResidencyMeasures
 
     best_bound = staticmethod(best_bound)
     violation = staticmethod(violation)
@@ -73,9 +74,6 @@ class Residency(Room[Problem, Plan]):
     def at_least(self, problem: Problem, plan: Plan) -> dict[str, str]:
         timed = bool({*problem.objective.names, *problem.objective.limits} & {"cycles", "energy"})
         return {op.name: why for op in problem.graph.ops.ops if (why := unknown_of(op, timed)) is not None}
-
-    def records(self, problem: Problem, report: dict[str, Any]) -> list[dict[str, Any]]:
-        return list(report["facts"]["steps"])
 
     def compile_kernels(self, bundled: Callable[[str], Problem]) -> None:
         least_traffic(bundled("mb28-64k"), float("inf"), lambda _bound: None, lambda _plan: None)

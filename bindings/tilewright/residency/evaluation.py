@@ -89,8 +89,7 @@ def memory_taken(problem: Problem, plan: Plan, steps: list[DecodedStep]) -> int:
 
 def measured_objective(problem: Problem, report: Report) -> int:
     """Return the cost of a simulated plan."""
-    measured: int = report.facts[problem.minimise]
-    return measured
+    return problem.measured(report.measures)
 
 
 def simulation_seconds(problem: Problem, steps: int) -> float:

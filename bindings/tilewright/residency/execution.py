@@ -3,18 +3,19 @@
 from __future__ import annotations
 
 import time
+from functools import reduce
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
-from tilewright.core.measures import joined
+from tilewright.core.measures import counted, joined
 from tilewright.residency.arithmetic import Windows, computed, reference_network
 from tilewright.residency.cost import Spent, Work, work_of_value
 from tilewright.residency.decode_plan import DecodedStep, decode_plan, problem_of_plan
 from tilewright.residency.evaluation import exceeded_limit
 from tilewright.residency.graph import InvalidPlanError, Operation, members
-from tilewright.residency.measures import measures
+from tilewright.residency.measures import ResidencyMeasures, StepMeasures
 from tilewright.residency.plan import Plan, Step, key_of
 from tilewright.residency.problem import Problem
 from tilewright.residency.shapes import tiles
@@ -178,8 +179,7 @@ class _Run:
             right = right and (not self.numeric or self._right())
         if self.numeric:
             report.numeric = right
-        report.facts = self._facts(report, [row["spent"] for row in rows])
-        report.measures = measures(report)
+        report.measures = self._measures(report, [row["spent"] for row in rows])
         return report
 
     def _frame(self) -> tuple[list[dict[str, Any]], Violation | None]:
@@ -240,73 +240,67 @@ class _Run:
                 return False
         return True
 
-    def _facts(self, report: Report, spent: list[Spent]) -> dict[str, Any]:
+    def _measures(self, report: Report, spent: list[Spent]) -> ResidencyMeasures:
+        """Return what was measured of a valid plan."""
         width = self.problem.machine.element_bytes
         graph = self.graph if self.plan.staying else self.problem.graph
-        steps: list[dict[str, Any]] = []
-        for number, (step, read) in enumerate(zip(self.plan.steps, self.steps, strict=True)):
-            loaded, written = (
-                width * sum(int(counts[number]) for counts in table.values())
-                for table in (report.loaded, report.written)
-            )
-            footprint = {
-                name: int(counts[number]) * width
-                for name, counts in report.footprint.items()
-                if counts[number]
-            }
-            steps.append(
-                {
-                    "operations": list(step.operations),
-                    "order": step.order,
-                    "pixels": step.pixels,
-                    "kernels": step.kernels,
-                    "columns": step.columns,
-                    "channels": step.channels,
-                    "passes": count_passes(read.group, read.choice.shape)
-                    * count_rounds(read.group, read.choice.shape),
-                    "loaded_bytes": loaded,
-                    "saved_bytes": written,
-                    "memory": sum(footprint.values()),
-                    "on_chip": footprint,
-                    **self._timed(spent[number], step.double_buffering),
-                }
-            )
-        loaded, saved = (sum(step[key] for step in steps) for key in ("loaded_bytes", "saved_bytes"))
+        steps = [self._step(number, report, spent[number]) for number in range(len(self.plan.steps))]
+        loaded, saved = (sum(getattr(step, f"{way}_bytes") for step in steps) for way in ("loaded", "saved"))
         weights = sum(operation.parameters for operation in graph.operations)
         staying = {op.name: op.staying * width for op in graph.operations if op.staying}
-        return {
-            "traffic": loaded + saved,
-            "memory": self.top * width,
-            "loaded_bytes": loaded,
-            "saved_bytes": saved,
-            "compulsory": graph.compulsory * width,
-            "layer_by_layer": sum(self.problem.layer_by_layer.values()) * width,
-            "weights_bytes": weights * width,
-            **({"staying": staying} if staying else {}),
-            **({"again": [*self.plan.again]} if self.plan.again else {}),
-            "steps": steps,
-            **self._in_all(spent),
-        }
+        total = reduce(Spent.plus, spent, Spent())
+        found, least = (
+            self.problem.spent(each) if self.problem.timed else {}
+            for each in (total, self.problem.least_spent)
+        )
+        return ResidencyMeasures(
+            **counted(report),
+            traffic_bytes=loaded + saved,
+            memory_bytes=self.top * width,
+            loaded_bytes=loaded,
+            saved_bytes=saved,
+            compulsory_bytes=graph.compulsory * width,
+            layer_by_layer_bytes=sum(self.problem.layer_by_layer.values()) * width,
+            weights_bytes=weights * width,
+            staying_bytes=staying or None,
+            executed_again=[*self.plan.again] or None,
+            cycles=found.get("cycles"),
+            energy_fj=found.get("energy"),
+            compulsory_cycles=least.get("cycles"),
+            compulsory_energy_fj=least.get("energy"),
+            steps_of_plan={
+                joined(step.operations): measured
+                for step, measured in zip(self.plan.steps, steps, strict=True)
+            },
+        )
 
-    def _timed(self, spent: Spent, double_buffering: bool) -> dict[str, Any]:
-        """Return time and energy of a step where they are told."""
-        if not self.problem.timed:
-            return {}
-        found = self.problem.spent(spent)
-        told = {"cycles": found["cycles"], "energy": found["energy"]}
-        return told | ({"double_buffering": True} if double_buffering else {})
-
-    def _in_all(self, spent: list[Spent]) -> dict[str, Any]:
-        """Return time and energy of all steps, with what is compulsory, where they are told."""
-        if not self.problem.timed:
-            return {}
-        total = Spent()
-        for each in spent:
-            total = total.plus(each)
-        found, least = self.problem.spent(total), self.problem.spent(self.problem.least_spent)
-        return {name: found[name] for name in ("cycles", "energy")} | {
-            f"compulsory_{name}": least[name] for name in ("cycles", "energy")
+    def _step(self, number: int, report: Report, spent: Spent) -> StepMeasures:
+        """Return what was measured of a step."""
+        width = self.problem.machine.element_bytes
+        step, read = self.plan.steps[number], self.steps[number]
+        loaded, saved = (
+            width * sum(int(counts[number]) for counts in table.values())
+            for table in (report.loaded, report.written)
+        )
+        on_chip = {
+            name: int(counts[number]) * width for name, counts in report.footprint.items() if counts[number]
         }
+        found = self.problem.spent(spent) if self.problem.timed else {}
+        return StepMeasures(
+            order=step.order,
+            pixels=step.pixels,
+            kernels=step.kernels,
+            columns=step.columns,
+            channels=step.channels,
+            passes=count_passes(read.group, read.choice.shape) * count_rounds(read.group, read.choice.shape),
+            loaded_bytes=loaded,
+            saved_bytes=saved,
+            memory_bytes=sum(on_chip.values()),
+            on_chip_bytes=on_chip,
+            cycles=found.get("cycles"),
+            energy_fj=found.get("energy"),
+            double_buffering=True if found and step.double_buffering else None,
+        )
 
 
 class _Executed:

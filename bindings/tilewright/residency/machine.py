@@ -10,6 +10,7 @@ from tilewright.core.machines import OPERANDS, MachineReading, OnChip
 from tilewright.spec.base import Spec
 from tilewright.spec.energy import Energy
 from tilewright.spec.errors import InputError, did_you_mean
+from tilewright.spec.objectives import Objective, ObjectiveList, by_name
 
 MAX_BYTES = 2**40
 """Largest memory."""
@@ -23,7 +24,12 @@ MAX_NAME = 200
 MAX_SPENT = 2**62
 """The highest limit on cycles and femtojoules."""
 
-MINIMISED = ("traffic", "memory", "cycles", "energy")
+OBJECTIVES = by_name(
+    Objective("traffic", "bytes", "traffic_bytes"),
+    Objective("memory", "bytes", "memory_bytes"),
+    Objective("cycles", "cycles", "cycles"),
+    Objective("energy", "fJ", "energy_fj"),
+)
 """What can be minimised."""
 
 RATES = (32, 32, 150)
@@ -44,7 +50,6 @@ DSP = (
 
 Bytes = Annotated[int, Field(ge=1, le=MAX_BYTES)]
 Rate = Annotated[int, Field(ge=1, le=1_000_000)]
-Share = Annotated[float, Field(ge=0, le=100)]
 
 
 class OneMemory(Spec):
@@ -127,7 +132,7 @@ class OneMemory(Spec):
         return self.energy or Energy()
 
 
-class ResidencyObjective(Spec):
+class ResidencyObjective(ObjectiveList):
     """What is minimised.
 
     Attributes
@@ -135,9 +140,6 @@ class ResidencyObjective(Spec):
     minimise : {"traffic", "memory", "cycles", "energy"}, or a list of them
         Bytes moved from and to DRAM; bytes of the memory that a plan takes; cycles; femtojoules. Of a list
         each one is minimised among the plans that are good in those before it.
-    tolerance
-        How much more than its least each objective of a list but the last may cost, as a share of that: one
-        number for all of them, or one for each.
     most_traffic : int, optional
         For ``memory``: most bytes moved; by default any number, so that the answer is the least memory in
         which the network runs at all.
@@ -145,25 +147,12 @@ class ResidencyObjective(Spec):
         Most cycles and femtojoules, whatever is minimised.
     """
 
-    table_name: ClassVar[str] = "objective"
     later: ClassVar[tuple[str, ...]] = ("tolerance", "most_cycles", "most_energy")
 
     minimise: str | tuple[str, ...] = "traffic"
-    tolerance: Share | tuple[Share, ...] = 0.0
     most_traffic: Annotated[int, Field(ge=1, le=MAX_TRAFFIC)] | None = None
     most_cycles: Annotated[int, Field(ge=1, le=MAX_SPENT)] | None = None
     most_energy: Annotated[int, Field(ge=1, le=MAX_SPENT)] | None = None
-
-    @property
-    def names(self) -> tuple[str, ...]:
-        """What is minimised, the most important first."""
-        return (self.minimise,) if isinstance(self.minimise, str) else self.minimise
-
-    @property
-    def tolerances(self) -> tuple[float, ...]:
-        """The tolerance of every objective but the last."""
-        given = self.tolerance
-        return given if isinstance(given, tuple) else (given,) * (len(self.names) - 1)
 
     @property
     def limits(self) -> dict[str, int]:
@@ -171,20 +160,15 @@ class ResidencyObjective(Spec):
         given = {"traffic": self.most_traffic, "cycles": self.most_cycles, "energy": self.most_energy}
         return {name: limit for name, limit in given.items() if limit is not None}
 
-    def model_post_init(self, _context: object) -> None:
+    def model_post_init(self, context: object) -> None:
         """Refuse unknown objectives, lists that say something twice or nothing, tolerances of nothing."""
-        names, given = self.names, self.tolerance
-        for name in names:
-            if name not in MINIMISED:
-                limit = f"takes {', '.join(MINIMISED)}, or a list of them{did_you_mean(name, MINIMISED)}"
+        for name in self.names:
+            if name not in OBJECTIVES:
+                limit = (
+                    f"takes {', '.join(OBJECTIVES)}, or a list of them{did_you_mean(name, list(OBJECTIVES))}"
+                )
                 raise InputError("minimise", name, limit)
-        if not names or len(set(names)) < len(names):
-            raise InputError("minimise", list(names), "takes different objectives, the most important first")
-        if isinstance(given, tuple) and len(given) != len(names) - 1:
-            limit = f"takes one number, or one for each objective but the last, which are {len(names) - 1}"
-            raise InputError("tolerance", list(given), limit)
-        if given and len(names) < 2:
-            raise InputError("tolerance", given, "is for a list of objectives")
+        super().model_post_init(context)
 
 
 class ResidencyLimits(Spec):

@@ -1,46 +1,74 @@
-"""What was measured of an executed plan, units in the names."""
+"""What was measured of an executed plan of a network in one memory."""
 
 from __future__ import annotations
 
-from typing import Any
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import ClassVar
 
-from tilewright.core.measures import joined, of_execution, renamed
-from tilewright.simulator import Report
-
-TOTALS = {
-    "traffic": "traffic_bytes",
-    "memory": "memory_bytes",
-    "loaded_bytes": "loaded_bytes",
-    "saved_bytes": "saved_bytes",
-    "compulsory": "compulsory_bytes",
-    "layer_by_layer": "layer_by_layer_bytes",
-    "weights_bytes": "weights_bytes",
-    "staying": "staying_bytes",
-    "again": "executed_again",
-    "cycles": "cycles",
-    "energy": "energy_fj",
-    "compulsory_cycles": "compulsory_cycles",
-    "compulsory_energy": "compulsory_energy_fj",
-}
-STEP = {
-    "order": "order",
-    "pixels": "pixels",
-    "kernels": "kernels",
-    "passes": "passes",
-    "loaded_bytes": "loaded_bytes",
-    "saved_bytes": "saved_bytes",
-    "memory": "memory_bytes",
-    "on_chip": "on_chip_bytes",
-    "cycles": "cycles",
-    "energy": "energy_fj",
-    "double_buffering": "double_buffering",
-}
-"""What the facts of a plan, and of a step, are called among the measures."""
+from tilewright.core.measures import Amounts, Count, Executed, Table
 
 
-def measures(report: Report) -> dict[str, Any]:
-    """Return the measures of a valid plan."""
-    facts = report.facts
-    found = of_execution(report) | renamed(facts, TOTALS)
-    found["steps_of_plan"] = {joined(step["operations"]): renamed(step, STEP) for step in facts["steps"]}
-    return found
+@dataclass(frozen=True, kw_only=True)
+class StepMeasures(Table):
+    """Of a step of the plan."""
+
+    order: str
+    """The outer loop: over `pixels` of the last operation's output, or over `kernels`, blocks of output
+    channels. Where input channels are added up block by block: over `tiles`, or over `channels`, blocks of
+    output channels."""
+    pixels: Count
+    """Of the last operation's output, computed in a pass."""
+    kernels: Count
+    """Output channels in a block, where weights are not kept."""
+    columns: Count | None = None
+    """Of the last operation's output in a strip or a tile; missing where rows are not cut."""
+    channels: Count | None = None
+    """Input channels in a block; missing where all are added up at a time."""
+    passes: Count
+    loaded_bytes: Count
+    saved_bytes: Count
+    memory_bytes: Count
+    """All that is on chip."""
+    on_chip_bytes: Amounts
+    """What each whole map, line buffer and block takes of it."""
+    cycles: Count | None = None
+    """Where the machine has rates or prices, or the objective needs them; so is energy."""
+    energy_fj: Count | None = None
+    double_buffering: bool | None = None
+    """Whether what is loaded and written in passes has second buffers; missing where it has none."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class ResidencyMeasures(Executed):
+    """Of a network in one memory."""
+
+    PARTS: ClassVar[Mapping[str, str]] = {"steps_of_plan": "operations"}
+
+    traffic_bytes: Count
+    """Moved from and to DRAM."""
+    memory_bytes: Count
+    """Up to the highest address that is used."""
+    loaded_bytes: Count
+    saved_bytes: Count
+    compulsory_bytes: Count
+    """Inputs, outputs and weights of the network, each once, but for weights that stay."""
+    layer_by_layer_bytes: Count
+    """What is moved if every operation runs alone and every map goes out to DRAM, in the same memory."""
+    weights_bytes: Count
+    """Of all operations."""
+    staying_bytes: Amounts | None = None
+    """Weights that are on chip for good, by operation: loaded once before the first frame. All else is
+    told of each later frame."""
+    executed_again: list[str] | None = None
+    """Operations that are executed twice."""
+    cycles: Count | None = None
+    """Where the machine has rates or prices, or the objective needs them; so is energy."""
+    energy_fj: Count | None = None
+    compulsory_cycles: Count | None = None
+    """What every plan takes at least."""
+    compulsory_energy_fj: Count | None = None
+    overlapped_cycles: None = None
+    """Missing: steps that overlap with themselves are told in `cycles`."""
+    steps_of_plan: dict[str, StepMeasures]
+    """By the names of their operations, joined with +, in order."""

@@ -9,6 +9,7 @@ from typing import Any
 from tilewright.core.overview import Front, Overview, of_table
 from tilewright.residency.exact.traffic_curve import point_of, traffic_curve
 from tilewright.residency.machine import ONE
+from tilewright.residency.measures import ResidencyMeasures
 from tilewright.residency.problem import Problem
 from tilewright.residency.summary import table
 
@@ -29,10 +30,10 @@ CURVE_SECONDS = 5.0
 """How long the curve may take to be shown: all of it or nothing."""
 
 
-def overview(problem: Problem, plan: Any, report: dict[str, Any]) -> Overview:
+def overview(problem: Problem, plan: Any, measures: ResidencyMeasures) -> Overview:
     """Return the table of steps, and traffic over memory where that can be had within some seconds."""
     front = _curve(problem, plan) if problem.limits.frames == ONE and problem.limits.executions == 1 else None
-    return replace(of_table(table(problem, report)), what="step", about=ABOUT, front=front)
+    return replace(of_table(table(problem, measures)), what="step", about=ABOUT, front=front)
 
 
 def _curve(problem: Problem, plan: Any) -> Front | None:

@@ -66,7 +66,7 @@ def sheet(problem: Problem, plan: Plan, report: Report, *, title: str | None = N
     """Return the sheet of a plan: its memory over the steps, and its traffic; see `core.room.Pictures`."""
     what = _described(problem)
     broken = report.violation is not None
-    labelled = [] if broken else rows(problem, {"facts": report.facts})
+    labelled = [] if broken else rows(problem, report.measures)
     page = Sheet(title or what, [what] if title else [], report, labelled=labelled)
     page.create(SHEET_WIDTH, page.top + MEMORY + NAMES + TRAFFIC + 1.3)
     width, top = SHEET_WIDTH - LEFT - 0.4, page.top + 0.7
@@ -165,15 +165,16 @@ def _traffic(axes: Axes, problem: Problem, plan: Plan, report: Report) -> None:
         width * sum(problem.layer_by_layer[numbers[name]] for name in step.operations if name in numbers)
         for step in plan.steps
     ]
-    loaded = [step["loaded_bytes"] for step in report.facts["steps"]]
-    saved = [step["saved_bytes"] for step in report.facts["steps"]]
+    measured = list(report.measures.steps_of_plan.values())
+    loaded = [step.loaded_bytes for step in measured]
+    saved = [step.saved_bytes for step in measured]
     axes.bar(places, before, width=0.86, color=PALE, linewidth=0)
     axes.bar(places, loaded, width=0.5, color=BLUE, linewidth=0)
     axes.bar(places, saved, bottom=loaded, width=0.5, color=GREEN, linewidth=0)
     axes.yaxis.set_major_formatter(FuncFormatter(lambda y, _: f"{y:,.0f}"))
     axes.set_ylabel("bytes")
     axes.set_title("Traffic with DRAM", loc="left")
-    total = report.facts["layer_by_layer"]
+    total = report.measures.layer_by_layer_bytes
     handles = colour_patches(
         [("loaded", BLUE), ("saved", GREEN), (f"layer by layer, {total:,} in all", PALE)]
     )

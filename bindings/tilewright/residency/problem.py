@@ -8,17 +8,17 @@ from functools import cached_property
 from tilewright.residency.bounds import Remaining
 from tilewright.residency.cost import Prices, Spent
 from tilewright.residency.graph import Graph, Operation
-from tilewright.residency.machine import ONE, OneMemory, ResidencyLimits, ResidencyObjective
+from tilewright.residency.machine import OBJECTIVES, ONE, OneMemory, ResidencyLimits, ResidencyObjective
 from tilewright.residency.shapes.groups import Groups
 from tilewright.residency.shapes.pareto_shapes import Limits, pareto_shapes
 from tilewright.residency.shapes.shape import Shape, buffer_sizes, step_buffers
 from tilewright.residency.shapes.strips import strip_widths
 from tilewright.residency.transitions import Transitions
-from tilewright.spec.base import Spec
 from tilewright.spec.coarsening import coarse_graph
 from tilewright.spec.errors import InputError
 from tilewright.spec.graph import NetworkGraph
 from tilewright.spec.network import Network
+from tilewright.spec.objectives import Minimising
 
 MOST_ELEMENTS = 2**40
 """Most elements of all tensors and weights together."""
@@ -28,8 +28,10 @@ MOST_STAYING = 2**26
 """Most elements of weights, or of memory, where weights may stay: all their sums are told apart."""
 
 
-class Problem(Spec):
+class Problem(Minimising):
     """A network and the memory that it is to run in."""
+
+    can_minimise = OBJECTIVES
 
     network: Network
     machine: OneMemory
@@ -84,16 +86,6 @@ class Problem(Spec):
             raise InputError("limits.executions", self.limits.executions, limit)
 
     @property
-    def minimise(self) -> str:
-        """What is minimised; of a list, the last one."""
-        return self.objective.names[-1]
-
-    @property
-    def before(self) -> tuple[tuple[str, float], ...]:
-        """The objectives of a list that come before the last, each with its tolerance."""
-        return tuple(zip(self.objective.names, self.objective.tolerances, strict=False))
-
-    @property
     def timed(self) -> bool:
         """Whether time and energy are told of plans."""
         counted = {*self.objective.names, *self.objective.limits}
@@ -123,11 +115,6 @@ class Problem(Spec):
         )
         verb = "have" if others else "has"
         return f"plans in which {several} {verb} a whole plane on chip at a time, without running sums"
-
-    @property
-    def unit(self) -> str:
-        """What the objective counts."""
-        return {"cycles": "cycles", "energy": "fJ"}.get(self.minimise, "bytes")
 
     @cached_property
     def least_spent(self) -> Spent:

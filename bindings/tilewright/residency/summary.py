@@ -2,102 +2,79 @@
 
 from __future__ import annotations
 
-from typing import Any
-
+from tilewright.core.measures import separated
+from tilewright.core.room import Rows
 from tilewright.plotting import shortened
+from tilewright.residency.measures import ResidencyMeasures, StepMeasures
 from tilewright.residency.plan import MAP, kind_of
 from tilewright.residency.problem import Problem
-
-Rows = list[tuple[str, str]]
+from tilewright.spec.objectives import among_plans
 
 LONGEST = 40
 """Most characters of the names of a step."""
 
 
-def rows(problem: Problem, report: dict[str, Any]) -> Rows:
-    """Return labelled lines about a report's totals."""
-    facts = report["facts"]
-    traffic, compulsory = facts["traffic"], facts["compulsory"]
+def rows(problem: Problem, measures: ResidencyMeasures) -> Rows:
+    """Return labelled lines about a plan's totals."""
+    traffic, compulsory = measures.traffic_bytes, measures.compulsory_bytes
     more = (
         f"; {traffic / compulsory - 1:.1%} more are moved" if traffic > compulsory else ", no more are moved"
     )
-    operations = sum(len(step["operations"]) for step in facts["steps"])
-    together = sum(len(step["operations"]) > 1 for step in facts["steps"])
-    timed = []
-    if problem.before:
-        told = [
-            f"at most {100 * share:g} % above the least {name}" if share else f"with the least {name}"
-            for name, share in problem.before
-        ]
-        timed.append(("among plans", ", then ".join(told)))
-    if "cycles" in facts:
-        cycles, least = facts["cycles"], facts["compulsory_cycles"]
-        doubled = sum(step.get("double_buffering", False) for step in facts["steps"])
-        beside = f", {doubled} steps with second buffers" if doubled else ""
-        timed += [
-            ("cycles", f"{cycles:,}, at least {least:,} in any case{beside}"),
-            ("energy", f"{facts['energy'] / 1e9:,.3f} µJ, prices {problem.machine.prices.source}"),
-        ]
-    staying = []
-    if "staying" in facts:
-        sizes = facts["staying"].values()
-        staying.append(("weights", f"of {len(sizes)} operations stay: {sum(sizes):,} bytes, loaded once"))
-    again = facts.get("again", ())
-    twice = [("twice", f"{', '.join(again)}: weights are loaded again")] if again else []
+    names = [separated(key) for key in measures.steps_of_plan]
+    operations, together = sum(map(len, names)), sum(len(each) > 1 for each in names)
+    moved = f"{measures.loaded_bytes:,} loaded and {measures.saved_bytes:,} saved"
+    shown = among_plans(problem.before) + _time_and_energy(problem, measures)
+    shown.append(("DRAM", f"{traffic:,} bytes, {moved}"))
+    shown.append(("compulsory", f"{compulsory:,} bytes{more}"))
+    shown.append(("one by one", f"{measures.layer_by_layer_bytes:,} bytes with all maps in DRAM"))
+    if measures.staying_bytes:
+        sizes = measures.staying_bytes.values()
+        shown.append(("weights", f"of {len(sizes)} operations stay: {sum(sizes):,} bytes, loaded once"))
+    if measures.executed_again:
+        shown.append(("twice", f"{', '.join(measures.executed_again)}: weights are loaded again"))
+    shown.append(("memory", f"{measures.memory_bytes:,} of {problem.machine.memory_bytes:,} bytes"))
+    shown.append(("steps", f"{len(names)} of {operations} operations, {together} depth-first"))
+    return shown
+
+
+def _time_and_energy(problem: Problem, measures: ResidencyMeasures) -> Rows:
+    """Return what a plan takes, beside what any takes at least, where that is measured."""
+    if measures.cycles is None or measures.energy_fj is None:
+        return []
+    doubled = sum(bool(step.double_buffering) for step in measures.steps_of_plan.values())
+    beside = f", {doubled} steps with second buffers" if doubled else ""
     return [
-        *timed,
-        (
-            "DRAM",
-            f"{traffic:,} bytes, {facts['loaded_bytes']:,} loaded and {facts['saved_bytes']:,} saved",
-        ),
-        ("compulsory", f"{compulsory:,} bytes{more}"),
-        ("one by one", f"{facts['layer_by_layer']:,} bytes with all maps in DRAM"),
-        *staying,
-        *twice,
-        ("memory", f"{facts['memory']:,} of {problem.machine.memory_bytes:,} bytes"),
-        ("steps", f"{len(facts['steps'])} of {operations} operations, {together} depth-first"),
+        ("cycles", f"{measures.cycles:,}, at least {measures.compulsory_cycles:,} in any case{beside}"),
+        ("energy", f"{measures.energy_fj / 1e9:,.3f} µJ, prices {problem.machine.prices.source}"),
     ]
 
 
-def outer_loop(step: dict[str, Any]) -> str:
+def outer_loop(step: StepMeasures) -> str:
     """Return what is told of a step's order: strips of columns, too."""
-    columns, order = step.get("columns"), str(step["order"])
-    return f"{order}, strips of {columns}" if columns is not None and order == "pixels" else order
+    strips = step.columns is not None and step.order == "pixels"
+    return f"{step.order}, strips of {step.columns}" if strips else step.order
 
 
-def table(problem: Problem, report: dict[str, Any]) -> list[tuple[str, ...]]:
+def table(problem: Problem, measures: ResidencyMeasures) -> list[tuple[str, ...]]:
     """Return a header and a line per step."""
-    header: tuple[str, ...] = (
-        "step",
-        "operations",
-        "outer loop",
-        "passes",
-        "pixels",
-        "loaded",
-        "saved",
-        "on chip",
-        "whole maps",
-    )
-    timed = "cycles" in report["facts"]
-    if timed:
-        header = (*header[:7], "cycles", "buffers", *header[7:])
-    lines: list[tuple[str, ...]] = [header]
-    for number, step in enumerate(report["facts"]["steps"], 1):
-        whole = [key for key in step["on_chip"] if kind_of(key) == MAP]
-        spent: tuple[str, ...] = ()
-        if timed:
-            spent = f"{step['cycles']:,}", "twice" if step.get("double_buffering") else "once"
+    timed = measures.cycles is not None
+    spent: tuple[str, ...] = ("cycles", "buffers") if timed else ()
+    header = ("step", "operations", "outer loop", "passes", "pixels", "loaded", "saved", *spent)
+    lines: list[tuple[str, ...]] = [(*header, "on chip", "whole maps")]
+    for number, (key, step) in enumerate(measures.steps_of_plan.items(), 1):
+        whole = [name for name in step.on_chip_bytes if kind_of(name) == MAP]
+        spent = (f"{step.cycles:,}", "twice" if step.double_buffering else "once") if timed else ()
         lines.append(
             (
                 str(number),
-                shortened("+".join(step["operations"]), LONGEST),
+                shortened("+".join(separated(key)), LONGEST),
                 outer_loop(step),
-                f"{step['passes']:,}",
-                f"{step['pixels']:,}",
-                f"{step['loaded_bytes']:,}",
-                f"{step['saved_bytes']:,}",
+                f"{step.passes:,}",
+                f"{step.pixels:,}",
+                f"{step.loaded_bytes:,}",
+                f"{step.saved_bytes:,}",
                 *spent,
-                f"{step['memory']:,}",
+                f"{step.memory_bytes:,}",
                 shortened(", ".join(whole), LONGEST) if whole else "",
             )
         )

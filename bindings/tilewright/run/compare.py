@@ -38,8 +38,8 @@ class Entry:
         if self.error is not None:
             return "solver not installed" if isinstance(self.error, SolverMissingError) else str(self.error)
         assert self.result is not None
-        if self.result.report and self.result.report["violation"]:
-            return f"refused: {self.result.report['violation'].split(':')[0]}"
+        if self.result.report and self.result.report.violation:
+            return f"refused: {self.result.report.violation.split(':')[0]}"
         if not self.result.simulated:
             return "not simulated"
         if self.result.at_least:

@@ -12,8 +12,9 @@ from tilewright.core.room import room_of, unit_of
 from tilewright.core.version import __version__
 from tilewright.run.finding import Finding, verdict
 from tilewright.run.methods import is_method, proves
-from tilewright.run.result import Result
+from tilewright.run.result import FORMAT, Result
 from tilewright.run.summary import relative_gap
+from tilewright.simulator.report import Verdict
 
 ROUNDING = 1e-9
 """Largest relative difference of two equal numbers that are no integers."""
@@ -73,8 +74,9 @@ def status(result: Result) -> Finding:
         return Finding("status", "refuted", f"{detail}: there is nothing that could not be simulated")
     if result.plan is None and result.report is not None:
         # A heuristic's plan that breaks a limit: the report says which, and nothing else.
-        refused = result.report.get("valid") is False and result.report.get("violation") is not None
-        if result.status != "unknown" or not refused or len(result.report) != 2:
+        only_refused = Verdict(False, result.report.violation)
+        refused = result.report.violation is not None and result.report == only_refused
+        if result.status != "unknown" or not refused:
             return Finding("status", "refuted", f"{detail}, and a report of a plan that is not there")
     return verdict("status", right, detail)
 
@@ -210,17 +212,17 @@ def _impossible(points: Sequence[tuple[Any, ...]], seconds: float) -> str | None
 # The report -------------------------------------------------------------------------------------------
 
 
-def differences(result: Result, ours: dict[str, Any]) -> list[str]:
+def differences(result: Result, ours: Verdict) -> list[str]:
     """Return the keys of a result's report that differ from ours, dotted.
 
-    Keys that the file lacks count, unless another version of tilewright wrote it; a file that has no
-    `measures` at all is of an older form, which had fewer keys, too. How the plan was simulated does not
-    count where the file says that it was not simulated like that.
+    Keys that the file lacks count, unless it is of an older format or another version of tilewright wrote it.
+    How the plan was simulated does not count where the file says that it was not simulated like that.
     """
-    older = isinstance(result.report, dict) and "measures" not in result.report
-    lenient = older or result.versions.get("tilewright") not in (None, __version__)
+    assert result.report is not None
+    lenient = result.format != FORMAT or result.versions.get("tilewright") not in (None, __version__)
     # A result that was never in a file may have tuples where that has lists.
-    return _differences(json.loads(json.dumps(result.report)), ours, lenient)
+    claimed, executed = (json.loads(json.dumps(each.to_json())) for each in (result.report, ours))
+    return _differences(claimed, executed, lenient)
 
 
 def _differences(claimed: Any, ours: Any, lenient: bool, path: str = "") -> list[str]:

@@ -6,8 +6,8 @@ import json
 from pathlib import Path
 from typing import Any
 
+from tilewright.core import json_file
 from tilewright.core.files import write_atomically
-from tilewright.run import json_file
 from tilewright.run.finding import Finding, verdict
 from tilewright.run.instance import Instance
 from tilewright.scheduling import Plan, Problem, simulate, violation
@@ -129,6 +129,6 @@ def check(instance: Instance, path: str | Path) -> list[Finding]:
         told_of += f"{sum(claimed):,.2f} told and {sum(times):,.2f} found together"
     findings.append(verdict("latencies", wrong is None, told_of))
     report = simulate(problem, plan)
-    same = report.facts["ticks"] == sum(latencies(problem, plan))
-    findings.append(verdict("execution", same, f"{report.facts['ticks'] / scale:,.2f}, tile by tile"))
+    same = report.measures.latency_ticks == sum(latencies(problem, plan))
+    findings.append(verdict("execution", same, f"{report.measures.latency:,.2f}, tile by tile"))
     return findings

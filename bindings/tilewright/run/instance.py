@@ -12,10 +12,8 @@ from itertools import chain
 from pathlib import Path
 from typing import Any
 
-from tilewright.addresses import buffer_file
 from tilewright.core import catalogue
 from tilewright.core.files import exists, read_text
-from tilewright.run import json_file
 from tilewright.run.machines import with_own_machine
 from tilewright.spec.errors import InputError, InputErrors, did_you_mean, like
 from tilewright.spec.validation import validated
@@ -23,16 +21,10 @@ from tilewright.spec.validation import validated
 MAX_BYTES = 1_000_000
 """Largest instance file that is read."""
 
-MAX_GRAPH_BYTES = 20_000_000
-"""Largest graph that is read."""
-
-GRAPH_SUFFIX = ".json"
-"""Of graphs of the MLSys 2026 contest, which stand in files of their own."""
-
 LONG_KEY = re.compile(r"""(?<![\w"'-])(?:[\w"'-]+[ \t]*\.[ \t]*){32}""")
 
-TABLES = ("graph", "layer", "machine", "network", "templates")
-"""Tables that may stand in a file of their own, named by a relative path."""
+TABLES = ("layer", "machine", "network", "templates")
+"""Tables that may stand in a file of their own, named by a relative path; a room may have more."""
 
 
 @dataclass(frozen=True)
@@ -105,8 +97,6 @@ def located(path: Path, others: Iterable[Path] = ()) -> Path:
 
 def tables(path: Path) -> tuple[dict[str, Any], list[Path], dict[str, Path]]:
     """Read a file with those that it names; return its tables, the files, and those of single tables."""
-    if path.suffix.lower() == ".csv":
-        return buffer_file.table_of(_read_text(path), path), [path], {}
     table = load(path)
     origins: dict[str, Path] = {}
     files = [] if is_network(table) else _include(table, path, origins)
@@ -116,12 +106,14 @@ def tables(path: Path) -> tuple[dict[str, Any], list[Path], dict[str, Path]]:
 def _include(table: dict[str, Any], path: Path | None, origins: dict[str, Path]) -> list[Path]:
     """Put tables that stand in files of their own in the places where these are named; return the files."""
     files = []
-    for key in TABLES:
+    room = catalogue.room(table["room"]) if table.get("room") in catalogue.ROOMS else None
+    own = {room.file_table: room.file_suffix} if room is not None and room.file_table else {}
+    for key in (*TABLES, *own):
         if isinstance(table.get(key), str):
             if path is not None:
                 origins[key] = path.parent / table[key]
                 files.append(origins[key])
-            table[key] = _included(table[key], key, path)
+            table[key] = _included(table[key], key, path, own.get(key, ".toml"))
     if isinstance(table.get("data"), dict):
         files += _beside(table["data"], path)
     return files
@@ -145,25 +137,23 @@ def is_network(table: dict[str, Any]) -> bool:
     return "room" not in table and bool({"layers", "network"} & table.keys())
 
 
-def _read_text(path: Path) -> str:
-    """Read a file, guarded against what is no instance at all."""
+def _refuse_no_file(path: Path) -> None:
+    """Refuse what is not there, or no file."""
     if not exists(path):
         known = "`tilewright list instances` names those that come with it"
         raise InputError("instance", str(path), f"no such file; {known}", _short(path))
     if not path.is_file():
         raise InputError("instance", str(path), "is not a file", str(path))
-    return read_text(path, MAX_BYTES)
 
 
 def load(path: Path) -> dict[str, Any]:
-    """Read a TOML file, guarded against what is no instance at all; or a graph in the contest's JSON."""
-    if path.suffix.lower() == GRAPH_SUFFIX and path.is_file():
-        graph = json_file.load(path, MAX_GRAPH_BYTES)
-        if "room" in graph:
-            limit = "is a result, not an instance; `tilewright check INSTANCE RESULT` takes both"
-            raise InputError("instance", path.name, limit, str(path))
-        return {"room": "scheduling", "name": path.stem, "graph": graph}
-    text = _read_text(path)
+    """Read a file, guarded against what is no instance at all: TOML, or of a room's own format."""
+    _refuse_no_file(path)
+    if path.suffix.lower() != ".toml":
+        for room in map(catalogue.room, catalogue.ROOMS):
+            if path.suffix.lower() == room.file_suffix:
+                return room.read_file(path)
+    text = read_text(path, MAX_BYTES)
     if LONG_KEY.search(text):
         # The parser of the standard library takes quadratic time for them.
         raise InputError("file", path.name, "has a dotted key of more than 32 parts", str(path))
@@ -214,8 +204,8 @@ def _text(table: dict[str, Any], key: str, default: str | None) -> str:
     return value
 
 
-def _included(name: str, key: str, path: Path | None) -> dict[str, Any]:
-    suffix = GRAPH_SUFFIX if key == "graph" else ".toml"
+def _included(name: str, key: str, path: Path | None, suffix: str) -> dict[str, Any]:
+    """Return the table that a file holds which an instance names in its place."""
     if path is None or Path(name).is_absolute() or Path(name).suffix != suffix:
         raise InputError(key, name, f"must be a table, or the relative path of a {suffix} file that holds it")
     file = path.parent / name
@@ -223,7 +213,7 @@ def _included(name: str, key: str, path: Path | None) -> dict[str, Any]:
         told = "is not a file" if exists(file) else "no such file"
         raise InputError(key, name, f"{told}; it is looked for at {_short(file)}")
     found = load(file)
-    return found["graph"] if key == "graph" else found
+    return found if suffix == ".toml" else found[key]
 
 
 def _list_of(table: dict[str, Any], key: str) -> Any:

@@ -10,23 +10,27 @@ from dataclasses import MISSING, Field, dataclass, field, fields, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from tilewright.core import catalogue
+from tilewright.core import catalogue, json_file
 from tilewright.core.context import MAX_SECONDS, Status
 from tilewright.core.files import write_atomically
+from tilewright.core.measures import read_measures
 from tilewright.core.overview import Decisions
 from tilewright.core.room import Rows, room_of
 from tilewright.core.version import __version__
-from tilewright.run import json_file
+from tilewright.run import format_1
 from tilewright.run.instance import Instance
 from tilewright.run.methods import is_method
 from tilewright.run.phases import PHASES
 from tilewright.run.summary import csv_text, flat, gap_shown, html, shown, text
+from tilewright.simulator.report import Verdict
 from tilewright.spec.errors import InputError
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
 
-FORMAT = 1
+FORMAT = 2
+"""What files say that are written; format 1 is read, too (`run.format_1`)."""
+
 MAX_BYTES = 64_000_000
 """Largest result file that is read."""
 
@@ -84,6 +88,8 @@ class Result:
         of starting processes and building models; None in older files.
     problem
         What the answer is to. Files do not hold it: a result that is read has it from `of`.
+    format
+        That of the file that it was read from; it is written in the newest.
     """
 
     room: str
@@ -98,7 +104,7 @@ class Result:
     seed: int
     warm_start: str | None
     plan: Any
-    report: dict[str, Any] | None
+    report: Verdict | None
     bound_by: str | None = None
     grounds: str | None = None
     failures: list[str] = field(default_factory=list)
@@ -118,6 +124,14 @@ class Result:
     threads: int | None = None
     spent: dict[str, float] | None = None
     problem: Any = field(default=None, repr=False, compare=False)
+    format: int = field(default=FORMAT, repr=False, compare=False)
+
+    @property
+    def measures(self) -> Any:
+        """What was measured of a valid plan, an object of its room's class; None where that is not known."""
+        found = None if self.report is None or self.report.violation else self.report.measures
+        kinds = catalogue.room(self.room).measures_type
+        return found if isinstance(found, kinds) else None
 
     def of(self, instance: Instance) -> Result:
         """Return the result with the problem that it answers, so that it can be shown and drawn.
@@ -160,10 +174,10 @@ class Result:
         if self.wider is not None:
             rows.append((self.wider["space"], self.gained))
         rows += [("at least", line) for line in self.understated]
-        if self.report is not None and self.report["violation"]:
-            rows.append(("refused", self.report["violation"]))
-        elif self.report is not None and self.problem is not None:
-            rows += room_of(self.problem).rows(self.problem, self.report)
+        if self.report is not None and self.report.violation:
+            rows.append(("refused", self.report.violation))
+        elif self.measures is not None and self.problem is not None:
+            rows += room_of(self.problem).rows(self.problem, self.measures)
         if not self.simulated:
             rows.append(("not simulated", NOT_SIMULATED))
         if self.warm_start:
@@ -215,16 +229,16 @@ class Result:
 
     def _table(self) -> list[tuple[str, ...]]:
         """Return a header and a line for each part of the plan; nothing where it has no parts."""
-        if self.report is None or self.report["violation"] or self.problem is None:
+        if self.measures is None or self.problem is None:
             return []
-        return room_of(self.problem).table(self.problem, self.report) or []
+        return room_of(self.problem).table(self.problem, self.measures) or []
 
     def _decisions(self) -> Decisions | None:
         """Return the table of what the plan decides; None where its room has none."""
-        refused = self.report is not None and self.report["violation"]
+        refused = self.report is not None and self.report.violation
         if refused or self.problem is None or self.plan is None:
             return None
-        return room_of(self.problem).decisions(self.problem, self.plan, self.report or {})
+        return room_of(self.problem).decisions(self.problem, self.plan, self.measures)
 
     def _proven_by(self) -> str:
         """Say what proves the bound: a method, or a bound with its parameters."""
@@ -233,33 +247,25 @@ class Result:
         return f"   {'proven by' if is_method(self.room, self.bound_by) else 'from the'} {self.bound_by}"
 
     def records(self) -> list[dict[str, Any]]:
-        """Return a flat dictionary of numbers for each layer, stage, group or point of a front.
+        """Return what was measured of each layer, step, group or point of a front, as flat dictionaries.
 
-        A plan without parts has one. Keys of nested tables are joined by dots, as in ``loaded.input``.
+        A plan without parts has one. Keys are the measures' names (docs/formats.md, Measures), those of
+        nested tables joined by dots, as in ``loaded_elements.input``.
         """
-        if self.report is None or self.problem is None:
-            return []
-        return [flat(record) for record in room_of(self.problem).records(self.problem, self.report)]
+        return [] if self.measures is None else [flat(record) for record in self.measures.records()]
 
     def csv(self) -> str | None:
-        """Return the measures of each layer, group or point of a front as CSV, None where there are none.
+        """Return `records` as CSV, None where nothing was measured; `records` of one part name the instance.
 
-        A plan without parts has one line. Columns are the measures' names (docs/formats.md, Measures). In
-        rooms whose plans are tables themselves, it is the plan.
+        In rooms whose plans are tables themselves, it is the plan.
         """
         if self.plan is not None and self.problem is not None:
             lines = room_of(self.problem).lines(self.problem, self.plan)
             if lines is not None:
                 return csv_text(lines)
-        measures = (self.report or {}).get("measures")
-        if measures is None:
-            return None
-        if "front" in measures:
-            return csv_text(map(flat, measures["front"]))
-        for parts, one in (("layers", "layer"), ("groups", "group")):
-            if parts in measures:
-                return csv_text({one: name} | flat(part) for name, part in measures[parts].items())
-        return csv_text([{"instance": self.instance} | flat(measures)])
+        records = self.records()
+        whole = len(records) == 1 and not self.measures.has_parts
+        return csv_text([{"instance": self.instance} | records[0]] if whole else records) if records else None
 
     def to_dataframe(self) -> Any:
         """Return `records` as a pandas DataFrame, or as they are where pandas is not installed."""
@@ -298,6 +304,8 @@ class Result:
         """Return the content of a result file."""
         data = {"format": FORMAT} | {f.name: getattr(self, f.name) for f in _stored()}
         data["plan"] = None if self.plan is None else self.plan.to_json()
+        report = None if self.report is None else replace(self.report, measures=self.measures)
+        data["report"] = None if report is None else report.to_json()
         data["trace"] = [list(entry) for entry in self.trace]
         # Nothing is said where an older file says nothing.
         return {key: value for key, value in data.items() if key not in LATER or value is not None}
@@ -332,8 +340,9 @@ class Result:
         InputError
             If it is not a result of a known format; names the file.
         """
-        if type(data.get("format")) is not int or data["format"] != FORMAT:
-            raise InputError("format", data.get("format"), f"this version reads format {FORMAT}", file)
+        written = data.get("format")
+        if type(written) is not int or written not in (1, FORMAT):
+            raise InputError("format", written, f"this version reads formats 1 and {FORMAT}", file)
         known = {f.name: f for f in _stored()}
         optional = {
             name for name, f in known.items() if f.default is not MISSING or f.default_factory is not MISSING
@@ -347,7 +356,10 @@ class Result:
                 raise InputError(key, data[key], f"must be {wanted}", file)
         json_file.refuse_depth("report", data["report"], file)
         room = catalogue.room(data["room"])
-        values = {key: data[key] for key in known if key in data}
+        values = {key: data[key] for key in known if key in data} | {"format": written}
+        if data["report"] is not None:
+            read = _verdict if written == FORMAT else format_1.verdict
+            values["report"] = read(room.measures_type, data["report"], file)
         values["plan"] = None if data["plan"] is None else room.plan_type.from_json(data["plan"], file)
         if "trace" in data:
             values["trace"] = [tuple(entry) for entry in data["trace"]]
@@ -356,9 +368,18 @@ class Result:
         return cls(**values)
 
 
+def _verdict(kinds: Any, data: dict[str, Any], file: str | None) -> Verdict:
+    """Return what a file says of an executed plan."""
+    unknown = set(data) - {"valid", "violation", "numeric", "measures"}
+    if unknown:
+        raise InputError(f"report.{min(unknown)}", None, "unknown key", file)
+    measures = None if data.get("measures") is None else read_measures(kinds, data["measures"], file)
+    return Verdict(data["valid"], data.get("violation"), data.get("numeric"), measures)
+
+
 def _stored() -> list[Field[Any]]:
     """Return the fields that a file holds."""
-    return [field for field in fields(Result) if field.name != "problem"]
+    return [field for field in fields(Result) if field.name not in ("problem", "format")]
 
 
 def _is_int(value: Any) -> bool:
@@ -382,6 +403,7 @@ def _is_report(value: Any) -> bool:
         isinstance(value, dict)
         and isinstance(value.get("valid"), bool)
         and (value.get("violation") is None or isinstance(value["violation"], str))
+        and (value.get("numeric") is None or isinstance(value["numeric"], bool))
     )
 
 

@@ -36,6 +36,7 @@ from tilewright.run.phases import Phases
 from tilewright.run.result import Result, versions
 from tilewright.run.shares import Share, alike, shares, successors
 from tilewright.run.summary import relative_gap
+from tilewright.simulator.report import Verdict
 from tilewright.spec.errors import (
     Disagreement,
     InputError,
@@ -904,14 +905,14 @@ def _claim(incumbent: Incumbent, method: str, own: Bound) -> Claim | None:
     return word if ends and incumbent.denial is None else None
 
 
-def _execute(run: _Run, method: str, until: float) -> tuple[dict[str, Any] | None, bool]:
+def _execute(run: _Run, method: str, until: float) -> tuple[Verdict | None, bool]:
     """Let the simulator execute the best plan; return its report, None where time is up or Ctrl-C comes.
 
     The plan has kept all limits and its cost is known: late or not, it stays the answer.
 
     Returns
     -------
-    summary : dict, optional
+    verdict : Verdict, optional
     interrupted : bool
     """
     room, problem, incumbent = run.room, run.incumbent.problem, run.incumbent
@@ -928,7 +929,7 @@ def _execute(run: _Run, method: str, until: float) -> tuple[dict[str, Any] | Non
     measured = room.measured_objective(problem, report)
     if measured != incumbent.objective:
         raise Disagreement(f"the simulator measured {measured}, the closed form says {incumbent.objective}")
-    return report.summary(), False
+    return report.verdict(), False
 
 
 def _judge(run: _Run, name: str, method: str, interrupted: bool, until: float) -> Result:
@@ -943,14 +944,14 @@ def _judge(run: _Run, name: str, method: str, interrupted: bool, until: float) -
     else:
         status = "infeasible" if incumbent.infeasible else "unknown"
     idle = method != "auto" and method not in run.begun and incumbent.closed
-    summary: dict[str, Any] | None = None
+    verdict: Verdict | None = None
     if incumbent.plan is not None:
         with run.in_phase("simulating"):
-            summary, again = _execute(run, method, until)
+            verdict, again = _execute(run, method, until)
         interrupted = interrupted or again
     elif incumbent.violation is not None and status == "unknown":
         # A heuristic that ignores a limit: say which.
-        summary = {"valid": False, "violation": incumbent.violation}
+        verdict = Verdict(False, incumbent.violation)
     return Result(
         room=room.name,
         instance=name,
@@ -964,12 +965,12 @@ def _judge(run: _Run, name: str, method: str, interrupted: bool, until: float) -
         seed=run.seed,
         warm_start=run.warm_start,
         plan=incumbent.plan,
-        report=summary,
+        report=verdict,
         bound_by=incumbent.bound_by,
         grounds=incumbent.grounds,
         failures=list(dict.fromkeys(run.failures)),
         interrupted=interrupted,
-        simulated=incumbent.plan is None or summary is not None,
+        simulated=incumbent.plan is None or verdict is not None,
         trace=incumbent.trace,
         versions=versions(run.versions),
         confirmed_by=run.confirmed_by,

@@ -67,11 +67,10 @@ class Point:
     def record(self) -> dict[str, Any]:
         """Return values, answer and measures of the whole as one flat dictionary."""
         found = self.result
-        measures = (found.report or {}).get("measures") or {} if found is not None else {}
-        parts = ("front", "layers", "groups")
+        measures = None if found is None else found.measures
         why = None if self.error is None else _in_a_line(self.error)
-        if found is not None and found.report and found.report["violation"]:
-            why = found.report["violation"]
+        if found is not None and found.report is not None and found.report.violation:
+            why = found.report.violation
         elif found is not None and found.at_least:
             why = f"at least: {'; '.join(found.understated)}"
         answer = {
@@ -84,7 +83,7 @@ class Point:
             "seconds": None if found is None else found.seconds,
             "reason": why,
         }
-        whole = flat({name: value for name, value in measures.items() if name not in parts})
+        whole = {} if measures is None else flat(measures.totals())
         told = self.values | answer
         return told | {name: value for name, value in whole.items() if name not in told}
 

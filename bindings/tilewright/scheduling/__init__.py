@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import Any
 
 from tilewright.core.room import Room, register
 from tilewright.scheduling.cost import Pricer, best_order, least_traffic, ticks
@@ -16,7 +15,9 @@ from tilewright.scheduling.evaluation import (
     portfolio,
     simulation_seconds,
 )
+from tilewright.scheduling.graph_file import read_file
 from tilewright.scheduling.lowering import simulate
+from tilewright.scheduling.measures import SchedulingMeasures
 from tilewright.scheduling.overview import overview
 from tilewright.scheduling.plan import Plan
 from tilewright.scheduling.problem import Problem
@@ -49,7 +50,10 @@ class Scheduling(Room[Problem, Plan]):
     )
     problem_type = Problem
     plan_type = Plan
+    measures_type = SchedulingMeasures
     layer_kinds = ()
+    file_suffix = ".json"
+    file_table = "graph"
 
     best_bound = staticmethod(best_bound)
     violation = staticmethod(violation)
@@ -64,9 +68,7 @@ class Scheduling(Room[Problem, Plan]):
     rows = staticmethod(rows)
     table = staticmethod(table)
     overview = staticmethod(overview)
-
-    def records(self, problem: Problem, report: dict[str, Any]) -> list[dict[str, Any]]:
-        return list(report["measures"]["subgraphs"])
+    read_file = staticmethod(read_file)
 
     def compile_kernels(self, bundled: Callable[[str], Problem]) -> None:
         problem = bundled("mlsys-example5")

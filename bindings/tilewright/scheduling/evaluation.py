@@ -33,8 +33,7 @@ def objective(problem: Problem, plan: Plan) -> int:
 
 def measured_objective(problem: Problem, report: Report) -> int:
     """Return the latency of an executed plan."""
-    measured: int = report.facts["latency"]
-    return measured
+    return whole(report.measures.latency_ticks, problem.graph.scale)
 
 
 def simulation_seconds(problem: Problem, steps: int) -> float:

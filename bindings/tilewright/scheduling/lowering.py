@@ -6,9 +6,10 @@ from collections.abc import Callable
 
 import numpy as np
 
+from tilewright.core.measures import counted
 from tilewright.scheduling.execution import Executed, Execution, reference
-from tilewright.scheduling.measures import measures
-from tilewright.scheduling.plan import Plan
+from tilewright.scheduling.measures import SchedulingMeasures, SubgraphMeasures
+from tilewright.scheduling.plan import Plan, Subgraph
 from tilewright.scheduling.problem import Problem
 from tilewright.scheduling.rules import violation
 from tilewright.simulator import Report, Violation
@@ -58,27 +59,12 @@ def simulate(
         sum(run.transfers for run in runs),
     )
     total = sum(run.ticks for run in runs)
-    report.facts = {
-        "ticks": total,
-        "scale": graph.scale,
-        "latency": whole(total, graph.scale),
-        "subgraphs": [
-            {
-                "operations": list(step.operations),
-                "granularity": list(step.granularity),
-                "retained": list(step.retained),
-                "order": step.order if isinstance(step.order, str) else "listed",
-                "latency": run.ticks / graph.scale,
-                "compute": run.compute / graph.scale,
-                "transfer": run.transfer / graph.scale,
-                "steps": run.steps,
-                "steps_bound_by_transfer": run.bound_by_transfer,
-                "peak_elements": run.peak,
-            }
-            for step, run in zip(plan.subgraphs, runs, strict=True)
-        ],
-    }
-    report.measures = measures(report)
+    report.measures = SchedulingMeasures(
+        **counted(report),
+        latency=total / graph.scale,
+        latency_ticks=total,
+        subgraphs=[_measured(step, run, graph.scale) for step, run in zip(plan.subgraphs, runs, strict=True)],
+    )
     if numeric:
         known = reference(problem, seed)
         report.numeric = all(
@@ -86,3 +72,19 @@ def simulate(
             for tensor in graph.results
         )
     return report
+
+
+def _measured(step: Subgraph, run: Executed, scale: int) -> SubgraphMeasures:
+    """Return what was measured of a subgraph; a unit of time has `scale` ticks."""
+    return SubgraphMeasures(
+        operations=list(step.operations),
+        granularity=list(step.granularity),
+        retained=list(step.retained),
+        order=step.order if isinstance(step.order, str) else "listed",
+        latency=run.ticks / scale,
+        compute=run.compute / scale,
+        transfer=run.transfer / scale,
+        steps=run.steps,
+        steps_bound_by_transfer=run.bound_by_transfer,
+        peak_elements=run.peak,
+    )

@@ -6,6 +6,7 @@ from dataclasses import replace
 from typing import Any
 
 from tilewright.core.overview import Overview, of_table
+from tilewright.scheduling.measures import SchedulingMeasures
 from tilewright.scheduling.problem import Problem
 from tilewright.scheduling.summary import table
 
@@ -16,6 +17,6 @@ ABOUT = (
 )
 
 
-def overview(problem: Problem, plan: Any, report: dict[str, Any]) -> Overview:
+def overview(problem: Problem, plan: Any, measures: SchedulingMeasures) -> Overview:
     """Return the table with what its columns mean."""
-    return replace(of_table(table(problem, report)), what="subgraph", about=ABOUT)
+    return replace(of_table(table(problem, measures)), what="subgraph", about=ABOUT)

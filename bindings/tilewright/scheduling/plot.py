@@ -48,7 +48,7 @@ def sheet(problem: Problem, plan: Plan, report: Report, *, title: str | None = N
     """Return the sheet of a plan; see `core.room.Pictures`."""
     what = _described(problem)
     broken = report.violation is not None
-    labelled = [] if broken else rows(problem, {"facts": report.facts})
+    labelled = [] if broken else rows(problem, report.measures)
     page = Sheet(title or what, [what] if title else [], report, labelled=labelled)
     height = PITCH * min(len(plan.subgraphs), MOST_SUBGRAPHS) + 0.4
     page.create(SHEET_WIDTH, page.top + height + 1.4)
@@ -81,15 +81,15 @@ def draw(problem: Problem, plan: Plan, report: Report, path: str | Path, *, titl
 
 def _times(axes: Axes, report: Report) -> None:
     """Draw latency as a line beyond which neither compute nor transfers alone reach."""
-    steps = report.facts["subgraphs"][:MOST_SUBGRAPHS]
-    axes.set_yticks(range(len(steps)), [listed(step["operations"]) for step in steps])
+    steps = report.measures.subgraphs[:MOST_SUBGRAPHS]
+    axes.set_yticks(range(len(steps)), [listed(step.operations) for step in steps])
     axes.set_ylim(len(steps) - 0.4, -0.6)
     for shift, key, colour in ((-0.17, "compute", BLUE), (0.17, "transfer", ORANGE)):
         places = [place + shift for place in range(len(steps))]
-        axes.barh(places, [step[key] for step in steps], height=0.3, color=colour, linewidth=0)
+        axes.barh(places, [getattr(step, key) for step in steps], height=0.3, color=colour, linewidth=0)
     for place, step in enumerate(steps):
-        axes.plot([step["latency"]] * 2, [place - 0.42, place + 0.42], color=INK, linewidth=1.6)
-    axes.set_xlim(0, 1.05 * max(1e-9, *(step["latency"] for step in steps)))
+        axes.plot([step.latency] * 2, [place - 0.42, place + 0.42], color=INK, linewidth=1.6)
+    axes.set_xlim(0, 1.05 * max(1e-9, *(step.latency for step in steps)))
     axes.set_xlabel("time; the line is the latency of the subgraph")
     handles = colour_patches([("computing alone", BLUE), ("moving alone", ORANGE)])
     axes.legend(handles=handles, loc="lower left", bbox_to_anchor=(0, 1.0), ncols=2, fontsize=8)

@@ -186,6 +186,33 @@ class Timeline:
         )
 
 
+@dataclass(frozen=True)
+class Verdict:
+    """What the simulator says of a plan, as results have it.
+
+    Attributes
+    ----------
+    valid
+        Whether no rule was broken, and the numbers, if any, are right.
+    violation
+        The first rule that was broken: step, tensor, what was needed, what was there.
+    numeric
+        Whether real integers gave the reference's result; None where none were moved.
+    measures
+        As `Report.measures`; None in files that lack them, too.
+    """
+
+    valid: bool
+    violation: str | None = None
+    numeric: bool | None = None
+    measures: Any = None
+
+    def to_json(self) -> dict[str, Any]:
+        """Return it as result files have it."""
+        told = {"valid": self.valid, "violation": self.violation, "numeric": self.numeric}
+        return told if self.measures is None else told | {"measures": self.measures.to_json()}
+
+
 @dataclass
 class Report:
     """The outcome of executing a program.
@@ -225,10 +252,8 @@ class Report:
         Elements that engines exchanged with on-chip memories while they computed.
     layers
         Of a chain: the name and the report of each layer.
-    facts
-        What a room adds to the totals.
     measures
-        What a room measured of a valid plan, with units in the names (docs/formats.md).
+        What a room measured of a valid plan, an object of its class of measures; None of another plan.
     times
         For how many steps of the program each executed step stands; None if for one.
     computing
@@ -253,8 +278,7 @@ class Report:
     scheduled: Timeline | None = None
     streamed: int = 0
     layers: tuple[tuple[str, Report], ...] = ()
-    facts: dict[str, Any] = field(default_factory=dict)
-    measures: dict[str, Any] = field(default_factory=dict)
+    measures: Any = None
     times: Counts | None = None
     computing: NDArray[np.bool_] | None = None
 
@@ -367,37 +391,13 @@ class Report:
         line = self.sequential
         return step_lengths(line.step, line.start, line.finish, len(self.labels))
 
-    def summary(self) -> dict[str, Any]:
-        """Return the totals, as they stand in a result file; a chain's with those of its layers."""
-        totals: dict[str, Any] = {
-            "valid": self.valid,
-            "violation": None if self.violation is None else str(self.violation),
-            "steps": self.n_steps,
-            "cycles": None if self.sequential is None else self.sequential.cycles,
-            "overlapped_cycles": None if self.overlapped is None else self.overlapped.cycles,
-            "lockstep_cycles": None if self.lockstep is None else self.lockstep.cycles,
-            "scheduled_cycles": None if self.scheduled is None else self.scheduled.cycles,
-            "loaded": {name: self.total(counts) for name, counts in self.loaded.items()},
-            "written": {name: self.total(counts) for name, counts in self.written.items()},
-            "transfers": self.transfers,
-            "streamed": self.streamed,
-            "macs": self.total(self.macs),
-            "peak_memory": self.peak,
-            "most_loads": self.most_loads,
-            "numeric": self.numeric,
-        }
-        if self.facts:
-            totals["facts"] = self.facts
-        if self.measures:
-            totals["measures"] = self.measures
-        if self.layers:
-            found = {id(report): report for _, report in self.layers}
-            summaries = {key: report.summary() for key, report in found.items()}
-            totals["layers"] = [{"name": name} | summaries[id(report)] for name, report in self.layers]
-        return totals
+    def verdict(self) -> Verdict:
+        """Return what results have of the report."""
+        violation = None if self.violation is None else str(self.violation)
+        return Verdict(self.valid, violation, self.numeric, self.measures)
 
-    def per_step(self) -> list[dict[str, Any]]:
-        """Return one row per step, for `simulate --json`."""
+    def per_step(self, clock: str = "cycles") -> list[dict[str, Any]]:
+        """Return one row per step, for `simulate --json`; `clock` is what the program's times count."""
         cycles = self.step_cycles() if self.sequential is not None else None
 
         def at(table: Mapping[str, Counts], step: int) -> dict[str, int]:
@@ -412,7 +412,7 @@ class Report:
                 "loaded": at(self.loaded, step),
                 "computed": at(self.computed, step),
                 "footprint": at(self.footprint, step),
-                "cycles": None if cycles is None else int(cycles[step]),
+                f"serial_{clock}": None if cycles is None else int(cycles[step]),
             }
             | ({} if self.times is None else {"times": int(self.times[step])})
             for step, label in enumerate(self.labels)

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from typing import Any
 
 from tilewright.core.room import Room, register
 from tilewright.tiling.evaluation import (
@@ -26,6 +25,7 @@ from tilewright.tiling.evaluation import (
     violation,
     wider,
 )
+from tilewright.tiling.measures import TilingMeasures
 from tilewright.tiling.overview import overview
 from tilewright.tiling.plan import Plan
 from tilewright.tiling.problem import Problem
@@ -59,6 +59,7 @@ class Tiling(Room[Problem, Plan]):
     decides = "Tiling: tiles, loop orders and partitions of layers, on a DSP, an NPU or any memory hierarchy."
     problem_type = Problem
     plan_type = Plan
+    measures_type = TilingMeasures
 
     best_bound = staticmethod(best_bound)
     rank = staticmethod(rank)
@@ -93,10 +94,6 @@ class Tiling(Room[Problem, Plan]):
 
     def only_method(self, part: Problem) -> str | None:
         return None if part.operation is None else "exhaustive"
-
-    def records(self, problem: Problem, report: dict[str, Any]) -> list[dict[str, Any]]:
-        front = problem.traded is not None
-        return list(report["facts"]["front"]) if front else super().records(problem, report)
 
 
 ROOM = register(Tiling())

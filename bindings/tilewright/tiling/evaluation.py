@@ -20,9 +20,8 @@ from tilewright.spec.errors import InputError, OutOfTimeError
 from tilewright.spec.layer import Layer
 from tilewright.spec.network import MAX_LAYERS
 from tilewright.tiling import dsp, hierarchy, npu, operations, totals
-from tilewright.tiling.hierarchy import curve
 from tilewright.tiling.machine_kind import MachineKind
-from tilewright.tiling.measures import measures
+from tilewright.tiling.network_measures import layer_front, network_measures
 from tilewright.tiling.operations.plan import OperationPlan
 from tilewright.tiling.plan import Plan
 from tilewright.tiling.problem import Problem
@@ -113,7 +112,8 @@ def _violation_of_one(problem: Problem, plan: Plan) -> str | None:
 
 
 def _above(problem: Problem, name: str, cost: int, most: int) -> str:
-    return f"limit of {name}: the plan has {cost:,} {problem.units[name]}, the limits allow {most:,}"
+    unit = problem.objectives[name].unit
+    return f"limit of {name}: the plan has {cost:,} {unit}, the limits allow {most:,}"
 
 
 def _of(problem: Problem, name: str) -> Problem:
@@ -223,10 +223,7 @@ def simulate(
         ``time.monotonic()`` at which to give up with an ``OutOfTimeError``.
     """
     options = {"numeric": numeric, "overlapped": overlapped, "seed": seed, "deadline": deadline}
-    report = _execute(problem, plan, options)
-    if report.violation is None:
-        report.measures = measures(problem, report)
-    return report
+    return _execute(problem, plan, options)
 
 
 def _execute(problem: Problem, plan: Plan, options: dict[str, Any]) -> Report:
@@ -255,8 +252,8 @@ def _execute(problem: Problem, plan: Plan, options: dict[str, Any]) -> Report:
     report.not_computed = tuple(reason for one in reports for reason in one.not_computed)
     if large:
         report.not_computed += (f"layers, as there are some of more than {MOST_MACS:,} MACs",)
-    if problem.traded and report.violation is None:
-        report.facts |= _summed(problem, problem.traded, [one.facts["front"] for one in reports])
+    if report.violation is None:
+        report.measures = network_measures(problem, report)
     return report
 
 
@@ -275,21 +272,6 @@ def _numeric(problem: Problem, reports: list[Report], large: bool) -> bool | Non
         and (report.numeric is not None or not (large or part.operation is not None))
     ]
     return None if None in found or not found else all(found)
-
-
-def _summed(problem: Problem, traded: tuple[str, str], fronts: list[list[dict[str, int]]]) -> dict[str, Any]:
-    """Return the front of a network from those of its layers; of two costs with the plans that make it."""
-    if problem.trades_capacity:
-        assert problem.machine.kind == "hierarchy"
-        layers = [part.one_layer for _, part in problem.parts]
-        return {"front": curve.summed(layers, problem.machine, fronts)}
-    first, second = traded
-    sums = totals.added([[(point[first], point[second]) for point in front] for front in fronts])
-    points = [
-        {first: one, second: other, "plans": plans}
-        for (one, other), plans in zip(sums.points, sums.chosen.tolist(), strict=True)
-    ]
-    return {"front": points, "points": sums.many, "every": sums.every}
 
 
 def _simulate(problem: Problem, plan: Plan, options: dict[str, Any]) -> Report:
@@ -313,7 +295,7 @@ def _simulate_front(problem: Problem, plan: Plan, options: dict[str, Any]) -> Re
             if not (first[more] < second[more] and first[less] > second[less]):
                 found = f"{first} beside {second}"
                 return Violation("front", 0, "plan", f"less {less} for more {more}", found)
-        return {"front": points}
+        return {"front": layer_front(problem, points)}
 
     return front.simulate_front(plan.split(), lambda one: _simulate(problem, one, options), judge)
 

@@ -12,11 +12,13 @@ To add a kind:
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from typing import Any, Protocol
 
 from tilewright.core.bounds import Bound, Exact
 from tilewright.simulator import Report
 from tilewright.spec.layer import Layer
+from tilewright.spec.objectives import Objective
 
 
 class CostLimits(Protocol):
@@ -69,6 +71,10 @@ class LayerProblem(Protocol):
     @property
     def minimise(self) -> str:
         """What is minimised, one of the kind's objectives."""
+
+    @property
+    def objectives(self) -> Mapping[str, Objective]:
+        """What plans cost, by name."""
 
     @property
     def counted(self) -> str:

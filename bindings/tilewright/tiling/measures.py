@@ -1,183 +1,389 @@
-"""What was measured of executed tilings, units in the names: of a layer, a front or a network."""
+"""What was measured of executed tilings: of a layer, of an operation between layers, of a network.
+
+Each kind of machine has classes for what a layer and a network have in common (totals), for either of them,
+and for a point of a Pareto front.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from typing import Any
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import ClassVar, Literal
 
-from tilewright.core.measures import of_execution, renamed
-from tilewright.simulator import Report
-from tilewright.tiling.operations import COSTS
-from tilewright.tiling.operations.units import bits_of
-from tilewright.tiling.problem import Problem
+from tilewright.core.measures import (
+    Amounts,
+    Count,
+    Duration,
+    Executed,
+    InCycles,
+    InPicoseconds,
+    Lasting,
+    NonNegative,
+    Table,
+)
 
-DSP = {
-    "schedule": "schedule",
-    "step": "tile",
-    "buffers": "buffers_elements",
-    "cycles": "duration_cycles",
-    "accesses": "accesses_elements",
-    "energy_fj": "energy_fj",
-    "energy": "energy_fj",
-    "gops_per_second": "gops_per_second",
-    "ops_per_byte": "ops_per_byte",
-    "least_accesses": "least_accesses_elements",
-    "least_accesses_by": "least_accesses_by",
-    "accesses_bits": "accesses_bits",
-    "moved_bits": "moved_bits",
-    "buffers_bits": "buffers_bits",
-    "least_accesses_bits": "least_accesses_bits",
-    "published_accesses_bits": "published_accesses_bits",
-    "published_accesses": "published_accesses_elements",
-    "published_cycles": "published_cycles",
-    "limited_by": "limited_by",
-}
-NPU = {
-    "partition": "partition",
-    "schedule": "schedule",
-    "tile": "tile",
-    "time_ps": "duration_ps",
-    "time": "duration_ps",
-    "accesses": "accesses_elements",
-    "accesses_bits": "accesses_bits",
-    "moved_bits": "moved_bits",
-    "buffers_bits": "buffers_bits",
-    "bursts": "bursts",
-    "published_time_ps": "published_ps",
-    "published_bursts": "published_bursts",
-    "limited_by": "limited_by",
-}
-HIERARCHY = {
-    "cycles": "duration_cycles",
-    "accesses": "accesses_elements",
-    "energy": "energy_aj",
-    "edp": "edp_nj_cycles",
-    "capacity": "capacity_bytes",
-    "least_accesses": "least_accesses_elements",
-    "utilisation": "utilisation",
-    "nest": "nest",
-    "levels": "levels_elements",
-    "levels_bytes": "levels_bytes",
-    "levels_energy": "levels_aj",
-    "mac_energy": "mac_aj",
-    "held_bytes": "held_bytes",
-    "kept": "kept",
-    "multiplying_cycles": "multiplying_cycles",
-    "waiting_cycles": "waiting_cycles",
-    "port_cycles": "port_cycles",
-    "limited_by": "limited_by",
-    "filling_cycles": "filling_cycles",
-    "draining_cycles": "draining_cycles",
-    "filled_cycles": "filled_cycles",
-}
-"""What the facts of a layer are called among its measures."""
-
-OPERATION = {
-    "operation": "operation",
-    "on": "on",
-    "tile": "tile",
-    "tiles": "tiles",
-    "buffers": "buffers_elements",
-    "work": "vector_operations",
-    "least_accesses": "least_accesses_elements",
-    "limited_by": "limited_by",
-    "levels_bytes": "levels_bytes",
-    "levels_energy": "levels_aj",
-    "vector_energy": "vector_aj",
-    "accesses_bits": "accesses_bits",
-}
-"""Of an operation between layers, on any kind of machine."""
-
-NAMES = {"dsp": DSP, "npu": NPU, "hierarchy": HIERARCHY}
-
-SUMMED = {
-    "dsp": ("duration_cycles", "accesses_elements", "energy_fj", "least_accesses_elements"),
-    "npu": ("duration_ps", "accesses_elements", "bursts", "published_ps", "published_bursts"),
-    "hierarchy": ("duration_cycles", "accesses_elements", "energy_aj"),
-}
-"""Measures of a network that are sums over its layers."""
+OF_LAYER: Mapping[str, str] = {"front": ""}
+OF_NETWORK: Mapping[str, str] = {"front": "", "layers": "layer"}
+"""Parts, as `core.measures.Table.PARTS` has them."""
 
 
-def measures(problem: Problem, report: Report) -> dict[str, Any]:
-    """Return the measures of a valid plan; of a front those of its first plan, with the points of all."""
-    if problem.network is None:
-        return _of_layer(problem, report)
-    known: dict[int, dict[str, Any]] = {}
-    for (_, part), (_, layer) in zip(problem.parts, report.layers, strict=True):
-        if id(layer) not in known:
-            known[id(layer)] = _of_layer(part, layer)
-    layers = {name: known[id(layer)] for name, layer in report.layers}
-    total = _executed(problem, report) | _of_network(problem, list(layers.values()))
-    return total | _front(problem, report) | {"layers": layers}
+@dataclass(frozen=True, kw_only=True)
+class PlanOfFront(Table):
+    """A plan of a Pareto front, with what it trades."""
+
+    plans: list[Count] | None = None
+    """Of a network's: which plan of each layer's front makes it, counted from 0."""
 
 
-def _executed(problem: Problem, report: Report) -> dict[str, Any]:
-    machine = problem.machine
-    if machine.kind == "npu":  # whose tensors are parts of operands: "input TLE0"
-        return of_execution(report, "ps", lambda tensor: tensor.split()[0]) | {"duration_of": "serial"}
-    if machine.kind == "hierarchy":
-        return of_execution(report)
-    duration_of = "lockstep" if machine.double_buffering else "serial"
-    return of_execution(report) | {"duration_of": duration_of, "energy_prices": machine.energy.source}
+@dataclass(frozen=True, kw_only=True)
+class NotModelled(Table):
+    """Operations of a network that nothing on the machine is told to do."""
+
+    operations: Count
+    elements: Count
+    """What they read and write at least, if none is fused."""
+    bytes: Count
+    macs: Count
+    names: list[str]
 
 
-def _of_layer(problem: Problem, report: Report) -> dict[str, Any]:
-    if problem.operation is not None:
-        return _of_operation(problem, report)
-    found = _executed(problem, report) | renamed(report.facts, NAMES[problem.machine.kind])
-    return found | _front(problem, report)
+@dataclass(frozen=True, kw_only=True)
+class OfNetwork(Table):
+    """What the measures of a network have on any machine, with which points of its front they have."""
+
+    PARTS: ClassVar[Mapping[str, str]] = OF_NETWORK
+
+    not_modelled: NotModelled | None = None
+    """The operations between layers that nothing on the machine does; they are not in the totals."""
+    front_points: Count | None = None
+    """Points of the whole front; missing where those on its convex hull were found."""
+    front_every: Count | None = None
+    """Of the points that were found, `front` has each so many-th, and the last."""
 
 
-def _of_operation(problem: Problem, report: Report) -> dict[str, Any]:
-    names = OPERATION | {
-        name: NAMES[problem.machine.kind][name] for name in COSTS[problem.machine.kind].values()
-    }
-    return _executed(problem, report) | renamed(report.facts, names)
+# A DSP ----------------------------------------------------------------------------------------------
 
 
-def _not_modelled(problem: Problem) -> dict[str, Any]:
-    """Return what of a network has no cost on the machine, with what it moves and multiplies at least."""
-    found = problem.unmodelled
-    if not found:
-        return {}
-    amounts = {
-        "operations": len(found),
-        "elements": sum(each.elements for each in found),
-        "bytes": sum(each.elements for each in found) * bits_of(problem.machine) // 8,
-        "macs": sum(each.macs for each in found),
-    }
-    return {"not_modelled": amounts | {"names": [each.name for each in found]}}
+@dataclass(frozen=True, kw_only=True)
+class DspPoint(PlanOfFront):
+    """A plan of a Pareto front on a DSP."""
+
+    duration_cycles: Count | None = None
+    accesses_elements: Count | None = None
+    accesses_bits: Count | None = None
+    """In place of elements on a machine that gives widths."""
+    energy_fj: Count | None = None
 
 
-def _front(problem: Problem, report: Report) -> dict[str, Any]:
-    if "front" not in report.facts:
-        return {}
-    names = NAMES[problem.machine.kind] | {"plans": "plans"}
-    if problem.units["accesses"] == "bits":  # which is what a front trades then
-        names |= {"accesses": "accesses_bits"}
-    found: dict[str, Any] = {"front": [renamed(point, names) for point in report.facts["front"]]}
-    return found | renamed(report.facts, {"points": "front_points", "every": "front_every"})
+@dataclass(frozen=True, kw_only=True)
+class DspTotals(Lasting):
+    """Of tiles on a DSP, of one layer or of all layers of a network."""
+
+    PARTS: ClassVar[Mapping[str, str]] = OF_LAYER
+
+    accesses_elements: Count
+    """Elements moved from and to external memory."""
+    energy_fj: Count
+    """Energy of core, external memory and local traffic, in femtojoules."""
+    energy_prices: str
+    """Whose prices of energy these are: the instance's, or those of the thesis's DSP."""
+    gops_per_second: float
+    """10^9 operations per second; a MAC is two operations (thesis, equation 5.22)."""
+    ops_per_byte: float
+    """Operations for each byte moved from or to external memory (thesis, equation 5.23)."""
+    least_accesses_elements: Count
+    """Fewest accesses of any schedule."""
+    least_accesses_by: str
+    """What proves them."""
+    accesses_bits: Count | None = None
+    """Bits moved from and to external memory, on a machine that gives widths."""
+    front: list[DspPoint] | None = None
+    """Points of a Pareto front, from the least of the first number on; all else is of its first plan."""
 
 
-def _of_network(problem: Problem, layers: Sequence[dict[str, Any]]) -> dict[str, Any]:
-    machine = problem.machine
-    total = {key: sum(layer.get(key, 0) for layer in layers) for key in SUMMED[machine.kind]}
-    total |= _not_modelled(problem)
-    if machine.kind != "hierarchy" and machine.bits is not None:
-        total["accesses_bits"] = sum(layer["accesses_bits"] for layer in layers)
-    if machine.kind == "npu":
-        return total
-    if machine.kind == "hierarchy":
-        macs = sum(layer["macs"] for layer in layers)
-        filled = sum(layer.get("filled_cycles", layer["duration_cycles"]) for layer in layers)
-        share = macs / (total["duration_cycles"] * machine.most_macs_per_cycle)
-        return total | {"utilisation": share, "filled_cycles": filled}
-    operations = 2 * sum(layer["macs"] for layer in layers)
-    moved = total.get("accesses_bits", total["accesses_elements"] * 8 * machine.element_bytes)
-    return total | {
-        "gops_per_second": machine.clock_mhz * operations / total["duration_cycles"] / 1000,
-        "ops_per_byte": 8 * operations / moved,
-        "least_accesses_by": ", ".join(
-            dict.fromkeys(layer["least_accesses_by"] for layer in layers if "least_accesses_by" in layer)
-        ),
-    }
+@dataclass(frozen=True, kw_only=True)
+class DspLayer(DspTotals):
+    """Of one layer on a DSP."""
+
+    limited_by: str | None = None
+    """What works longest: multipliers, set-up of transfers, or bus. Missing in older files."""
+    schedule: str
+    tile: Amounts
+    """Iterations of each loop in a tile."""
+    buffers_elements: Amounts
+    """Elements of one copy of each buffer."""
+    moved_bits: Amounts | None = None
+    """Bits moved of each operand, on a machine that gives widths; so are the following."""
+    buffers_bits: Amounts | None = None
+    """Bits of one copy of each buffer."""
+    least_accesses_bits: Count | None = None
+    """Fewest bits that any schedule moves."""
+    published_accesses_bits: float | None = None
+    """Accesses as the thesis's formulas count them, in bits."""
+    published_accesses_elements: float | None = None
+    """Accesses as the thesis's formulas count them, edge tiles as full ones; for its schedules."""
+    published_cycles: float | None = None
+    """Cycles, likewise."""
+
+
+# An NPU ---------------------------------------------------------------------------------------------
+
+
+@dataclass(frozen=True, kw_only=True)
+class NpuPoint(PlanOfFront):
+    """A plan of a Pareto front on an NPU."""
+
+    duration_ps: Count | None = None
+    accesses_elements: Count | None = None
+    accesses_bits: Count | None = None
+    """In place of elements on a machine that gives widths."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class NpuTotals(InPicoseconds):
+    """Of tiles on a multicore NPU, whose times are picoseconds; of one layer or of all of a network."""
+
+    PARTS: ClassVar[Mapping[str, str]] = OF_LAYER
+
+    duration_ps: Count
+    """What the plan takes on its machine."""
+    duration_of: Duration
+    """Which of the other times the duration is."""
+    accesses_elements: Count
+    """Elements moved from and to external memory."""
+    bursts: Count
+    """Of external memory."""
+    published_ps: Count
+    """Time as the paper's formulas count it, edge tiles as full ones."""
+    published_bursts: Count
+    """Bursts, likewise."""
+    accesses_bits: Count | None = None
+    """Bits moved from and to external memory, on a machine that gives widths."""
+    front: list[NpuPoint] | None = None
+    """Points of a Pareto front, from the least of the first number on; all else is of its first plan."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class NpuLayer(NpuTotals):
+    """Of one layer on an NPU."""
+
+    partition: str
+    schedule: str
+    tile: Amounts
+    limited_by: str | None = None
+    """What takes longest: multipliers, dram, or bursts of dram. Missing in older files."""
+    moved_bits: Amounts | None = None
+    """Bits moved of each operand, on a machine that gives widths."""
+    buffers_bits: Amounts | None = None
+    """Bits of a tile in each memory of the core that has most."""
+
+
+# A hierarchy ----------------------------------------------------------------------------------------
+
+
+@dataclass(frozen=True, kw_only=True)
+class Loops(Table):
+    """The loops of a memory or of an axis of an array."""
+
+    node: str
+    loops: Amounts
+    """Iterations, outermost first."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class MovedElements(Table):
+    """What all instances of a memory read and write."""
+
+    read: Amounts
+    """By what it is: input, weights, output, or partial sums."""
+    written: Amounts
+
+
+@dataclass(frozen=True, kw_only=True)
+class MovedBytes(Table):
+    """What all instances of a memory read and write, without what is not moved; elements may be narrow."""
+
+    read: dict[str, NonNegative]
+    """By what it is: input, weights, output, or partial sums."""
+    written: dict[str, NonNegative]
+
+
+@dataclass(frozen=True, kw_only=True)
+class MovedEnergy(Table):
+    """What it costs to read and to write all instances of a memory, in attojoules."""
+
+    read: Amounts
+    written: Amounts
+
+
+@dataclass(frozen=True, kw_only=True)
+class HierarchyPoint(PlanOfFront):
+    """A plan of a Pareto front on a hierarchy."""
+
+    duration_cycles: Count | None = None
+    accesses_elements: Count | None = None
+    energy_aj: Count | None = None
+    capacity_bytes: Count | None = None
+    """What the memory on chip needs."""
+    least_accesses_elements: Count | None = None
+    """Beside a capacity, a lower bound on the accesses of every schedule that has no more."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class HierarchyTotals(InCycles):
+    """Of tiles on a hierarchy of memories, of one layer or of all layers of a network."""
+
+    PARTS: ClassVar[Mapping[str, str]] = OF_LAYER
+
+    duration_cycles: Count
+    """What the plan takes on its machine."""
+    accesses_elements: Count
+    """Elements read from and written to the memory that the objective names, or the outermost one."""
+    energy_aj: Count
+    """Energy of memories and MACs by the instance's prices, in attojoules."""
+    utilisation: float
+    """Share of all multipliers' cycles in which they multiply."""
+    filled_cycles: Count | None = None
+    """What the plan takes at least with filling and draining, which `duration_cycles` leaves out."""
+    front: list[HierarchyPoint] | None = None
+    """Points of a Pareto front, from the least of the first number on; all else is of its first plan."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class HierarchyLayer(HierarchyTotals):
+    """Of one layer on a hierarchy."""
+
+    edp_nj_cycles: Count
+    """Energy times delay, in nanojoules times cycles."""
+    capacity_bytes: Count | None = None
+    """What the memory on chip needs, where a front trades it."""
+    nest: list[Loops]
+    """The loop nest, outermost first."""
+    levels_elements: dict[str, MovedElements]
+    """By memory."""
+    levels_bytes: dict[str, MovedBytes]
+    """By memory; an element takes its width in bits."""
+    levels_aj: dict[str, MovedEnergy] | None = None
+    """By memory; with `mac_aj` they add up to `energy_aj`. Missing where nothing has a price."""
+    mac_aj: Count | None = None
+    """Energy of all MACs."""
+    held_bytes: dict[str, dict[str, NonNegative]]
+    """By memory but the first, by operand: what one instance reserves for all copies of a tile."""
+    kept: dict[str, list[str]] | None = None
+    """What the plan holds of what levels may hold; missing where it has nothing to decide."""
+    multiplying_cycles: Count
+    """In which the multipliers work."""
+    waiting_cycles: dict[str, NonNegative]
+    """In which they wait until a memory is filled or drained, by memory."""
+    port_cycles: dict[str, NonNegative]
+    """In which the busier port of a memory's first instance works, beside the multipliers."""
+    limited_by: str
+    """What takes longest: `multipliers`, `transfers of` a memory that they wait for, or a `port of` one."""
+    filling_cycles: NonNegative | None = None
+    """Before the first step, at least; the duration leaves it out."""
+    draining_cycles: NonNegative | None = None
+    """After the last step, at least; the duration leaves it out."""
+
+
+# Operations between layers, and networks --------------------------------------------------------------
+
+
+@dataclass(frozen=True, kw_only=True)
+class Between(Executed):
+    """Of an operation between layers, on any machine."""
+
+    operation: str
+    """What it does."""
+    on: Literal["vector", "host"]
+    """The unit that does it."""
+    tile: Amounts
+    """Maps, rows and columns of a tile of outputs."""
+    tiles: Count
+    """Their number."""
+    buffers_elements: Amounts
+    """Elements that are reserved for each tensor of a tile."""
+    vector_operations: Count
+    least_accesses_elements: Count
+    """What it reads and writes at least."""
+    limited_by: str
+    """What the time is spent on, most of all."""
+    accesses_elements: Count
+    """Elements moved from and to external memory."""
+    accesses_bits: Count | None = None
+    """On a DSP or an NPU that gives widths."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class CycledBetween(Between, InCycles):
+    """Of an operation on a machine whose time is in cycles."""
+
+    PARTS: ClassVar[Mapping[str, str]] = OF_LAYER
+
+    duration_cycles: Count
+    """What the plan takes on its machine."""
+    duration_of: Duration | None = None
+    """Which of the other numbers of cycles the duration is; missing on a hierarchy."""
+    energy_fj: Count | None = None
+    """On a DSP."""
+    energy_prices: str | None = None
+    """Whose prices of energy these are."""
+    energy_aj: Count | None = None
+    """On a hierarchy."""
+    edp_nj_cycles: Count | None = None
+    """Energy times delay, on a hierarchy."""
+    levels_bytes: dict[str, MovedBytes] | None = None
+    """By memory, on a hierarchy."""
+    levels_aj: dict[str, MovedEnergy] | None = None
+    """By memory; with `vector_aj` they add up to `energy_aj`. Missing where nothing has a price."""
+    vector_aj: Count | None = None
+    """Energy of the operations themselves."""
+    front: list[DspPoint | HierarchyPoint] | None = None
+    """Points of a Pareto front."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class TimedBetween(Between, InPicoseconds):
+    """Of an operation on an NPU."""
+
+    PARTS: ClassVar[Mapping[str, str]] = OF_LAYER
+
+    duration_ps: Count
+    """What the plan takes on its machine."""
+    duration_of: Duration
+    """Which of the other times the duration is."""
+    front: list[NpuPoint] | None = None
+    """Points of a Pareto front."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class DspNetwork(OfNetwork, DspTotals):
+    """Of a network on a DSP."""
+
+    layers: dict[str, DspLayer | CycledBetween]
+    """By name, in order."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class NpuNetwork(OfNetwork, NpuTotals):
+    """Of a network on an NPU."""
+
+    layers: dict[str, NpuLayer | TimedBetween]
+    """By name, in order."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class HierarchyNetwork(OfNetwork, HierarchyTotals):
+    """Of a network on a hierarchy."""
+
+    layers: dict[str, HierarchyLayer | CycledBetween]
+    """By name, in order."""
+
+
+LayerMeasures = DspLayer | NpuLayer | HierarchyLayer | CycledBetween | TimedBetween
+NetworkMeasures = DspNetwork | NpuNetwork | HierarchyNetwork
+TilingMeasures = LayerMeasures | NetworkMeasures
+
+
+def duration(layer: LayerMeasures) -> int:
+    """Return what a layer takes in the clock of its machine: cycles, or picoseconds of an NPU."""
+    return layer.duration_ps if isinstance(layer, NpuLayer | TimedBetween) else layer.duration_cycles

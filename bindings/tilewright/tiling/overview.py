@@ -28,11 +28,12 @@ from tilewright.spec.layer import Layer
 from tilewright.tiling import halving
 from tilewright.tiling.evaluation import best_bound, objective, simulate
 from tilewright.tiling.hierarchy.cost import KINDS
+from tilewright.tiling.measures import LayerMeasures, MovedBytes, MovedEnergy, TilingMeasures, duration
 from tilewright.tiling.operations.operation import Operation
 from tilewright.tiling.operations.units import bits_of
 from tilewright.tiling.plan import Plan
 from tilewright.tiling.problem import Problem
-from tilewright.tiling.summary import table
+from tilewright.tiling.summary import costs_of_front, table
 from tilewright.tiling.tiles import every_layer
 
 OPERANDS = {"kernels": "weights", "partial": "partial sums"}
@@ -45,17 +46,17 @@ DRAM = "DRAM"
 """The outermost memory of machines that do not name it."""
 
 
-def overview(problem: Problem, plan: Plan, report: dict[str, Any]) -> Overview:
-    """Return what there is to show of a plan, from the summary of its report."""
+def overview(problem: Problem, plan: Plan, measures: TilingMeasures) -> Overview:
+    """Return what there is to show of a plan, from what was measured of it."""
     if problem.minimise == "pareto":
-        return _front(problem, report)
+        return _front(problem, measures)
     simple = _simple(problem)
-    shown = _Shown(problem, report, simple)
+    shown = _Shown(problem, measures, simple)
     costs, bounds = _costs(problem, plan)
     whole = sum(costs.values()) or 1
     alone = problem.network is None
     shares = {} if alone else {name: cost / whole for name, cost in costs.items()}
-    told = of_table(table(problem, report)) if alone else Overview()
+    told = of_table(table(problem, measures)) if alone else Overview()
     return Overview(
         what="memory and operand" if told.columns else "layer",
         columns=told.columns or list(shown.columns(shares)),
@@ -79,8 +80,8 @@ def overview(problem: Problem, plan: Plan, report: dict[str, Any]) -> Overview:
     )
 
 
-def _simple(problem: Problem) -> dict[str, Any] | None:
-    """Return the summary of the report of the simple plan, None where there is none or it takes its time."""
+def _simple(problem: Problem) -> TilingMeasures | None:
+    """Return what is measured of the simple plan, None where there is none or it takes its time."""
     plan = halving.halved(problem)
     if plan is None:
         return None
@@ -89,19 +90,21 @@ def _simple(problem: Problem) -> dict[str, Any] | None:
         report = simulate(halving.plain(problem), plan, overlapped=False, deadline=until)
     except OutOfTimeError:
         return None
-    return report.summary() if report.violation is None else None
+    measures: TilingMeasures | None = report.measures
+    return measures
 
 
-def _front(problem: Problem, report: dict[str, Any]) -> Overview:
-    told, points = of_table(table(problem, report)), report.get("facts", {}).get("front", [])
+def _front(problem: Problem, measures: TilingMeasures) -> Overview:
+    told = of_table(table(problem, measures))
     across, up = problem.traded or ("cycles", "accesses")
-    titles = [name if name == "cycles" else f"{name}, {problem.units[name]}" for name in (across, up)]
+    units = ((name, problem.objectives[name].unit) for name in (across, up))
+    titles = [name if name == "cycles" else f"{name}, {unit}" for name, unit in units]
     return Overview(
         what="point",
         columns=told.columns,
         lines=told.lines,
         left_out=_left_out(problem),
-        front=Front(titles[0], titles[1], [(point[across], point[up]) for point in points]),
+        front=Front(titles[0], titles[1], costs_of_front(problem, measures)),
         graph=_graph(problem, {}),
     )
 
@@ -123,14 +126,16 @@ class _Shown:
     """The layers of a report on their machine."""
 
     def __init__(
-        self, problem: Problem, report: dict[str, Any], simple: dict[str, Any] | None = None
+        self, problem: Problem, measures: TilingMeasures, simple: TilingMeasures | None = None
     ) -> None:
         self.problem, self.machine = problem, problem.machine
         compared = [] if simple is None else _Shown(problem, simple).layers
         self.simple = {layer.name: layer.outermost for layer in compared}
         parts = {name: part.layer or part.operation for name, part in problem.parts}
-        records = report.get("layers") or [{"name": ""} | report]
-        self.layers: list[_Layer] = [_Layer(self, record, parts.get(record["name"])) for record in records]
+        measured: Mapping[str, LayerMeasures] = getattr(measures, "layers", {"": measures})
+        self.layers: list[_Layer] = []
+        for name, layer in measured.items():
+            self.layers.append(_Layer(self, name, layer, parts.get(name)))
 
     @property
     def priced(self) -> bool:
@@ -214,9 +219,9 @@ class _Shown:
         for (name, kind), (amount, energy) in moved.items():
             yield Moved(name, OPERANDS.get(kind, kind), amount, energy if priced else None)
         if priced:
-            energy = sum(layer.facts.get("mac_energy", 0) for layer in self.layers) / 1e12
+            energy = sum(getattr(layer.measures, "mac_aj", 0) for layer in self.layers) / 1e12
             yield Moved("multipliers", "products and sums", 0.0, energy)
-            vector = sum(layer.facts.get("vector_energy", 0) for layer in self.layers) / 1e12
+            vector = sum(getattr(layer.measures, "vector_aj", 0) for layer in self.layers) / 1e12
             if vector:
                 yield Moved("vector unit", "operations", 0.0, vector)
 
@@ -232,19 +237,17 @@ class _Shown:
 class _Layer:
     """A layer as it was executed, or another operation of the network: then some of it is not known."""
 
-    def __init__(self, shown: _Shown, record: Mapping[str, Any], layer: Layer | Operation | None) -> None:
-        self.shown, self.record, self.layer = shown, record, layer
-        self.name: str = record["name"]
-        self.facts: Mapping[str, Any] = record.get("facts") or {}
-        self.macs: int = record.get("macs") or 0
-        self.limited_by: str = self.facts.get("limited_by", "")
+    def __init__(
+        self, shown: _Shown, name: str, measures: LayerMeasures, layer: Layer | Operation | None
+    ) -> None:
+        self.shown, self.name, self.measures, self.layer = shown, name, measures, layer
+        self.macs = measures.macs
+        self.limited_by = measures.limited_by or ""
 
     @property
     def picoseconds(self) -> float:
-        machine = self.shown.machine
-        if machine.kind == "npu":
-            return float(self.facts.get("time_ps", 0))
-        return float(self.facts.get("cycles", 0)) * 1e6 / machine.clock_mhz
+        machine, time = self.shown.machine, duration(self.measures)
+        return float(time) if machine.kind == "npu" else time * 1e6 / machine.clock_mhz
 
     @property
     def utilisation(self) -> float:
@@ -255,15 +258,18 @@ class _Layer:
     @cached_property
     def moved(self) -> dict[str, dict[str, float]]:
         """Bytes that are read and written, by memory and operand."""
-        if "levels_bytes" in self.facts:
-            return {name: _both(ways) for name, ways in self.facts["levels_bytes"].items()}
-        if "moved_bits" in self.facts:
-            return {DRAM: {kind: bits / 8 for kind, bits in self.facts["moved_bits"].items()}}
+        measures = self.measures
+        levels = getattr(measures, "levels_bytes", None)
+        if levels is not None:
+            return {name: _both(moved) for name, moved in levels.items()}
+        in_bits = getattr(measures, "moved_bits", None)
+        if in_bits is not None:
+            return {DRAM: {kind: bits / 8 for kind, bits in in_bits.items()}}
         found: dict[str, float] = {}
-        for way in ("loaded", "written"):
-            for tensor, elements in (self.record.get(way) or {}).items():
-                kind = {"kernels": "weights"}.get(tensor.split()[0], tensor.split()[0])
-                if elements and kind in self.shown.bits:
+        for amounts in (measures.loaded_elements, measures.written_elements):
+            for operand, elements in amounts.items():
+                kind = {"kernels": "weights"}.get(operand, operand)
+                if kind in self.shown.bits:
                     found[kind] = found.get(kind, 0) + elements * self.shown.bits[kind] / 8
         return {self.shown.names[0]: found}
 
@@ -284,14 +290,16 @@ class _Layer:
 
     @property
     def microjoules(self) -> float | None:
-        if "energy_fj" in self.facts:
-            return float(self.facts["energy_fj"]) / 1e9
-        return float(self.facts["energy"]) / 1e12 if "energy" in self.facts else None
+        for name, per_microjoule in (("energy_fj", 1e9), ("energy_aj", 1e12)):
+            energy = getattr(self.measures, name, None)
+            if energy is not None:
+                return float(energy) / per_microjoule
+        return None
 
     def microjoules_at(self, memory: str, kind: str) -> float:
         """Return the energy of what a memory reads and writes of an operand."""
-        ways = self.facts.get("levels_energy", {}).get(memory, {})
-        return float(_both(ways).get(kind, 0)) / 1e12
+        moved = (getattr(self.measures, "levels_aj", None) or {}).get(memory)
+        return 0.0 if moved is None else float(_both(moved).get(kind, 0)) / 1e12
 
     def line(self, shares: Mapping[str, float]) -> dict[str, Any]:
         """Return the layer's line of the table."""
@@ -299,7 +307,7 @@ class _Layer:
         return {
             "name": self.name or "layer",
             "macs": self.macs / 1e6,
-            "cycles": self.facts.get("cycles"),
+            "cycles": getattr(self.measures, "duration_cycles", None),
             "microseconds": self.picoseconds / 1e6,
             "share": shares.get(self.name),
             "utilisation": self.utilisation,
@@ -356,10 +364,10 @@ def least_bytes(layer: Layer | Operation, bits: Mapping[str, int]) -> dict[str, 
     return {kind: count * bits[kind] / 8 for kind, count in elements.items()}
 
 
-def _both(ways: Mapping[str, Mapping[str, float]]) -> dict[str, float]:
+def _both(moved: MovedBytes | MovedEnergy) -> dict[str, float]:
     """Return the sum of what is read and written, by operand."""
     found: dict[str, float] = {}
-    for amounts in ways.values():
+    for amounts in (moved.read, moved.written):
         for kind, amount in amounts.items():
             found[kind] = found.get(kind, 0) + amount
     return found

@@ -46,10 +46,11 @@ from tilewright.tiling.hierarchy.curve import least_accesses
 from tilewright.tiling.hierarchy.nest import Nest as LevelNest
 from tilewright.tiling.hierarchy.plan import HierarchyPlan
 from tilewright.tiling.hierarchy.plot import draw_amounts, draw_sheet
+from tilewright.tiling.measures import CycledBetween, TimedBetween, duration
 from tilewright.tiling.operations.units import Machine
 from tilewright.tiling.plan import Plan
 from tilewright.tiling.problem import Problem
-from tilewright.tiling.summary import found_of_front
+from tilewright.tiling.summary import costs_of_front, found_of_front
 from tilewright.tiling.tiles import decisions
 
 if TYPE_CHECKING:
@@ -125,9 +126,9 @@ def plot(problem: Problem, plan: Plan, report: Report, *, ax: Axes | None = None
         _network_traffic(ax, rows, _executed(report), problem)
         _layer_rows(ax, rows, label=True)
     elif report.violation is None and problem.machine.kind == "hierarchy":
-        height = 0.3 * (1 + len(report.facts["levels"]))
+        height = 0.3 * (1 + len(report.measures.levels_bytes))
         ax = axes_or_new(ax, 4.0, height, left=1.5, right=1.2, above=0.6, below=0.2)
-        draw_amounts(ax, report.facts)
+        draw_amounts(ax, report.measures)
     else:
         ax = axes_or_new(ax, 5.0, 1.35, left=1.5, right=1.2, below=0.2)
         _traffic(ax, report, _compulsory(_nest(problem), report))
@@ -183,7 +184,7 @@ def _page(problem: Problem, report: Report, numbers: Sequence[str], title: str |
 def _layer_sheet(problem: Problem, plan: Plan, report: Report, title: str | None) -> Figure:
     page = _page(problem, report, _layer_numbers(problem, plan, report), title)
     if problem.machine.kind == "hierarchy" and report.violation is None:
-        return draw_sheet(page, _levels(problem, plan), report.facts)
+        return draw_sheet(page, _levels(problem, plan), report.measures)
     top = page.top + 0.35
     layer = plan.layers[0]
     dsp = problem.machine.kind == "dsp" and isinstance(layer, DspPlan)
@@ -225,17 +226,17 @@ def _layer_numbers(problem: Problem, plan: Plan, report: Report) -> list[str]:
     numbers = [f"objective {words} {unit}"]
     if problem.machine.kind != "hierarchy":
         numbers.append(f"{report.n_steps:,} tiles")
-    facts = report.facts
-    for key, form in (
-        ("cycles", "{:,} cycles"),
-        ("accesses", "{:,} accesses"),
-        ("ops_per_byte", "{:.1f} Ops/byte"),
-        ("gops_per_second", "{:.2f} GOps/s"),
+    shown = report.measures.to_json()
+    for key, minimised, form in (
+        ("duration_cycles", "cycles", "{:,} cycles"),
+        ("accesses_elements", "accesses", "{:,} accesses"),
+        ("ops_per_byte", "", "{:.1f} Ops/byte"),
+        ("gops_per_second", "", "{:.2f} GOps/s"),
     ):
-        if key in facts and key != problem.minimise:
-            numbers.append(form.format(facts[key]))
-    if "energy_fj" in facts and problem.minimise != "energy":
-        numbers.append(f"{facts['energy_fj'] / 1e9:,.1f} µJ")
+        if key in shown and problem.minimise != minimised:
+            numbers.append(form.format(shown[key]))
+    if "energy_fj" in shown and problem.minimise != "energy":
+        numbers.append(f"{shown['energy_fj'] / 1e9:,.1f} µJ")
     return numbers
 
 
@@ -491,7 +492,7 @@ def _tiles(problem: Problem, plan: Plan, report: Report) -> PlacedTable | None:
     """Return the table of the tiles of a plan that breaks no rule."""
     if report.violation is not None:
         return None
-    found = decisions(problem, plan, report.summary())
+    found = decisions(problem, plan, report.measures)
     if found is None:
         return None
     return PlacedTable.within(
@@ -553,15 +554,13 @@ def _network_numbers(problem: Problem, report: Report) -> list[str]:
     moved = _moved(report)
     numbers = [f"{macs:,} MACs", f"{moved:,} accesses"]
     if problem.machine.kind == "hierarchy":  # which counts no transfers and has no timeline
-        return [*numbers, f"{sum(one.facts['cycles'] for _, one in report.layers):,} cycles"]
+        return [*numbers, f"{report.measures.duration_cycles:,} cycles"]
     numbers.append(f"{report.transfers:,} transfers")
     cycles = _cycles(report)
     if cycles and problem.machine.kind == "dsp":
         seconds = cycles / problem.machine.clock_mhz / 1e6
         numbers += [f"{cycles:,} cycles, {1e3 * seconds:,.2f} ms", f"{2 * macs / seconds / 1e9:.2f} GOps/s"]
-        if all("energy_fj" in one.facts for _, one in report.layers):
-            energy = sum(one.facts["energy_fj"] for _, one in report.layers)
-            numbers.append(f"{energy / 1e9:,.1f} µJ")
+        numbers.append(f"{report.measures.energy_fj / 1e9:,.1f} µJ")
     return numbers
 
 
@@ -669,15 +668,15 @@ def _network_time(
 def _time_split(report: Report, problem: Problem) -> dict[str, float]:
     """Return of what a layer's time consists: microseconds of an NPU, cycles of other machines."""
     total = _cycles(report)
-    if "operation" in report.facts:
-        time = report.facts["time_ps"] * 1e-6 if problem.machine.kind == "npu" else report.facts["cycles"]
-        return {"between layers": time}
+    if isinstance(report.measures, CycledBetween | TimedBetween):
+        time = duration(report.measures)
+        return {"between layers": time * 1e-6 if problem.machine.kind == "npu" else time}
     if problem.machine.kind == "npu":
         # One stage after the other: what DRAM does not take, the cores do.
         transfers = 0 if report.sequential is None else report.sequential.busy().get("dram", 0)
         return {"computing": 1e-6 * (total - transfers), "transfers": 1e-6 * transfers}
     if problem.machine.kind == "hierarchy":
-        cycles, computing = report.facts["cycles"], report.facts["multiplying_cycles"]
+        cycles, computing = report.measures.duration_cycles, report.measures.multiplying_cycles
         return {"computing": computing, "waiting for a memory": cycles - computing}
     compute = report.total(-(-report.macs // problem.machine.macs_per_cycle))
     setup = problem.machine.dma_setup_cycles * report.transfers
@@ -695,7 +694,7 @@ def _network_rate(
     for row in rows:
         layers = [executed[name] for name in row.layers if name in executed]
         work = sum(one.total(one.macs) for one in layers)
-        moved = sum(one.facts.get("accesses_bits", _moved(one)) for one in layers)
+        moved = sum(getattr(one.measures, "accesses_bits", None) or _moved(one) for one in layers)
         rates.append(scale * work / moved if work and moved else None)
     _network_bars(axes, rates)
     axes.set_title("(c) Ops per byte" if in_bytes else "(c) MACs per element", pad=20)
@@ -706,7 +705,7 @@ def _network_energy(axes: Axes, rows: Sequence[_LayerRow], executed: Mapping[str
     energies = []
     for row in rows:
         layers = [executed[name] for name in row.layers if name in executed]
-        energies.append(sum(one.facts["energy"] for one in layers) / 1e12 if layers else None)
+        energies.append(sum(one.measures.energy_aj for one in layers) / 1e12 if layers else None)
     _network_bars(axes, energies)
     axes.set_title(f"(c) Energy: {sum(filter(None, energies)):,.1f} µJ", pad=20)
 
@@ -747,11 +746,11 @@ class _Front(NamedTuple):
     def of(cls, problem: Problem, report: Report) -> _Front:
         assert problem.machine.kind == "dsp"
         machine, nest = problem.machine, nest_of(problem.one_layer, problem.machine)
-        points: list[dict[str, int]] = report.facts["front"]
+        points = costs_of_front(problem, report.measures)  # cycles and accesses
         return cls(
             nest,
-            [16 * nest.macs / (point["accesses"] * machine.unit_bits) for point in points],
-            [machine.clock_mhz * 2 * nest.macs / point["cycles"] / 1000 for point in points],
+            [16 * nest.macs / (accesses * machine.unit_bits) for _, accesses in points],
+            [machine.clock_mhz * 2 * nest.macs / cycles / 1000 for cycles, _ in points],
             16 * nest.macs / (nest.compulsory_units * machine.unit_bits),
             machine.clock_mhz * 2 * machine.macs_per_cycle / 1000,
         )
@@ -761,11 +760,11 @@ def _traded_sheet(problem: Problem, report: Report, title: str | None) -> Figure
     """Draw the front of a network, or of a layer where there is no roofline."""
     assert problem.traded is not None
     first, second = problem.traded
-    points: list[dict[str, int]] = report.facts["front"]
-    more, less = points[-1][first] / max(1, points[0][first]), points[0][second] / max(1, points[-1][second])
+    points = costs_of_front(problem, report.measures)
+    more, less = points[-1][0] / max(1, points[0][0]), points[0][1] / max(1, points[-1][1])
     found = f"{len(points)} plan{'s' * (len(points) > 1)}"
     if problem.network is not None:
-        found = found_of_front(report.facts)
+        found = found_of_front(report.measures)
     numbers = [
         f"{found}, that no other dominates in both {first} and {second}",
         f"from the first to the last {more:.2f}× the {first} for {less:.2f}× less {second}",
@@ -782,8 +781,8 @@ def _scale(problem: Problem, name: str) -> tuple[float, str]:
     """Return what a cost is multiplied by to be shown, and in what unit that is."""
     scale, unit = UNITS[name]
     if name == "accesses":
-        unit = problem.units[name]
-    return (scale / 1000 if problem.units[name] == "aJ" else scale), unit
+        unit = problem.objectives[name].unit
+    return (scale / 1000 if problem.objectives[name].unit == "aJ" else scale), unit
 
 
 def _sheet_of(
@@ -806,9 +805,10 @@ def _traded(axes: Axes, problem: Problem, report: Report) -> None:
 
     assert problem.traded is not None
     values, labels = [], []
-    for name in problem.traded:
+    costs = zip(*costs_of_front(problem, report.measures), strict=True)
+    for name, amounts in zip(problem.traded, costs, strict=True):
         scale, unit = _scale(problem, name)
-        values.append([point[name] * scale for point in report.facts["front"]])
+        values.append([amount * scale for amount in amounts])
         labels.append(name if name == unit else f"{name}, {unit}")
     axes.step(*values, where="post", color=GREY, linewidth=1.2, zorder=2)
     size, edge = (6, "white") if len(values[0]) <= MANY else (2.5, "none")
@@ -824,10 +824,10 @@ def _traded(axes: Axes, problem: Problem, report: Report) -> None:
 
 def _capacity_sheet(problem: Problem, report: Report, title: str | None) -> Figure:
     """Draw the fewest accesses of a layer or a network for every capacity."""
-    front: list[dict[str, int]] = report.facts["front"]
+    front = costs_of_front(problem, report.measures)
     numbers = [
         f"{len(front):,} capacities at which accesses fall, all of them",
-        f"{front[0]['accesses']:,} accesses from {front[0]['capacity']:,} bytes on",
+        f"{front[0][0]:,} accesses from {front[0][1]:,} bytes on",
     ]
     return _sheet_of(_capacities, 4.4, _page(problem, report, numbers, title), problem, report)
 
@@ -838,8 +838,8 @@ def _capacities(axes: Axes, problem: Problem, report: Report) -> None:
 
     assert problem.machine.kind == "hierarchy"
     layers, machine = [part.one_layer for _, part in problem.parts], problem.machine
-    front: list[dict[str, int]] = report.facts["front"][::-1]
-    capacities, accesses = ([point[name] for point in front] for name in ("capacity", "accesses"))
+    front = costs_of_front(problem, report.measures)[::-1]
+    accesses, capacities = ([point[place] for point in front] for place in (0, 1))
     capacities[0] = max(1, capacities[0])  # a plan that chooses to hold nothing needs none
     end = 2 * capacities[-1]
     axes.step(
@@ -866,7 +866,7 @@ def _capacities(axes: Axes, problem: Problem, report: Report) -> None:
     axes.set_ylabel(f"accesses of {problem.level}, elements")
     axes.grid(color=PALE, linewidth=0.6)
     at = len(grid) // 3
-    best = next(point["accesses"] for point in reversed(front) if point["capacity"] <= grid[at])
+    best = next(moved for moved, capacity in reversed(front) if capacity <= grid[at])
     for height, words, colour, side, offset in (
         (best, "fewest accesses of any plan", BLUE, "bottom", 9),
         (bound[at], "no schedule goes below", VERMILION, "top", -9),
@@ -901,11 +901,11 @@ def _short(value: float) -> str:
 def _front_sheet(problem: Problem, plan: Plan, report: Report, title: str | None) -> Figure:
     """Draw all trade-offs under the roofs of the machine, and list them."""
     front = _Front.of(problem, report)
-    points: list[dict[str, int]] = report.facts["front"]
+    points = costs_of_front(problem, report.measures)
     numbers = [
         f"{len(points)} plans that no other dominates in both throughput and memory efficiency",
         f"from the first to the last {100 * (1 - front.speed[-1] / front.speed[0]):.1f} % slower with "
-        f"{points[0]['accesses'] / points[-1]['accesses']:.2f}× fewer accesses",
+        f"{points[0][1] / points[-1][1]:.2f}× fewer accesses",
     ]
     page = _page(problem, report, numbers, title)
     top = page.top + 0.4

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from functools import cached_property
 from typing import Annotated, ClassVar, NamedTuple
 
@@ -13,8 +14,8 @@ from tilewright.spec.errors import InputError, did_you_mean
 from tilewright.spec.graph import NetworkGraph
 from tilewright.spec.layer import MAX_SIZE, Layer
 from tilewright.spec.network import MatMul, NamedLayer, Network
+from tilewright.spec.objectives import Minimising, Objective, ObjectiveList, by_name
 from tilewright.tiling.dsp.machine import DspMachine
-from tilewright.tiling.hierarchy.machine import OBJECTIVES as HIERARCHY_OBJECTIVES
 from tilewright.tiling.hierarchy.machine import HierarchyMachine
 from tilewright.tiling.npu.machine import NpuMachine
 from tilewright.tiling.operations.operation import Operation, Unmodelled, operations
@@ -22,21 +23,27 @@ from tilewright.tiling.operations.search import as_it_fits
 from tilewright.tiling.operations.search import check as check_operation
 from tilewright.tiling.operations.units import units_of
 
-Share = Annotated[float, Field(ge=0, le=100)]
 Amount = Annotated[int, Field(ge=0, le=2**62)]
 
+ACCESSES = Objective("accesses", "elements", "accesses_elements")
+BITS = Objective("accesses", "bits", "accesses_bits")
+"""What accesses are on a DSP or an NPU that gives widths."""
+
+CYCLES = Objective("cycles", "cycles", "duration_cycles")
+CAPACITY = Objective("capacity", "bytes", "capacity_bytes")
+"""What fronts of a hierarchy may trade, and nothing that is minimised."""
+
 OBJECTIVES = {
-    "dsp": ("accesses", "cycles", "energy", "pareto"),
-    "npu": ("time", "accesses", "pareto"),
-    "hierarchy": (*HIERARCHY_OBJECTIVES, "pareto"),
+    "dsp": by_name(ACCESSES, CYCLES, Objective("energy", "fJ", "energy_fj")),
+    "npu": by_name(Objective("time", "ps", "duration_ps"), ACCESSES),
+    "hierarchy": by_name(
+        ACCESSES,
+        CYCLES,
+        Objective("energy", "aJ", "energy_aj"),  # whose prices are of single bits
+        Objective("edp", "nJ cycles", "edp_nj_cycles"),
+    ),
 }
-"""What can be minimised, the default first."""
-
-UNITS = {"accesses": "elements", "cycles": "cycles", "energy": "fJ", "time": "ps"}
-"""What each objective counts."""
-
-HIERARCHY_UNITS = UNITS | {"energy": "aJ", "edp": "nJ cycles", "capacity": "bytes"}
-"""What objectives count on a hierarchy, whose prices are of single bits, and what its fronts trade."""
+"""What can be minimised besides ``pareto``, the default first."""
 
 TRADED = {"dsp": ("cycles", "accesses"), "npu": ("time", "accesses")}
 """What fronts trade by default; on a hierarchy that depends on its prices."""
@@ -64,7 +71,7 @@ FACTORS = {"dsp": ("even",), "npu": ("even",), "hierarchy": ("perfect", "any")}
 """Sizes of tiles that plans can be limited to, the default first."""
 
 
-class TilingObjective(Spec):
+class TilingObjective(ObjectiveList):
     """What is minimised; by default a DSP's accesses to external memory, a multicore NPU's time.
 
     Attributes
@@ -74,9 +81,6 @@ class TilingObjective(Spec):
         attojoules of a hierarchy; energy times delay of a hierarchy, of a single layer; every trade-off of
         two of them; picoseconds of an NPU. Of a list each one is minimised among the plans that are good in
         those before it.
-    tolerance
-        How much more than its least each objective of a list but the last may cost, as a share of that: one
-        number for all of them, or one for each.
     tolerance_of
         Of a network with a list: whether each ``layer`` is within the tolerance by itself (the default), or
         the sum over the ``network``, so that a layer may be slower where others gain by less. The latter is
@@ -90,41 +94,20 @@ class TilingObjective(Spec):
         on chip needs.
     """
 
-    table_name: ClassVar[str] = "objective"
     later: ClassVar[tuple[str, ...]] = ("tolerance", "tolerance_of", "level", "between")
 
-    minimise: str | tuple[str, ...] | None = None
-    tolerance: Share | tuple[Share, ...] = 0.0
     tolerance_of: str = TOLERANCES_OF[0]
     level: str | None = None
     between: tuple[str, str] | None = None
 
-    @property
-    def names(self) -> tuple[str, ...]:
-        """What is minimised, the most important first; nothing where that is left to the machine."""
-        return (self.minimise,) if isinstance(self.minimise, str) else self.minimise or ()
-
-    @property
-    def tolerances(self) -> tuple[float, ...]:
-        """The tolerance of every objective but the last."""
-        given = self.tolerance
-        return given if isinstance(given, tuple) else (given,) * (len(self.names) - 1)
-
-    def model_post_init(self, _context: object) -> None:
-        """Refuse lists that say something twice or nothing, and tolerances of no objective."""
-        names, given = self.names, self.tolerance
-        if self.minimise == () or len(set(names)) < len(names):
-            raise InputError("minimise", list(names), "takes different objectives, the most important first")
-        if isinstance(given, tuple) and len(given) != len(names) - 1:
-            limit = f"takes one number, or one for each objective but the last, which are {len(names) - 1}"
-            raise InputError("tolerance", list(given), limit)
-        if given and len(names) < 2:
-            raise InputError("tolerance", given, "is for a list of objectives")
+    def model_post_init(self, context: object) -> None:
+        """Refuse wrong lists and tolerances, and tolerances of what does not exist."""
+        super().model_post_init(context)
         if self.tolerance_of not in TOLERANCES_OF:
             limit = f"takes {' or '.join(TOLERANCES_OF)}{did_you_mean(self.tolerance_of, TOLERANCES_OF)}"
             raise InputError("tolerance_of", self.tolerance_of, limit)
-        if self.of_network and len(names) != 2:
-            limit = f"network is for a list of two objectives, which here are {len(names)}"
+        if self.of_network and len(self.names) != 2:
+            limit = f"network needs a list of exactly two objectives, got {len(self.names)}"
             raise InputError("tolerance_of", self.tolerance_of, limit)
 
     @property
@@ -197,7 +180,7 @@ class Part(NamedTuple):
     problem: Problem
 
 
-class Problem(Spec):
+class Problem(Minimising):
     """A layer or a network, a machine and an objective.
 
     Attributes
@@ -246,8 +229,9 @@ class Problem(Spec):
         """Refuse what this machine does not have, with what it has."""
         kind, limits = self.machine.kind, self.limits
         names = self.objective.names or (self.minimise,)
-        single = tuple(name for name in OBJECTIVES[kind] if name not in ALONE)
-        objectives = single if names[1:] else OBJECTIVES[kind]
+        every = (*OBJECTIVES[kind], "pareto")
+        single = tuple(name for name in every if name not in ALONE)
+        objectives = single if names[1:] else every
         if self.network is not None and not names[1:]:
             objectives = tuple(name for name in objectives if name != "edp")
         for field, value, known in (
@@ -260,7 +244,7 @@ class Problem(Spec):
             if value in known:
                 continue
             there_are = f"a machine of kind {kind} has: {', '.join(known)}"
-            if value in ALONE and value in OBJECTIVES[kind]:
+            if value in ALONE and value in every:
                 alone = "itself, not for a list" if names[1:] else "a single layer, not for a network"
                 there_are = f"is for {alone}; {there_are}"
             raise InputError(field, value, there_are + did_you_mean(value, known))
@@ -405,16 +389,6 @@ class Problem(Spec):
         return self.objective.level or next((level.name for level in levels), "")
 
     @property
-    def minimise(self) -> str:
-        """What is minimised, of a list the last one."""
-        return self.objective.names[-1] if self.objective.names else OBJECTIVES[self.machine.kind][0]
-
-    @property
-    def before(self) -> tuple[tuple[str, float], ...]:
-        """The objectives of a list that come before the last, each with its tolerance."""
-        return tuple(zip(self.objective.names, self.objective.tolerances, strict=False))
-
-    @property
     def plain(self) -> bool:
         """Whether one cost is minimised and none limited, as heuristics and formulations take it."""
         return self.minimise != "pareto" and not self.before and not self.limits.at_most.given
@@ -439,14 +413,19 @@ class Problem(Spec):
     @property
     def unit(self) -> str:
         """What the objective counts; of a front its first plan's."""
-        return self.units[self.counted]
+        return self.objectives[self.counted].unit
 
     @property
-    def units(self) -> dict[str, str]:
-        """What each objective counts on the machine."""
+    def objectives(self) -> Mapping[str, Objective]:
+        """What plans cost on the machine: what can be minimised there, and what fronts can trade."""
+        found = OBJECTIVES[self.machine.kind]
         if self.machine.kind == "hierarchy":
-            return HIERARCHY_UNITS
-        return UNITS | {"accesses": self.machine.unit}
+            return found | {"capacity": CAPACITY}
+        return found if self.machine.bits is None else found | {"accesses": BITS}
+
+    def measure_of(self, name: str) -> str:
+        """Return the field of a layer's or a network's measures that has a cost."""
+        return self.objectives[name].measure
 
     @property
     def one_layer(self) -> Layer:

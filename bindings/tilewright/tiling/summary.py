@@ -8,9 +8,22 @@ from typing import Any
 
 from tilewright.core.room import Rows
 from tilewright.spec.energy import GIVEN
+from tilewright.spec.objectives import among_plans
 from tilewright.tiling.dsp.exact import THROUGHPUT
 from tilewright.tiling.hierarchy import summary as hierarchy_summary
 from tilewright.tiling.hierarchy.curve import least_accesses
+from tilewright.tiling.measures import (
+    Between,
+    CycledBetween,
+    DspLayer,
+    HierarchyLayer,
+    LayerMeasures,
+    NetworkMeasures,
+    NpuLayer,
+    TilingMeasures,
+    TimedBetween,
+    duration,
+)
 from tilewright.tiling.operations.units import bits_of
 from tilewright.tiling.problem import Problem
 
@@ -18,48 +31,33 @@ LINES = 24
 """Points of a network's front that people are shown, about."""
 
 
-def rows(problem: Problem, report: dict[str, Any]) -> Rows:
-    """Return labelled lines about a report's totals, after what a plan is compared with."""
-    return _compared(problem) + _totals(problem, report)
-
-
-def _compared(problem: Problem) -> Rows:
-    """Say of a list of objectives which plans the last one is compared among."""
-    if not problem.before:
-        return []
+def rows(problem: Problem, measures: TilingMeasures) -> Rows:
+    """Return labelled lines about a plan's totals, after what a plan is compared with."""
     of = {"network": "the network's", "layer": "each layer's"}[problem.objective.tolerance_of]
     whose = "the" if problem.network is None else of
-    told = [
-        f"at most {100 * share:g} % above {whose} least {name}" if share else f"with {whose} least {name}"
-        for name, share in problem.before
-    ]
-    return [("among plans", ", then ".join(told))]
+    return among_plans(problem.before, whose) + _totals(problem, measures)
 
 
-def _totals(problem: Problem, report: dict[str, Any]) -> Rows:
+def _totals(problem: Problem, measures: Any) -> Rows:
     if problem.trades_capacity:
-        return _capacities(problem, report)
-    if problem.traded and problem.network is not None:
-        return _front_of_network(problem, problem.traded, report)
+        return _capacities(problem, measures)
     if problem.network is None:
-        return _layer(problem, report)
-    layers = report["layers"]
+        return _layer(problem, measures)
+    if problem.traded:
+        return _front_of_network(problem, problem.traded, measures)
+    layers = list(measures.layers.values())
     counted = problem.machine.kind != "hierarchy"
-    transfers = f", {report['transfers']:,} transfers" if counted else ""
-    moved = sum(_moved(layer) for layer in layers)
+    transfers = f", {measures.transfers:,} transfers" if counted else ""
+    moved = sum(map(_moved, layers))
     shown = [
         ("layers", _counts(problem)),
-        ("MACs", f"{report['macs']:,}"),
+        ("MACs", f"{measures.macs:,}"),
         ("external accesses", f"{moved:,} elements{_bytes(layers)}{transfers}"),
     ]
     if problem.machine.kind == "dsp":
-        least = sum(layer["facts"]["least_accesses"] for layer in layers)
-        shown.append(
-            (
-                "any schedule",
-                f"{_least(problem, least)} elements; this one has {moved / least:.2f} times that",
-            )
-        )
+        least = sum(layer.least_accesses_elements for layer in layers)
+        told = f"{_least(problem, least)} elements; this one has {moved / least:.2f} times that"
+        shown.append(("any schedule", told))
     return shown + _total_time(problem, layers) + _not_counted(problem)
 
 
@@ -82,19 +80,18 @@ def _counts(problem: Problem) -> str:
     return "; ".join(told)
 
 
-def _front_of_network(problem: Problem, traded: tuple[str, str], report: dict[str, Any]) -> Rows:
+def _front_of_network(problem: Problem, traded: tuple[str, str], measures: NetworkMeasures) -> Rows:
     """Tell the ends of a network's front, which of its points are shown, and how to get the plan of one."""
-    facts, (first, second) = report["facts"], traded
-    points = facts["front"]
+    assert measures.front is not None
+    first, second = traded
+    points = costs_of_front(problem, measures)
     begin, end = points[0], points[-1]
-    more, less = end[first] / max(1, begin[first]), begin[second] / max(1, end[second])
+    more, less = end[0] / max(1, begin[0]), begin[1] / max(1, end[1])
+    factors = f"to {more:.3f} times the {first} with {less:.3f} times less {second}"
     shown = [
         ("layers", _counts(problem)),
-        ("MACs", f"{report['macs']:,}"),
-        (
-            "front",
-            f"{found_of_front(facts)}, to {more:.3f} times the {first} with {less:.3f} times less {second}",
-        ),
+        ("MACs", f"{measures.macs:,}"),
+        ("front", f"{found_of_front(measures)}, {factors}"),
     ]
     if len(points) > LINES:
         shown.append(("shown", f"each {_number(-(-len(points) // LINES))} of them, and the last"))
@@ -102,9 +99,17 @@ def _front_of_network(problem: Problem, traded: tuple[str, str], report: dict[st
     return [*shown, ("plan of a point", of_point), *_not_counted(problem)]
 
 
-def found_of_front(facts: Mapping[str, Any]) -> str:
+def costs_of_front(problem: Problem, measures: TilingMeasures) -> list[tuple[int, int]]:
+    """Return what the plans of a front cost of the two things that it trades, in their order."""
+    assert problem.traded is not None and measures.front is not None
+    first, second = (problem.measure_of(name) for name in problem.traded)
+    return [(getattr(point, first), getattr(point, second)) for point in measures.front]
+
+
+def found_of_front(measures: NetworkMeasures) -> str:
     """Say which points of a network's front a report has."""
-    here, many, every = len(facts["front"]), facts["points"], facts["every"]
+    assert measures.front is not None
+    here, many, every = len(measures.front), measures.front_points, measures.front_every or 1
     if many == here:
         return f"{many:,} point{'s' * (many > 1)}, all"
     points = f"{here:,} points, "
@@ -119,25 +124,25 @@ def _number(place: int) -> str:
     return f"{place:,}{ending}"
 
 
-def _capacities(problem: Problem, report: dict[str, Any]) -> Rows:
+def _capacities(problem: Problem, measures: TilingMeasures) -> Rows:
     """Tell the ends of a front of accesses and capacities."""
-    front = report["facts"]["front"]
-    ends = (f"{end['accesses']:,} accesses in {end['capacity']:,} bytes" for end in (front[0], front[-1]))
-    shown = [("MACs", f"{report['macs']:,}"), ("front", f"{len(front):,} points, from {' to '.join(ends)}")]
+    points = costs_of_front(problem, measures)
+    ends = (f"{moved:,} accesses in {capacity:,} bytes" for moved, capacity in (points[0], points[-1]))
+    shown = [("MACs", f"{measures.macs:,}"), ("front", f"{len(points):,} points, from {' to '.join(ends)}")]
     return shown if problem.network is None else shown + _not_counted(problem)
 
 
-def _capacity_lines(problem: Problem, front: Sequence[Mapping[str, int]]) -> list[tuple[str, ...]]:
+def _capacity_lines(problem: Problem, points: Sequence[tuple[int, int]]) -> list[tuple[str, ...]]:
     """Return the best point within each power of two bytes, beside what no schedule goes below."""
     assert problem.machine.kind == "hierarchy"
     layers, machine = [part.one_layer for _, part in problem.parts], problem.machine
     lines: list[tuple[str, ...]] = [("bytes", "needed", "accesses", "any schedule", "/ least")]
-    first, last = ((end["capacity"] - 1).bit_length() for end in (front[-1], front[0]))
+    first, last = ((capacity - 1).bit_length() for _, capacity in (points[-1], points[0]))
     for power in range(first, last + 1):
-        point = next(point for point in front if point["capacity"] <= 2**power)
+        moved, capacity = next(point for point in points if point[1] <= 2**power)
         least = least_accesses(layers, machine, 2**power)
-        numbers = 2**power, point["capacity"], point["accesses"], least
-        lines.append((*(f"{number:,}" for number in numbers), f"{point['accesses'] / least:.2f}"))
+        numbers = 2**power, capacity, moved, least
+        lines.append((*(f"{number:,}" for number in numbers), f"{moved / least:.2f}"))
     return lines
 
 
@@ -153,186 +158,142 @@ def _not_counted(problem: Problem) -> Rows:
     return [("not counted", f"{kinds}: {moved:,} elements, {size:,} bytes{told}, if none is fused")]
 
 
-def table(problem: Problem, report: dict[str, Any]) -> list[tuple[str, ...]]:
+def table(problem: Problem, measures: Any) -> list[tuple[str, ...]]:
     """Return a header and one line per layer of a network, or per point of a front; nothing for a layer."""
-    header: tuple[str, ...]
-    if problem.trades_capacity:
-        return _capacity_lines(problem, report["facts"]["front"])
     if problem.traded:
-        points = report["facts"]["front"]
-        if problem.network is None and problem.machine.kind == "dsp" and problem.traded == THROUGHPUT:
-            moved = "accesses" if problem.machine.bits is None else "bits moved"
-            header = ("cycles", moved, "GOps/s", "Ops/byte")
-            return [header, *(_point(problem, point) for point in points)]
-        units = (problem.units[name] for name in problem.traded)
-        header = tuple(
-            name if name == unit else f"{name}, {unit}"
-            for name, unit in zip(problem.traded, units, strict=True)
-        )
-        if problem.network is not None and len(points) > LINES:
-            points = [*points[: -1 : -(-len(points) // LINES)], points[-1]]
-        return [header, *(tuple(f"{point[name]:,}" for name in problem.traded) for point in points)]
-    if problem.machine.kind == "hierarchy":
-        if problem.network is None:
-            return hierarchy_summary.table(problem.one_layer, problem.machine, report["facts"])
-        columns = 5 + problem.machine.priced
-        header = ("layer", "limited by", "accesses", "cycles", "busy", "uJ")[:columns]
-        lines = [_line(layer, _hierarchy_line, _hierarchy_operation)[:columns] for layer in report["layers"]]
-        return _with_shares(report, header, lines)
-    if problem.network is None:
+        return _front(problem, costs_of_front(problem, measures))
+    machine, alone = problem.machine, problem.network is None
+    if machine.kind == "hierarchy" and alone:
+        return hierarchy_summary.table(problem.one_layer, machine, measures)
+    if alone:
         return []
-    if problem.machine.kind == "npu":
+    header: tuple[str, ...]
+    if machine.kind == "hierarchy":
+        columns = 5 + machine.priced
+        header = ("layer", "limited by", "accesses", "cycles", "busy", "uJ")[:columns]
+        line: Line = _hierarchy_line
+    elif machine.kind == "npu":
         header = ("layer", "partition", "schedule", "loaded", "written", "us")
-        lines = [_line(layer, _npu_line, _npu_operation) for layer in report["layers"]]
-        return _with_shares(report, header, lines)
-    header = (
-        "layer",
-        "schedule",
-        "accesses",
-        "/ least",
-        "Ops/byte",
-        "cycles",
-        "GOps/s",
-        "uJ",
-    )
-    lines = [_line(layer, _dsp_line, _dsp_operation) for layer in report["layers"]]
-    return _with_shares(report, header, lines)
+        line = _npu_line
+    else:
+        header = ("layer", "schedule", "accesses", "/ least", "Ops/byte", "cycles", "GOps/s", "uJ")
+        line = _dsp_line
+    lines = [(name, *line(layer)[: len(header) - 1]) for name, layer in measures.layers.items()]
+    return _with_shares(list(measures.layers.values()), header, lines)
+
+
+def _front(problem: Problem, points: list[tuple[int, int]]) -> list[tuple[str, ...]]:
+    """Return a header and a line for each point of a front, of a network's some."""
+    assert problem.traded is not None
+    if problem.trades_capacity:
+        return _capacity_lines(problem, points)
+    if problem.network is None and problem.machine.kind == "dsp" and problem.traded == THROUGHPUT:
+        moved = "accesses" if problem.machine.bits is None else "bits moved"
+        header: tuple[str, ...] = ("cycles", moved, "GOps/s", "Ops/byte")
+        return [header, *(_throughput(problem, *point) for point in points)]
+    units = ((name, problem.objectives[name].unit) for name in problem.traded)
+    header = tuple(name if name == unit else f"{name}, {unit}" for name, unit in units)
+    if problem.network is not None and len(points) > LINES:
+        points = [*points[: -1 : -(-len(points) // LINES)], points[-1]]
+    return [header, *((f"{first:,}", f"{second:,}") for first, second in points)]
 
 
 def _with_shares(
-    report: dict[str, Any], header: tuple[str, ...], lines: list[tuple[str, ...]]
+    layers: Sequence[LayerMeasures], header: tuple[str, ...], lines: list[tuple[str, ...]]
 ) -> list[tuple[str, ...]]:
     """Put each layer's share of the whole time beside the time."""
     place = 1 + header.index("cycles" if "cycles" in header else "us")
-    times = [layer["facts"].get("cycles", layer["facts"].get("time_ps", 0)) for layer in report["layers"]]
+    times = [duration(layer) for layer in layers]
     shares = ["share", *(f"{100 * time / max(1, sum(times)):.1f} %" for time in times)]
     rows = zip([header, *lines], shares, strict=True)
     return [(*row[:place], share, *row[place:]) for row, share in rows]
 
 
-Line = Callable[[dict[str, Any]], tuple[str, ...]]
+Line = Callable[[Any], tuple[str, ...]]
 
 
-def _line(layer: dict[str, Any], of_layer: Line, of_operation: Line) -> tuple[str, ...]:
-    return (of_operation if "operation" in layer["facts"] else of_layer)(layer)
-
-
-def _dsp_operation(layer: dict[str, Any]) -> tuple[str, ...]:
-    facts = layer["facts"]
-    ratio = facts["accesses"] / facts["least_accesses"]
+def _dsp_line(layer: DspLayer | CycledBetween) -> tuple[str, ...]:
+    ratio = layer.accesses_elements / layer.least_accesses_elements
+    rates = ("", "") if isinstance(layer, CycledBetween) else _rates(layer)
     return (
-        layer["name"],
-        _does(facts),
-        f"{facts['accesses']:,}",
+        _does(layer) if isinstance(layer, CycledBetween) else layer.schedule,
+        f"{layer.accesses_elements:,}",
         f"{ratio:.2f}",
-        "",
-        f"{facts['cycles']:,}",
-        "",
-        f"{facts['energy_fj'] / 1e9:,.0f}",
+        rates[0],
+        f"{layer.duration_cycles:,}",
+        rates[1],
+        f"{(layer.energy_fj or 0) / 1e9:,.0f}",
     )
 
 
-def _npu_operation(layer: dict[str, Any]) -> tuple[str, ...]:
-    facts = layer["facts"]
-    moved = (f"{sum(layer[way].values()):,}" for way in ("loaded", "written"))
-    return (layer["name"], "", _does(facts), *moved, f"{facts['time_ps'] / 1e6:,.1f}")
+def _rates(layer: DspLayer) -> tuple[str, str]:
+    return f"{layer.ops_per_byte:.1f}", f"{layer.gops_per_second:.2f}"
 
 
-def _hierarchy_operation(layer: dict[str, Any]) -> tuple[str, ...]:
-    facts = layer["facts"]
-    cells = (f"{facts['accesses']:,}", f"{facts['cycles']:,}", "", f"{facts['energy'] / 1e12:,.2f}")
-    return (layer["name"], facts["limited_by"], *cells)
+def _npu_line(layer: NpuLayer | TimedBetween) -> tuple[str, ...]:
+    return (
+        "" if isinstance(layer, TimedBetween) else layer.partition,
+        _does(layer) if isinstance(layer, TimedBetween) else layer.schedule,
+        f"{sum(layer.loaded_elements.values()):,}",
+        f"{sum(layer.written_elements.values()):,}",
+        f"{layer.duration_ps / 1e6:,.1f}",
+    )
 
 
-def _does(facts: dict[str, Any]) -> str:
-    where = " on host" if facts["on"] == "host" else ""
-    return f"{facts['operation']}{where}"
+def _hierarchy_line(layer: HierarchyLayer | CycledBetween) -> tuple[str, ...]:
+    return (
+        layer.limited_by,
+        f"{layer.accesses_elements:,}",
+        f"{layer.duration_cycles:,}",
+        "" if isinstance(layer, CycledBetween) else f"{100 * layer.utilisation:.1f} %",
+        f"{(layer.energy_aj or 0) / 1e12:,.2f}",
+    )
 
 
-def _point(problem: Problem, point: dict[str, int]) -> tuple[str, ...]:
+def _does(layer: Between) -> str:
+    where = " on host" if layer.on == "host" else ""
+    return f"{layer.operation}{where}"
+
+
+def _throughput(problem: Problem, cycles: int, accesses: int) -> tuple[str, ...]:
+    """Return cycles and accesses of a plan on a DSP with the rates that follow from them."""
     machine, macs = problem.machine, problem.one_layer.macs
     assert machine.kind == "dsp"
-    gops = machine.clock_mhz * 2 * macs / point["cycles"] / 1000
-    efficiency = 16 * macs / (point["accesses"] * machine.unit_bits)
-    return f"{point['cycles']:,}", f"{point['accesses']:,}", f"{gops:.3f}", f"{efficiency:.1f}"
+    gops = machine.clock_mhz * 2 * macs / cycles / 1000
+    efficiency = 16 * macs / (accesses * machine.unit_bits)
+    return f"{cycles:,}", f"{accesses:,}", f"{gops:.3f}", f"{efficiency:.1f}"
 
 
-def _dsp_line(layer: dict[str, Any]) -> tuple[str, ...]:
-    facts = layer["facts"]
-    return (
-        layer["name"],
-        facts["schedule"],
-        f"{facts['accesses']:,}",
-        f"{facts['accesses'] / facts['least_accesses']:.2f}",
-        f"{facts['ops_per_byte']:.1f}",
-        f"{facts['cycles']:,}",
-        f"{facts['gops_per_second']:.2f}",
-        f"{facts['energy_fj'] / 1e9:,.0f}",
-    )
+def _amounts(table: Mapping[str, int]) -> str:
+    """Show how many elements of each operand."""
+    names = {"kernels": "weights"}
+    return ", ".join(f"{names.get(name, name)} {count:,}" for name, count in table.items() if count)
 
 
-def _npu_line(layer: dict[str, Any]) -> tuple[str, ...]:
-    facts = layer["facts"]
-    return (
-        layer["name"],
-        facts["partition"],
-        facts["schedule"],
-        f"{sum(layer['loaded'].values()):,}",
-        f"{sum(layer['written'].values()):,}",
-        f"{facts['time_ps'] / 1e6:,.1f}",
-    )
-
-
-def _hierarchy_line(layer: dict[str, Any]) -> tuple[str, ...]:
-    facts = layer["facts"]
-    return (
-        layer["name"],
-        facts["limited_by"],
-        f"{facts['accesses']:,}",
-        f"{facts['cycles']:,}",
-        f"{100 * facts['utilisation']:.1f} %",
-        f"{facts['energy'] / 1e12:,.2f}",
-    )
-
-
-def _amounts(table: dict[str, int]) -> str:
-    """Show how many elements of each operand; on an NPU all TLEs together."""
-    total: dict[str, int] = {}
-    for tensor, count in table.items():
-        name = {"kernels": "weights"}.get(tensor.split()[0], tensor.split()[0])
-        total[name] = total.get(name, 0) + count
-    return ", ".join(f"{name} {count:,}" for name, count in total.items() if count)
-
-
-def _bytes(layers: Sequence[dict[str, Any]]) -> str:
+def _bytes(layers: Sequence[Any]) -> str:
     """Tell the bytes that are moved, where the machine gives widths."""
-    bits = [layer["facts"]["accesses_bits"] for layer in layers if "accesses_bits" in layer["facts"]]
+    bits = [each for layer in layers if (each := getattr(layer, "accesses_bits", None)) is not None]
     return f", {-(-sum(bits) // 8):,} bytes" if bits else ""
 
 
-def _moved(layer: dict[str, Any]) -> int:
-    moved: int = sum(layer["loaded"].values()) + sum(layer["written"].values())
-    return moved
+def _moved(layer: LayerMeasures) -> int:
+    return sum(layer.loaded_elements.values()) + sum(layer.written_elements.values())
 
 
-def _total_time(problem: Problem, layers: list[dict[str, Any]]) -> Rows:
-    if problem.machine.kind == "npu":
-        total = sum(layer["facts"]["time_ps"] for layer in layers)
+def _total_time(problem: Problem, layers: Sequence[Any]) -> Rows:
+    """Return how long the layers take together, and their energy, where it is priced."""
+    machine, total = problem.machine, sum(map(duration, layers))
+    if machine.kind == "npu":
         return [("time", f"{total / 1e6:,.0f} us")]
-    cycles = sum(layer["facts"]["cycles"] for layer in layers)
-    hierarchy = problem.machine.kind == "hierarchy"
-    energy = sum(
-        layer["facts"]["energy"] // 1000 if hierarchy else layer["facts"]["energy_fj"] for layer in layers
-    )
-    seconds = cycles / problem.machine.clock_mhz / 1e6
-    duration = f"{cycles:,} cycles, {1e3 * seconds:.2f} ms at {problem.machine.clock_mhz} MHz"
-    shown = [("duration", duration)]
-    if hierarchy:
-        filled = sum(layer["facts"].get("filled_cycles", layer["facts"]["cycles"]) for layer in layers)
-        shown += hierarchy_summary.left_out(cycles, filled)
-    if hierarchy and not problem.machine.priced:
-        return shown
-    return [*shown, ("energy", f"{energy / 1e12:.3f} mJ{_prices(problem)}")]
+    milliseconds = total / machine.clock_mhz / 1e3
+    shown = [("duration", f"{total:,} cycles, {milliseconds:.2f} ms at {machine.clock_mhz} MHz")]
+    if machine.kind == "dsp":
+        energy = sum(layer.energy_fj for layer in layers)
+        return [*shown, ("energy", f"{energy / 1e12:.3f} mJ{_prices(problem)}")]
+    filled = sum(getattr(layer, "filled_cycles", layer.duration_cycles) for layer in layers)
+    shown += hierarchy_summary.left_out(total, filled)
+    energy = sum(layer.energy_aj // 1000 for layer in layers)
+    return [*shown, ("energy", f"{energy / 1e12:.3f} mJ")] if machine.priced else shown
 
 
 def _prices(problem: Problem) -> str:
@@ -343,46 +304,48 @@ def _prices(problem: Problem) -> str:
     return "" if source == GIVEN else f", prices {source}"
 
 
-def _layer(problem: Problem, report: dict[str, Any]) -> Rows:
-    facts = report["facts"]
-    if problem.machine.kind == "hierarchy":
-        return hierarchy_summary.rows(problem.machine, facts)
-    loaded, written = _amounts(report["loaded"]), _amounts(report["written"])
-    if problem.machine.kind == "npu":
-        tile = ", ".join(f"{name} {size}" for name, size in facts["tile"].items())
-        moved = [("accesses", f"{facts['accesses']:,} elements{_bytes([report])}")]
-        return [
-            ("plan", f"{facts['partition']}, {facts['schedule']}, tile {tile}"),
-            ("loaded", loaded),
-            ("written", written),
-            *(moved if "accesses_bits" in facts else []),
-            ("time", f"{facts['time_ps'] / 1e6:,.1f} us"),
-        ]
-    step = ", ".join(f"{name} {size}" for name, size in facts["step"].items())
-    buffers, unit = _amounts(facts.get("buffers_bits", facts["buffers"])), problem.machine.unit
-    copies = f" (x {problem.machine.copies})" if problem.machine.copies > 1 else ""
-    shown = [
-        ("schedule", facts["schedule"]),
-        ("tile", f"{step}; {report['steps']:,} tiles"),
-        ("buffers", f"{buffers} {unit}{copies} of {problem.machine.capacity:,}"),
-        ("loaded", loaded),
-        ("written", written),
-        (
-            "accesses",
-            f"{facts['accesses']:,} elements{_bytes([report])} in {report['transfers']:,} transfers",
-        ),
-        (
-            "any schedule",
-            f"{_least(problem, facts['least_accesses'])} accesses ({facts['least_accesses_by']}): "
-            f"this one has {facts['accesses'] / facts['least_accesses']:.2f} times that",
-        ),
-        ("efficiency", f"{facts['ops_per_byte']:.1f} Ops/byte, {facts['gops_per_second']:.2f} GOps/s"),
-        ("duration", f"{facts['cycles']:,} cycles"),
-        ("energy", f"{facts['energy_fj'] / 1e9:,.1f} uJ{_prices(problem)}"),
+def _layer(problem: Problem, measures: Any) -> Rows:
+    """Return the lines about a layer."""
+    machine = problem.machine
+    if machine.kind == "hierarchy":
+        return hierarchy_summary.rows(machine, measures)
+    moved = [
+        ("loaded", _amounts(measures.loaded_elements)),
+        ("written", _amounts(measures.written_elements)),
     ]
-    if "published_accesses" in facts:
-        accesses, cycles = facts["published_accesses"], facts["published_cycles"]
-        shown.append(
-            ("as published", f"{accesses:,.0f} accesses, {cycles:,.0f} cycles (edge tiles as full ones)")
-        )
+    return _npu_layer(moved, measures) if machine.kind == "npu" else _dsp_layer(problem, moved, measures)
+
+
+def _npu_layer(moved: Rows, measures: NpuLayer) -> Rows:
+    tile = ", ".join(f"{name} {size}" for name, size in measures.tile.items())
+    shown = [("plan", f"{measures.partition}, {measures.schedule}, tile {tile}"), *moved]
+    if measures.accesses_bits is not None:
+        shown.append(("accesses", f"{measures.accesses_elements:,} elements{_bytes([measures])}"))
+    return [*shown, ("time", f"{measures.duration_ps / 1e6:,.1f} us")]
+
+
+def _dsp_layer(problem: Problem, moved: Rows, measures: DspLayer) -> Rows:
+    machine = problem.machine
+    assert machine.kind == "dsp"
+    tile = ", ".join(f"{name} {size}" for name, size in measures.tile.items())
+    buffers, unit = _amounts(measures.buffers_bits or measures.buffers_elements), machine.unit
+    copies = f" (x {machine.copies})" if machine.copies > 1 else ""
+    accesses, least = measures.accesses_elements, measures.least_accesses_elements
+    compared = f"accesses ({measures.least_accesses_by}): this one has {accesses / least:.2f} times that"
+    rates = f"{measures.ops_per_byte:.1f} Ops/byte, {measures.gops_per_second:.2f} GOps/s"
+    shown = [
+        ("schedule", measures.schedule),
+        ("tile", f"{tile}; {measures.steps:,} tiles"),
+        ("buffers", f"{buffers} {unit}{copies} of {machine.capacity:,}"),
+        *moved,
+        ("accesses", f"{accesses:,} elements{_bytes([measures])} in {measures.transfers:,} transfers"),
+        ("any schedule", f"{_least(problem, least)} {compared}"),
+        ("efficiency", rates),
+        ("duration", f"{measures.duration_cycles:,} cycles"),
+        ("energy", f"{measures.energy_fj / 1e9:,.1f} uJ{_prices(problem)}"),
+    ]
+    published = measures.published_accesses_elements
+    if published is not None:
+        counted = f"{published:,.0f} accesses, {measures.published_cycles:,.0f} cycles"
+        shown.append(("as published", f"{counted} (edge tiles as full ones)"))
     return shown

@@ -13,6 +13,7 @@ from tilewright.tiling.dsp.plan import DspPlan
 from tilewright.tiling.hierarchy.machine import USES, HierarchyMachine, OperandBytes
 from tilewright.tiling.hierarchy.nest import Nest
 from tilewright.tiling.hierarchy.plan import HierarchyPlan
+from tilewright.tiling.measures import TilingMeasures, duration
 from tilewright.tiling.npu import cut_of
 from tilewright.tiling.npu.plan import NpuPlan
 from tilewright.tiling.operations.machines import unit
@@ -65,26 +66,25 @@ class Line(NamedTuple):
 
 
 def decisions(
-    problem: Problem, plan: Plan, report: Mapping[str, Any], most: int = MOST_LINES
+    problem: Problem, plan: Plan, measures: TilingMeasures | None, most: int = MOST_LINES
 ) -> Decisions | None:
     """Return the table of a valid plan, layers of equal shape and plan once; None of a front.
 
     Parameters
     ----------
-    report
-        The summary of the plan's report; nothing of a plan that was not executed.
+    measures
+        None of a plan that was not executed.
     most
         How many lines there may be: of more, those of the layers that take longest are kept.
     """
     if problem.traded or plan.front:
         return None
     groups: dict[tuple[int, Any], _Alike] = {}
-    records = report.get("layers") or [report] * len(problem.parts)
-    for (name, part), one, record in zip(problem.parts, plan.layers, records, strict=True):
+    layers: Mapping[str, Any] = getattr(measures, "layers", {"": measures})
+    for (name, part), one in zip(problem.parts, plan.layers, strict=True):
         alike = groups.setdefault((id(part), one), _Alike([], list(_lines(part, one)), []))
         alike.names.append(name or "layer")
-        facts = record.get("facts", {})
-        alike.times.append(facts.get("cycles", facts.get("time_ps", 0)))
+        alike.times.append(0 if measures is None else duration(layers[name]))
     every = list(groups.values())
     kept = _longest(every, most)
     return _table([line for each in kept for line in each.named()], _notes(problem, every, kept))

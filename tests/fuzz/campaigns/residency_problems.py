@@ -209,7 +209,8 @@ def judged(problem: Any, told: Any, plan: Any) -> int | None:
     cost = costs[problem.minimise]
     found = room.objective(problem, plan), room.measured_objective(problem, report)
     assert found == (cost, cost), f"costs {found}, the oracle: {cost}: {shown}"
-    measured = {name: report.facts[name] for name in costs if name in report.facts}
+    named = {name: getattr(report.measures, problem.objectives[name].measure) for name in costs}
+    measured = {name: value for name, value in named.items() if value is not None}
     assert measured == {name: costs[name] for name in measured}, f"{measured}, the oracle: {costs}: {shown}"
     return cost
 

@@ -58,7 +58,7 @@ def schedule(name: str, sha256: str, problem: Any, plan: Any) -> dict[str, Any]:
         "objective": room.measured_objective(problem, report),
         "machine": problem.machine.told(),
     }
-    printed = PRINTERS[room.name](about, problem, plan, report.measures)
+    printed = PRINTERS[room.name](about, problem, plan, report.measures.to_json())
     found: dict[str, Any] = printed.model_dump(mode="json", exclude_none=True)
     return found
 

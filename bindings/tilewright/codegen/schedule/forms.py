@@ -7,6 +7,7 @@ from typing import Annotated, Any, Literal
 from pydantic import Field
 
 from tilewright.core.forms import Amounts, Count, Counts, RoomName, Table
+from tilewright.fusion.measures import FusedTile
 from tilewright.tiling.hierarchy.machine import LoopName, Operand
 
 FORMAT = 1
@@ -258,18 +259,6 @@ class AllocationSchedule(Schedule):
 
 
 # Fusion ---------------------------------------------------------------------------------------------
-
-
-class FusedTile(Table):
-    """How a group is cut up (docs/formats.md, Plans)."""
-
-    rows: Count
-    columns: Count
-    kernels: Count
-    channels: Count
-    halo: str
-    order: str
-    parameters: str
 
 
 class GroupBuffers(Table):

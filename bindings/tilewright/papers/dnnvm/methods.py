@@ -5,12 +5,12 @@ from __future__ import annotations
 import time
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any
 
 from tilewright.fusion import Plan, Problem, choices, simulate
 from tilewright.fusion.candidates import Candidate, candidates
 from tilewright.fusion.exact.search import optimum
 from tilewright.fusion.matching import matches
+from tilewright.fusion.measures import FusionMeasures
 from tilewright.fusion.selection import ordered
 from tilewright.heuristics.fusion import dnnvm, greedy
 from tilewright.spec.network import OPERANDS
@@ -59,12 +59,13 @@ class Solved:
         """Return the groups in an order of execution."""
         return ordered(self.problem, self.chosen[method])
 
-    def executed(self, method: str) -> dict[str, Any]:
+    def executed(self, method: str) -> FusionMeasures:
         """Return what the simulator measures; its cycles are those that the method counted on."""
         report = simulate(self.problem, self.plan(method))
         assert report.valid, report.violation
-        assert report.facts["milliseconds"] == self.milliseconds(method)
-        return report.facts
+        measures: FusionMeasures = report.measures
+        assert measures.duration_ms == self.milliseconds(method)
+        return measures
 
 
 def solved(problem: Problem, time_limit: float = 60, capacity: int | None = None) -> Solved:

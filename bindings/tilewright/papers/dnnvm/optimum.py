@@ -50,7 +50,7 @@ def print_optimum(folder: Path, say: Say, *, time_limit: float = 60) -> None:
         name = net.name or "network"
         forget_answers()  # so that times do not depend on the networks before
         solution = solutions[name] = solved(problem(net, reading=None), time_limit)
-        moved[name] = solution.megabytes("layerwise"), solution.executed("optimum")["traffic"] / 1e6
+        moved[name] = solution.megabytes("layerwise"), solution.executed("optimum").traffic_bytes / 1e6
         times = [solution.milliseconds(method) for method in METHODS]
         say(
             f"  {name:<14}{len(solution.problem.ops):>4}{times[0]:>11.3f}{times[1]:>9.3f}{times[2]:>9.3f}"

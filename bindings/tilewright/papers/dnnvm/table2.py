@@ -5,11 +5,11 @@ from __future__ import annotations
 import time
 from collections.abc import Mapping
 from pathlib import Path
-from typing import Any
 
 import numpy as np
 
 from tilewright.fusion.machine import EngineMachine
+from tilewright.fusion.measures import FusionMeasures
 from tilewright.papers.dnnvm.benchmarks import (
     NAMES,
     READINGS,
@@ -41,16 +41,16 @@ def print_table_2(_folder: Path, say: Say, *, time_limit: float = 60) -> None:
     }
     every = {name: solved(unrestricted, time_limit) for name, unrestricted in problems.items()}
     ours = readings[USED]
-    facts = {
+    executed = {
         name: {method: row.executed(method) for method in ("layerwise", "paper", "optimum")}
         for name, row in ours.items()
     }
     _print_compiler(ours, say)
-    _print_latency(facts, say)
+    _print_latency(executed, say)
     _print_speedups(ours, every, say)
     count = sum(row.proven for rows in (*readings.values(), every) for row in rows.values())
     say(f"  {count} of {len(NAMES) * (len(readings) + 1)} optima are proven")
-    _print_intensity(facts, say)
+    _print_intensity(executed, say)
     zu2 = machine()
     capacities = {"  in one buffer": zu2.parameter_bytes, "  on chip": zu2.buffer_bytes}
     strict = {
@@ -80,16 +80,17 @@ def _print_compiler(ours: Mapping[str, Solved], say: Say) -> None:
     say("  path search: algorithm 2 and the exact search, with all costs known")
 
 
-def _print_latency(facts: Mapping[str, Mapping[str, Any]], say: Say) -> None:
+def _print_latency(executed: Mapping[str, Mapping[str, FusionMeasures]], say: Say) -> None:
     """Print how long the networks take, without fusion and with the paper's."""
     say("Table 2: executed on the ZU2, ms and GOPs/s (paper | ours); nothing is fitted on what is fused")
     say(f"  {'network':<10}{'without fusion':^43}{'fused by algorithm 2':^43}".rstrip())
     for name, row in table_2().items():
         line = f"  {NAMES[name]:<10}"
         for column, method in (("baseline", "layerwise"), ("fused", "paper")):
-            theirs, milliseconds = row[f"{column}_ms"], facts[name][method]["milliseconds"]
+            measures, theirs = executed[name][method], row[f"{column}_ms"]
+            milliseconds = measures.duration_ms
             line += f"{theirs:>8.3f} | {milliseconds:>8.3f} {milliseconds / theirs - 1:>+6.1%} "
-            line += f"{row[f'{column}_gops']:>6.1f} | {facts[name][method]['gops']:>5.1f}   "
+            line += f"{row[f'{column}_gops']:>6.1f} | {measures.gops_per_second:>5.1f}   "
         say(line.rstrip())
 
 
@@ -109,11 +110,11 @@ def _print_speedups(ours: Mapping[str, Solved], every: Mapping[str, Solved], say
         )
 
 
-def _print_intensity(facts: Mapping[str, Mapping[str, Any]], say: Say) -> None:
+def _print_intensity(executed: Mapping[str, Mapping[str, FusionMeasures]], say: Say) -> None:
     """Print how many operations there are for each byte moved."""
     say("Operations per byte (CTC, equations 9 and 10): without fusion, algorithm 2, optimum")
-    for name, measured in facts.items():
-        ctc = "".join(f"{of['ctc']:>8.1f}" for of in measured.values())
+    for name, measured in executed.items():
+        ctc = "".join(f"{of.ops_per_byte:>8.1f}" for of in measured.values())
         say(f"  {NAMES[name]:<10}{ctc}")
 
 

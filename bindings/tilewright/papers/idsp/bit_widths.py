@@ -175,7 +175,7 @@ def _line(found: Row) -> str:
     seen = found.seen
     assert seen is not None and seen.right is not None
     low, high = interval(seen.right, seen.images)
-    measured = seen.facts()["signal_to_noise_db"]
+    measured = seen.network_measures().signal_to_noise_db
     share = seen.right / seen.images
     return (
         f"  {found.bits:>4}  {found.bound:<17} {share:>7.2%}  {low:>7.2%} to {high:>7.2%}  "

@@ -113,7 +113,7 @@ def _free(time_limit: float, folder: Path, say: Say) -> None:
     say("the same grid with the number of steps free between K_min and K_max (the paper fixed it for speed)")
     _print_grid(rows, say)
     _compare_records(rows, folder, say)
-    more = [row for row in rows if row.result.report and row.result.report["steps"] > row.problem.kmin]
+    more = [row for row in rows if row.result.measures and row.result.measures.steps > row.problem.kmin]
     say(f"cells whose plan has more than K_min steps: {len(more)}")
 
 
@@ -261,7 +261,7 @@ def _print_layers(rows: Sequence[Row], say: Say) -> None:
     for row in rows:
         width = row.problem.layer.padded_plane[1]
         marks = {name: f"{row.baselines[name]:,}" + ("!" if name in row.broken else "") for name in BASELINES}
-        steps = (row.result.report or {}).get("steps", 0)
+        steps = row.result.measures.steps if row.result.measures else 0
         found = "-" if row.result.objective is None else f"{row.result.objective:,}"
         say(
             f"{row.label[0]:<16} {row.label[1]:>5} {row.label[1] / width:>7.2f} {marks['zigzag']:>12} "

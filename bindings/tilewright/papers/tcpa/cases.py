@@ -11,6 +11,7 @@ from typing import Any
 from tilewright.allocation import PACINGS, Plan, simulate
 from tilewright.allocation.exact.search import exhaustive
 from tilewright.allocation.machine import AllocationLimits, AllocationObjective
+from tilewright.allocation.measures import PipelineMeasures
 from tilewright.allocation.problem import Problem
 from tilewright.allocation.published import Calculus, layer_by_layer, layer_parallel
 from tilewright.allocation.schedule import Schedule, schedule
@@ -97,11 +98,12 @@ class Case:
         return schedule(self.problem, self.plan)
 
     @cached_property
-    def facts(self) -> dict[str, Any]:
+    def measures(self) -> PipelineMeasures:
         """What the simulator measures."""
         report = simulate(self.problem, self.plan, overlapped=False)
         assert report.valid, report.violation
-        return report.facts
+        measures: PipelineMeasures = report.measures
+        return measures
 
 
 def optimum(problem: Problem) -> tuple[Plan, ...]:
@@ -212,6 +214,6 @@ def storage() -> Storage:
 
 def _held(case: Case) -> tuple[int, ...]:
     """Return what the buffers hold of each layer's input; that of a chain is the output before."""
-    held = [stage["held"] for stage in case.facts["stages"]]
+    held = [layer.held_words for layer in case.measures.layers.values()]
     producers = (stage.producers[0] for stage in case.problem.stages)
     return tuple(0 if producer < 0 else held[producer] for producer in producers)

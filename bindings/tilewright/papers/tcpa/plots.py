@@ -63,8 +63,8 @@ def figure_pes(fronts: Mapping[bool, Mapping[int, Case]], theirs: Mapping[str, C
     for (wider, front), colour in zip(fronts.items(), (BLUE, VERMILION), strict=True):
         pes = [*front, max(front) + 1]
         for axes, values, dashed in (
-            (rates, [case.facts["frames_per_second"] for case in front.values()], False),
-            (latencies, [case.facts["latency"] for case in front.values()], False),
+            (rates, [case.measures.frames_per_second for case in front.values()], False),
+            (latencies, [case.measures.latency_cycles for case in front.values()], False),
             (latencies, [case.calculus.latency for case in front.values()], True),
         ):
             axes.step(

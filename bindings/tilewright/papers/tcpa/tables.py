@@ -104,16 +104,16 @@ def _print_figure_7(_folder: Path, say: Say) -> None:
     for stage, start in zip(stages, found.starts, strict=True):
         line = f"  {stage.name:<6}{start:>8,}{fresh_pixels(stage) if stage.number else '-':>7}"
         for one in cases.values():
-            measured = one.facts["stages"][stage.number]["start"]
+            measured = one.measures.layers[stage.name].start_cycles
             line += f"{measured:>10,}{measured - start:>+8,}{_decisive(one.times, stage):>9}"
         say(line)
     line = f"  {'L':<6}{found.latency:>8,}{'':>7}"
     for one in cases.values():
-        measured = one.facts["latency"]
+        measured = one.measures.latency_cycles
         line += f"{measured:>10,}{measured - found.latency:>+8,}{measured / found.latency - 1:>+9.1%}"
     say(line)
     say("  a - b: a pixels are needed when the layer has computed b of its own")
-    rates = " and ".join(f"{one.facts['frames_per_second']:,.1f}" for one in cases.values())
+    rates = " and ".join(f"{one.measures.frames_per_second:,.1f}" for one in cases.values())
     by_equation = case.problem.machine.frames_per_second(found.interval)
     say(f"  frames/s: by equation 13 {by_equation:,.1f}, executed {rates}")
 
@@ -141,7 +141,7 @@ def _print_table_1(_folder: Path, say: Say) -> None:
         say(
             f"  {title:<19}{_beside(row['latency'], case.calculus.latency, 8)}  "
             f"{_beside(row['frames_per_second'], rate, 8)}  "
-            f"{case.facts['latency']:>8,}{case.facts['frames_per_second']:>9,.1f}   {case.notation}"
+            f"{case.measures.latency_cycles:>8,}{case.measures.frames_per_second:>9,.1f}   {case.notation}"
         )
     say("  a x b: parts of the filters x parts of the maps; *: filters over functional units")
     row, case = columns[SPREAD]
@@ -159,7 +159,7 @@ def _print_table_1(_folder: Path, say: Say) -> None:
         say(f"  {words}")
         for title in columns:
             case = best(title, wider=wider)
-            numbers = f"{case.facts['latency']:>8,}{case.facts['frames_per_second']:>9,.1f}"
+            numbers = f"{case.measures.latency_cycles:>8,}{case.measures.frames_per_second:>9,.1f}"
             say(f"    {title:<19}{numbers}   {case.notation}")
 
 
@@ -219,7 +219,7 @@ def _print_section_7(_folder: Path, say: Say) -> None:
         say(f"  {stage.name:<6}{filters}{_beside(theirs, pes, 4)}")
     say(f"  {'all':<23}{_beside(data['total'], sum(found), 4)}")
     case = Case(of, *optimum(of))
-    reached = case.facts["frames_per_second"]
+    reached = case.measures.frames_per_second
     say(f"  exact optimum: {case.plan.pes} PEs, {case.notation}; executed: {reached:,.1f} frames/s")
 
 
@@ -240,11 +240,13 @@ def _print_pes(folder: Path, say: Say) -> None:
         line = f"  {'>' if pes in marked else '':<2}{pes:<3}"
         for front in fronts.values():
             case = front[pes]
-            facts = case.facts
+            measures = case.measures
             slowest = " ".join(
-                stage["name"] for stage in facts["stages"] if stage["load"] == facts["interval"]
+                name
+                for name, layer in measures.layers.items()
+                if layer.load_cycles == measures.interval_cycles
             )
-            line += f"  {case.notation:<16}{facts['frames_per_second']:>9,.1f}{facts['latency']:>9,}"
+            line += f"  {case.notation:<16}{measures.frames_per_second:>9,.1f}{measures.latency_cycles:>9,}"
             line += f"{case.calculus.latency:>9,}  {slowest:<17}"
         say(line.rstrip())
     for title, case in theirs.items():
@@ -257,13 +259,13 @@ def _print_pes(folder: Path, say: Say) -> None:
 def _print_against(title: str, case: Case, fronts: Mapping[bool, Mapping[int, Case]], say: Say) -> None:
     """Tell what is faster than a plan of the paper on as many PEs, and what is as fast on fewer."""
     pes, own = case.plan.pes, case.times.interval
-    say(f"The paper's {title}, {case.notation}, executed latency {case.facts['latency']:,}:")
+    say(f"The paper's {title}, {case.notation}, executed latency {case.measures.latency_cycles:,}:")
     for wider, front in fronts.items():
         gain = own / front[pes].times.interval - 1
         faster = f"{front[pes].notation} has {gain:.1%} more frames/s" if gain else "none is faster"
         fewest = min(count for count, other in front.items() if other.times.interval <= own)
         enough = front[fewest]
-        fewer = f"{fewest} are enough, {enough.notation}, latency {enough.facts['latency']:,}"
+        fewer = f"{fewest} are enough, {enough.notation}, latency {enough.measures.latency_cycles:,}"
         if fewest == pes:
             fewer = "with fewer all are slower"
         say(f"  {SPLITS[wider]}: of plans with {pes} PEs {faster}; {fewer}")

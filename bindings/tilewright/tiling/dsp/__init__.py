@@ -9,6 +9,7 @@ from typing import Any
 import numpy as np
 
 from tilewright.core.bounds import Exact
+from tilewright.core.measures import counted
 from tilewright.simulator import Report, Violation, execute
 from tilewright.simulator.reference import convolution, random_values
 from tilewright.spec.errors import OutOfTimeError
@@ -20,6 +21,7 @@ from tilewright.tiling.dsp.nest import K, Nest
 from tilewright.tiling.dsp.plan import HALIDE, LOOPS, SCHEDULES, DspPlan, allowed
 from tilewright.tiling.dsp.traffic import Tiles
 from tilewright.tiling.machine_kind import LayerProblem
+from tilewright.tiling.measures import DspLayer
 
 LayerPlan = DspPlan
 
@@ -127,43 +129,57 @@ def simulate(
         deadline=deadline,
     )
     if report.violation is None:
-        report.facts = _facts(problem, plan, report)
+        report.measures = _measures(problem, plan, report)
     return report
 
 
-def _facts(problem: LayerProblem, plan: DspPlan, report: Report) -> dict[str, Any]:
-    """Return what stands beside the counts: the thesis's measures, and what no plan can do without."""
+def _measures(problem: LayerProblem, plan: DspPlan, report: Report) -> DspLayer:
+    """Return what was measured, beside what no plan can do without and what the thesis counts."""
     layer, machine = problem.one_layer, problem.machine
     nest, local = nest_of(layer, machine), local_traffic(layer, machine)
-    costs = _costs(problem, report)
-    cycles, moved = costs["cycles"], costs["accesses"]
+    costs, step = _costs(problem, report), nest.step(plan.tile)
     least = bounds.best_bound(nest, "accesses", local)
-    facts = {
-        "schedule": plan.schedule,
-        "step": dict(zip(LOOPS, nest.step(plan.tile), strict=True)),
-        "buffers": nest.buffers(nest.step(plan.tile), plan.reuse),
-        "cycles": cycles,
-        "accesses": report.accesses,
-        "energy_fj": costs["energy"],
-        "gops_per_second": machine.clock_mhz * 2 * nest.macs / cycles / 1000,
-        "ops_per_byte": 16 * nest.macs / (moved * machine.unit_bits),
-        "least_accesses": least.accesses,
-        "least_accesses_by": least.name,
-        "limited_by": _limit(problem, report),
-    }
+    in_bits: dict[str, Any] = {}
     if machine.bits is not None:
-        facts |= {
-            "accesses_bits": moved,
+        in_bits = {
+            "accesses_bits": costs["accesses"],
             "moved_bits": moved_by_operand(problem, report),
-            "buffers_bits": nest.held(nest.step(plan.tile), plan.reuse),
+            "buffers_bits": nest.held(step, plan.reuse),
             "least_accesses_bits": least.bits,
         }
-    if plan.schedule in SCHEDULES:
-        tiles = Tiles(nest, tuple(np.array([size]) for size in nest.step(plan.tile)))
-        of = "" if machine.bits is None else "_bits"
-        facts[f"published_accesses{of}"] = float(thesis_model.accesses(tiles, plan.schedule)[0])
-        facts["published_cycles"] = float(thesis_model.cycles(tiles, plan.schedule, local).total[0])
-    return facts
+    return DspLayer(
+        **counted(report),
+        duration_cycles=costs["cycles"],
+        duration_of="lockstep" if machine.double_buffering else "serial",
+        accesses_elements=report.accesses,
+        energy_fj=costs["energy"],
+        energy_prices=machine.energy.source,
+        gops_per_second=machine.clock_mhz * 2 * nest.macs / costs["cycles"] / 1000,
+        ops_per_byte=16 * nest.macs / (costs["accesses"] * machine.unit_bits),
+        least_accesses_elements=least.accesses,
+        least_accesses_by=least.name,
+        limited_by=_limit(problem, report),
+        schedule=plan.schedule,
+        tile=dict(zip(LOOPS, step, strict=True)),
+        buffers_elements=nest.buffers(step, plan.reuse),
+        **in_bits,
+        **_published(problem, plan),
+    )
+
+
+def _published(problem: LayerProblem, plan: DspPlan) -> dict[str, Any]:
+    """Return what the thesis's formulas count of a plan with one of its schedules, by measure."""
+    if plan.schedule not in SCHEDULES:
+        return {}
+    layer, machine = problem.one_layer, problem.machine
+    nest = nest_of(layer, machine)
+    tiles = Tiles(nest, tuple(np.array([size]) for size in nest.step(plan.tile)))
+    unit = "elements" if machine.bits is None else "bits"
+    cycles = thesis_model.cycles(tiles, plan.schedule, local_traffic(layer, machine))
+    return {
+        f"published_accesses_{unit}": float(thesis_model.accesses(tiles, plan.schedule)[0]),
+        "published_cycles": float(cycles.total[0]),
+    }
 
 
 def _core(problem: LayerProblem, report: Report) -> tuple[int, int]:

@@ -12,6 +12,7 @@ from numpy.typing import NDArray
 
 from tilewright.core.bounds import Bound, Exact
 from tilewright.core.branch_and_bound import ignore
+from tilewright.core.measures import counted
 from tilewright.simulator import Report, Violation
 from tilewright.simulator.level_numbers import MOST_MACS, NotThereError, NumericRun
 from tilewright.simulator.levels import READ, WRITTEN, Tally
@@ -21,7 +22,6 @@ from tilewright.spec.layer import Layer
 from tilewright.tiling.hierarchy import bounds
 from tilewright.tiling.hierarchy.breakdown import breakdown
 from tilewright.tiling.hierarchy.cost import KINDS, Cost, cost_of, shown
-from tilewright.tiling.hierarchy.curve import any_schedule
 from tilewright.tiling.hierarchy.exact.lattice import MOST, Lattice
 from tilewright.tiling.hierarchy.exact.tables import Tables
 from tilewright.tiling.hierarchy.lowering import lower
@@ -30,6 +30,7 @@ from tilewright.tiling.hierarchy.nest import Nest
 from tilewright.tiling.hierarchy.plan import HierarchyPlan
 from tilewright.tiling.hierarchy.task import Task
 from tilewright.tiling.machine_kind import LayerProblem
+from tilewright.tiling.measures import HierarchyLayer
 
 LayerPlan = HierarchyPlan
 
@@ -62,15 +63,13 @@ def _cost(layer: Layer, machine: HierarchyMachine, plan: HierarchyPlan) -> Cost:
 
 def measured_objective(problem: LayerProblem, report: Report) -> int:
     """Cost of a simulated plan."""
-    return int(report.facts[problem.counted])
+    return int(getattr(report.measures, problem.objectives[problem.counted].measure))
 
 
 def trade_off(problem: LayerProblem, report: Report) -> dict[str, int]:
     """Return the numbers that are traded for each other."""
-    point = {name: int(report.facts[name]) for name in problem.traded or ("cycles", "energy")}
-    if problem.trades_capacity:
-        point["least_accesses"] = any_schedule(problem.one_layer, problem.machine, point["capacity"])
-    return point
+    names = problem.traded or ("cycles", "energy")
+    return {name: int(getattr(report.measures, problem.objectives[name].measure)) for name in names}
 
 
 def simulate(
@@ -102,13 +101,19 @@ def simulate(
         macs=np.array([layer.macs]),
         transfers=0,
     )
-    report.facts = {minimise: shown(minimise, cost.value(minimise, problem.level)) for minimise in OBJECTIVES}
-    if problem.trades_capacity:
-        report.facts["capacity"] = -(-sum(nest.needed_bits(1).values()) // 8)
     if numeric and layer.macs <= MOST_MACS:
         report.numeric = _computes(nest, seed, deadline)
-    report.facts["utilisation"] = layer.macs / (cost.cycles * machine.most_macs_per_cycle)
-    report.facts |= breakdown(nest, cost)
+    values = {name: shown(name, cost.value(name, problem.level)) for name in OBJECTIVES}
+    report.measures = HierarchyLayer(
+        **counted(report),
+        duration_cycles=values["cycles"],
+        accesses_elements=values["accesses"],
+        energy_aj=values["energy"],
+        edp_nj_cycles=values["edp"],
+        utilisation=layer.macs / (cost.cycles * machine.most_macs_per_cycle),
+        capacity_bytes=-(-sum(nest.needed_bits(1).values()) // 8) if problem.trades_capacity else None,
+        **breakdown(nest, cost),
+    )
     return report
 
 

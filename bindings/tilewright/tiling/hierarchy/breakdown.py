@@ -18,22 +18,13 @@ from tilewright.tiling.hierarchy.cost import (
 )
 from tilewright.tiling.hierarchy.machine import LOOPS, OPERANDS
 from tilewright.tiling.hierarchy.nest import Nest
+from tilewright.tiling.measures import Loops, MovedBytes, MovedElements, MovedEnergy
 
 WAYS = (("read", READ), ("written", WRITTEN))
 
 
 def breakdown(nest: Nest, cost: Cost) -> dict[str, Any]:
-    """Return what is told of a plan beside its totals.
-
-    Returns
-    -------
-    dict
-        With the keys ``nest``; ``kept``, where the plan decides that; ``levels`` in elements,
-        ``levels_bytes`` and, with prices, ``levels_energy`` in attojoules, each for all instances of a
-        memory; ``mac_energy``; ``held_bytes`` of one instance; ``multiplying_cycles``, ``waiting_cycles``,
-        ``port_cycles``; ``limited_by``; and beside the cycles ``filling_cycles``, ``draining_cycles`` and
-        ``filled_cycles``, what the plan takes with these at least.
-    """
+    """Return the fields of `HierarchyLayer` that say where the totals of a plan come from."""
     machine = cost.machine
     levels: dict[str, dict[str, dict[str, int]]] = {}
     for i, nodes in machine.memories.items():
@@ -42,21 +33,21 @@ def breakdown(nest: Nest, cost: Cost) -> dict[str, Any]:
         levels[level.name] = {name: dict(zip(KINDS, count, strict=True)) for name, count in counts.items()}
     found: dict[str, Any] = {
         "nest": _loops(nest),
-        "levels": levels,
+        "levels_elements": {name: MovedElements(**moved) for name, moved in levels.items()},
         "levels_bytes": _in_bytes(cost, levels),
     }
     if machine.priced:
-        found["levels_energy"] = _in_attojoules(cost, levels)
-        found["mac_energy"] = cost.layer.macs * attojoules(machine.mac_pj, 1)
+        found["levels_aj"] = _in_attojoules(cost, levels)
+        found["mac_aj"] = cost.layer.macs * attojoules(machine.mac_pj, 1)
     if nest.plan.kept:
         found["kept"] = {name: list(operands) for name, operands in nest.plan.kept}
     return found | {"held_bytes": _held(nest)} | _cycles(cost) | _filled(nest, cost)
 
 
-def _loops(nest: Nest) -> list[dict[str, Any]]:
+def _loops(nest: Nest) -> list[Loops]:
     """Return the loops of each node with their iterations, outermost first."""
     return [
-        {"node": node.name, "loops": {LOOPS[loop]: nest.trips(i, loop) for loop, _ in nest.plan.nest[i]}}
+        Loops(node=node.name, loops={LOOPS[loop]: nest.trips(i, loop) for loop, _ in nest.plan.nest[i]})
         for i, node in enumerate(nest.machine.nodes)
     ]
 
@@ -66,28 +57,34 @@ def whole(bits: int) -> int | float:
     return bits / 8 if bits % 8 else bits // 8
 
 
-def _in_bytes(cost: Cost, levels: dict[str, Any]) -> dict[str, Any]:
+def _in_bytes(cost: Cost, levels: dict[str, Any]) -> dict[str, MovedBytes]:
     """Return the bytes that all instances of each memory read and write; what is not moved is left out."""
     width = {kind: int(getattr(cost.machine.bits, kind)) for kind in KINDS}
     return {
-        name: {
-            way: {kind: whole(count * width[kind]) for kind, count in counts.items() if count}
-            for way, counts in moved.items()
-        }
+        name: MovedBytes(
+            **{
+                way: {kind: whole(count * width[kind]) for kind, count in counts.items() if count}
+                for way, counts in moved.items()
+            }
+        )
         for name, moved in levels.items()
     }
 
 
-def _in_attojoules(cost: Cost, levels: dict[str, Any]) -> dict[str, Any]:
+def _in_attojoules(cost: Cost, levels: dict[str, Any]) -> dict[str, MovedEnergy]:
     """Return the energy of what all instances of each memory read and write, likewise."""
     width = {kind: int(getattr(cost.machine.bits, kind)) for kind in KINDS}
     return {
-        level.name: {
-            way: {
-                kind: count * width[kind] * price for kind, count in levels[level.name][way].items() if count
+        level.name: MovedEnergy(
+            **{
+                way: {
+                    kind: count * width[kind] * price
+                    for kind, count in levels[level.name][way].items()
+                    if count
+                }
+                for (way, _), price in zip(WAYS, prices(level), strict=True)
             }
-            for (way, _), price in zip(WAYS, prices(level), strict=True)
-        }
+        )
         for level in map(cost.levels.__getitem__, cost.machine.memories)
     }
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from functools import lru_cache
 
 import numpy as np
@@ -14,9 +14,7 @@ from tilewright.tiling.dsp.machine import MAX_BYTES, DspMachine
 from tilewright.tiling.dsp.nest import Nest
 from tilewright.tiling.hierarchy.machine import REDUCED, HierarchyMachine
 from tilewright.tiling.hierarchy.nest import extents
-
-Front = Sequence[Mapping[str, int]]
-"""Points with ``accesses``, ``capacity`` and ``least_accesses``; capacities descend."""
+from tilewright.tiling.measures import HierarchyPoint
 
 
 def any_schedule(layer: Layer, machine: HierarchyMachine, capacity: int) -> int:
@@ -40,22 +38,31 @@ def _game(layer: Layer) -> tuple[Nest, Work]:
 
 
 def summed(
-    layers: Sequence[Layer], machine: HierarchyMachine, fronts: Sequence[Front]
-) -> list[dict[str, int]]:
-    """Return the front of layers that are executed one after the other, each with the whole memory."""
-    capacities = {point["capacity"] for front in fronts for point in front}
-    enough = max(front[-1]["capacity"] for front in fronts)
+    layers: Sequence[Layer], machine: HierarchyMachine, fronts: Sequence[Sequence[HierarchyPoint]]
+) -> list[HierarchyPoint]:
+    """Return the front of layers that are executed one after the other, each with the whole memory.
+
+    Parameters
+    ----------
+    fronts
+        Of each layer, points with accesses and capacity; capacities descend.
+    """
+    curves = [
+        np.array([[point.capacity_bytes, point.accesses_elements] for point in reversed(front)])
+        for front in fronts
+    ]
+    enough = max(steps[0, 0] for steps in curves)
+    capacities = {each for steps in curves for each in steps[:, 0].tolist()}
     chosen = np.array(sorted(each for each in capacities if each >= enough))
     accesses = np.zeros_like(chosen)
-    for front in fronts:
-        steps = np.array([[point["capacity"], point["accesses"]] for point in reversed(front)])
+    for steps in curves:
         accesses += steps[np.searchsorted(steps[:, 0], chosen, side="right") - 1, 1]
     return [
-        {
-            "accesses": moved,
-            "capacity": capacity,
-            "least_accesses": least_accesses(layers, machine, capacity),
-        }
+        HierarchyPoint(
+            accesses_elements=moved,
+            capacity_bytes=capacity,
+            least_accesses_elements=least_accesses(layers, machine, capacity),
+        )
         for moved, capacity in zip(reversed(accesses.tolist()), reversed(chosen.tolist()), strict=True)
     ]
 

@@ -2,10 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
 from itertools import pairwise
 from math import prod
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import TYPE_CHECKING, NamedTuple
 
 import numpy as np
 
@@ -24,6 +23,7 @@ from tilewright.tiling.hierarchy.cost import KINDS, cost_of
 from tilewright.tiling.hierarchy.machine import LOOPS, OPERANDS, Level
 from tilewright.tiling.hierarchy.nest import Nest
 from tilewright.tiling.hierarchy.summary import capacity
+from tilewright.tiling.measures import HierarchyLayer
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
@@ -71,8 +71,8 @@ class MachinePicture:
         Inches that all of them take.
     """
 
-    def __init__(self, nest: Nest, facts: Mapping[str, Any]) -> None:
-        self.nest, self.facts, self.machine = nest, facts, nest.machine
+    def __init__(self, nest: Nest, measures: HierarchyLayer) -> None:
+        self.nest, self.measures, self.machine = nest, measures, nest.machine
         self.rows: list[Row] = []
         top = 0.3
         for i, node in enumerate(self.machine.nodes):
@@ -133,7 +133,7 @@ class MachinePicture:
         halo = "halos stay" if level.halo else ""
         if twice or halo:
             lines.append(", ".join(filter(None, (twice, halo))))
-        kept = self.facts.get("kept", {}).get(level.name)
+        kept = (self.measures.kept or {}).get(level.name)
         if kept is not None and not (level.uneven and kept):  # whose tiles are drawn one by one
             lines.append(f"chosen: {', '.join(kept) or 'nothing'}")
         return lines
@@ -146,7 +146,7 @@ class MachinePicture:
         if level.capacity_bytes is None:
             axes.text(SPACE, row.middle, "holds everything", fontsize=8, color=GREY, va="center")
             return
-        sizes = self.facts["held_bytes"][level.name]
+        sizes = self.measures.held_bytes[level.name]
         held = {name: sizes[name] for name in self.machine.nodes[node].holds}
         if isinstance(level.capacity_bytes, int):
             parts = [(size, COLOURS[name]) for name, size in held.items()]
@@ -192,7 +192,7 @@ class MachinePicture:
         each = self.machine.nodes[node]
         assert each.axis is not None
         self._title(axes, row, each.name, [])
-        used = prod(self.facts["nest"][node]["loops"].values())
+        used = prod(self.measures.nest[node].loops.values())
         self._bar(axes, row.middle, 0.11, [(used, GREY)], each.axis.size, [f"{used:,} of {each.axis.size:,}"])
         self._loops(axes, node, row, unrolled=True)
 
@@ -201,7 +201,7 @@ class MachinePicture:
         each = self.machine.macs_per_cycle
         below = [f"{each:,} MAC{'s' * (each > 1)} per cycle of each PE"]
         self._title(axes, row, "multipliers", below)
-        share = self.facts["utilisation"]
+        share = self.measures.utilisation
         self._bar(axes, row.middle, 0.2, [(share, GREY)], 1.0, [f"{100 * share:.3g} % busy"])
 
     def _loops(self, axes: Axes, node: int, row: Row, *, unrolled: bool = False) -> None:

@@ -29,6 +29,7 @@ from tilewright.plotting import (
 from tilewright.tiling.hierarchy.cost import KINDS, TICKS, cost_of
 from tilewright.tiling.hierarchy.machine_picture import COLOURS, MachinePicture, in_bytes
 from tilewright.tiling.hierarchy.nest import Nest
+from tilewright.tiling.measures import HierarchyLayer, MovedBytes, MovedEnergy
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
@@ -48,42 +49,40 @@ LEFT = 0.3
 """Inches left and right of the drawings."""
 
 
-def draw_sheet(page: Sheet, nest: Nest, facts: Mapping[str, Any]) -> Figure:
+def draw_sheet(page: Sheet, nest: Nest, measures: HierarchyLayer) -> Figure:
     """Draw a valid nest below a heading.
 
     Parameters
     ----------
     page
         With its heading; the figure is made here.
-    facts
-        Those of the report.
     """
-    machine = MachinePicture(nest, facts)
+    machine = MachinePicture(nest, measures)
     panels = page.top + 0.3 + machine.height + 0.75
-    height = max(1.9, 0.34 * (1 + len(facts["levels"])))
-    roof = Roofline.of(nest, facts)
+    height = max(1.9, 0.34 * (1 + len(measures.levels_bytes)))
+    roof = Roofline.of(nest, measures)
     figure = page.create(SHEET_WIDTH, panels + height + 0.6 + 0.17 * (1 + (len(roof.points) + 1) // 2))
     width = SHEET_WIDTH - 2 * LEFT
     drawing = page.axes(LEFT, page.top + 0.3, width, machine.height)
     machine.draw(drawing, width)
     drawing.set_title("(a) The machine, and what crosses each boundary (dots: where it is held)", pad=6)
-    draw_amounts(page.axes(1.6, panels, 2.9, height), facts, "(b) ")
-    _draw_cycles(page.axes(5.75, panels, 2.3, height), facts, "(c) ")
-    _draw_roofline(page.axes(9.45, panels, 3.2, height), roof, facts, "(d) ")
+    draw_amounts(page.axes(1.6, panels, 2.9, height), measures, "(b) ")
+    _draw_cycles(page.axes(5.75, panels, 2.3, height), measures, "(c) ")
+    _draw_roofline(page.axes(9.45, panels, 3.2, height), roof, measures, "(d) ")
     return figure
 
 
-def draw_amounts(axes: Axes, facts: Mapping[str, Any], letter: str = "") -> None:
+def draw_amounts(axes: Axes, measures: HierarchyLayer, letter: str = "") -> None:
     """Stack the energy of each level by operand, or the bytes that it moves where nothing has a price."""
-    priced = "levels_energy" in facts
-    levels = facts["levels_energy" if priced else "levels_bytes"]
+    priced = measures.levels_aj is not None
+    levels: Mapping[str, MovedEnergy | MovedBytes] = measures.levels_aj or measures.levels_bytes
     totals = []
     for row, moved in enumerate(levels.values()):
-        sizes = [sum(each.get(kind, 0) for each in moved.values()) for kind in KINDS]
+        sizes = [sum(each.get(kind, 0) for each in (moved.read, moved.written)) for kind in KINDS]
         stack_bars(axes, row, zip(sizes, _kind_colours(), strict=True), height=0.66)
         totals.append(sum(sizes))
     if priced:
-        totals.append(facts["mac_energy"])
+        totals.append(measures.mac_aj or 0)
         axes.barh(len(levels), totals[-1], height=0.66, color=GREY, linewidth=0)
     everything, longest = sum(totals) or 1, max(totals) or 1
     for row, total in enumerate(totals):
@@ -96,7 +95,7 @@ def draw_amounts(axes: Axes, facts: Mapping[str, Any], letter: str = "") -> None
     axes.spines["bottom"].set_visible(False)
     what = f"Energy: {_energy(sum(totals))}" if priced else f"Read and written: {in_bytes(sum(totals))}"
     axes.set_title(letter + what, pad=20)
-    present = {kind for moved in levels.values() for each in moved.values() for kind in each}
+    present = {kind for moved in levels.values() for kind in (*moved.read, *moved.written)}
     named = zip(("input", "weights", "output", "partial sums"), KINDS, _kind_colours(), strict=True)
     handles = [(label, colour) for label, kind, colour in named if kind in present]
     if priced:
@@ -142,22 +141,23 @@ def _percent(share: float) -> str:
     return "< 0.1 %" if 0 < share < 0.001 else f"{100 * share:.{1 if share < 0.1 else 0}f} %"
 
 
-def _draw_cycles(axes: Axes, facts: Mapping[str, Any], letter: str) -> None:
+def _draw_cycles(axes: Axes, measures: HierarchyLayer, letter: str) -> None:
     """Draw for how long multipliers work and wait, and ports are busy beside them."""
-    cycles, waiting, ports = facts["cycles"], facts["waiting_cycles"], facts["port_cycles"]
-    for row, name in enumerate(facts["levels"]):
+    levels, cycles = measures.levels_bytes, measures.duration_cycles
+    waiting, ports = measures.waiting_cycles, measures.port_cycles
+    for row, name in enumerate(levels):
         busy = ports.get(name)
         words = "no limit" if busy is None else _percent(busy / cycles)
         axes.barh(row, busy or 0, height=0.66, color=PORT, linewidth=0)
         # Words do not stand on the line at the end.
         at = 1.0 if 0.7 * cycles < (busy or 0) else (busy or 0) / cycles
         axes.text((at + 0.02) * cycles, row, words, va="center", fontsize=8, color=INK if busy else GREY)
-    last, working = len(facts["levels"]), facts["multiplying_cycles"]
+    last, working = len(levels), measures.multiplying_cycles
     parts = [(working, MULTIPLYING), (sum(waiting.values()), WAITING)]
     end = stack_bars(axes, last, parts, height=0.66)
     axes.text(end + 0.02 * cycles, last, _percent(end / cycles), va="center", fontsize=8)
     axes.plot([cycles, cycles], [-0.5, last + 0.4], **LIMIT_LINE)
-    _level_rows(axes, facts["levels"], label=False)
+    _level_rows(axes, levels, label=False)
     axes.set_xlim(0, cycles * 1.02)
     axes.set_xticks([])
     axes.spines["bottom"].set_visible(False)
@@ -199,7 +199,7 @@ class Roofline(NamedTuple):
     peak: int
 
     @classmethod
-    def of(cls, nest: Nest, facts: Mapping[str, Any]) -> Roofline:
+    def of(cls, nest: Nest, measures: HierarchyLayer) -> Roofline:
         """Return the roofline of a nest: levels with ports, and the outermost."""
         machine, macs = nest.machine, nest.layer.macs
         cost = cost_of(nest)
@@ -217,10 +217,11 @@ class Roofline(NamedTuple):
             if cycles and rate:
                 points.append(Point(level.name, macs / (cycles * rate * instances), rate * instances))
             elif i == 0:
-                size = sum(sum(each.values()) for each in facts["levels_bytes"][node.name].values())
+                moved = measures.levels_bytes[node.name]
+                size = sum(moved.read.values()) + sum(moved.written.values())
                 points.append(Point(node.name, macs / size, None))
         used = instances * machine.macs_per_cycle
-        return cls(points, macs / facts["cycles"], used, machine.most_macs_per_cycle)
+        return cls(points, macs / measures.duration_cycles, used, machine.most_macs_per_cycle)
 
 
 def _rate(value: float) -> str:
@@ -228,7 +229,7 @@ def _rate(value: float) -> str:
     return f"{value:,.0f}" if value >= 100 else f"{value:.3g}"
 
 
-def _draw_roofline(axes: Axes, roof: Roofline, facts: Mapping[str, Any], letter: str) -> None:
+def _draw_roofline(axes: Axes, roof: Roofline, measures: HierarchyLayer, letter: str) -> None:
     """Draw the layer under the roofs of the machine: its multipliers, and the ports of each level."""
     from matplotlib.ticker import FuncFormatter, LogLocator, NullFormatter
 
@@ -280,7 +281,7 @@ def _draw_roofline(axes: Axes, roof: Roofline, facts: Mapping[str, Any], letter:
         axis.set_minor_formatter(NullFormatter())
     axes.grid(color=PALE, linewidth=0.6)
     axes.set_title(f"{letter}{_rate(roof.reached)} MACs per cycle", pad=20)
-    words = f"limited by {shortened(facts['limited_by'], 36)}"
+    words = f"limited by {shortened(measures.limited_by, 36)}"
     axes.text(0, 1.04, words, fontsize=8, transform=axes.transAxes)
     below = -0.48 / size_in_inches(axes)[1]
     axes.legend(loc="upper left", bbox_to_anchor=(-0.1, below), ncols=2, fontsize=8, handletextpad=0.6)

@@ -10,58 +10,57 @@ from tilewright.core.room import Rows
 from tilewright.spec.layer import Layer
 from tilewright.tiling.hierarchy.cost import KINDS
 from tilewright.tiling.hierarchy.machine import HierarchyMachine, Level, Node
+from tilewright.tiling.measures import HierarchyLayer
 
 NAMES = {"partial": "partial sums"}
 """What kinds of elements are called where their name does not tell."""
 
-IDLE = ("filling_cycles", "draining_cycles")
-"""What the cycles leave out."""
 
-
-def rows(machine: HierarchyMachine, facts: Mapping[str, Any]) -> Rows:
+def rows(machine: HierarchyMachine, measures: HierarchyLayer) -> Rows:
     """Return the loops of each node, how full the memories are, and what takes the time and the energy."""
     shown = []
-    kept = facts.get("kept", {})
+    kept: Mapping[str, Any] = measures.kept or {}
     machine = machine.keeping(tuple((name, tuple(held)) for name, held in kept.items()))
-    for node, told in zip(machine.nodes, facts["nest"], strict=True):
-        loops = ", ".join(f"{name} {trips}" for name, trips in told["loops"].items()) or "-"
-        shown.append((node.name, "; ".join([loops, *_space(machine, node, told["loops"], facts)])))
+    for node, own in zip(machine.nodes, measures.nest, strict=True):
+        loops = ", ".join(f"{name} {trips}" for name, trips in own.loops.items()) or "-"
+        shown.append((node.name, "; ".join([loops, *_space(machine, node, own.loops, measures)])))
     if kept:
         choices = [f"{name} holds {', '.join(held) or 'nothing'}" for name, held in kept.items()]
         shown.append(("chosen", "; ".join(choices)))
-    cycles = facts["cycles"]
-    shown.append(
-        ("duration", f"{cycles:,} cycles, PEs are busy for {100 * facts['utilisation']:.1f} % of them")
-    )
-    shown += left_out(cycles, facts.get("filled_cycles", cycles), facts)
-    shown.append(("limited by", facts["limited_by"] + "; " + ", ".join(_times(facts))))
+    cycles = measures.duration_cycles
+    busy = f"PEs are busy for {100 * measures.utilisation:.1f} % of them"
+    shown.append(("duration", f"{cycles:,} cycles, {busy}"))
+    idle = None
+    if measures.filling_cycles is not None and measures.draining_cycles is not None:
+        idle = measures.filling_cycles, measures.draining_cycles
+    shown += left_out(cycles, measures.filled_cycles or cycles, idle)
+    shown.append(("limited by", measures.limited_by + "; " + ", ".join(_times(measures))))
     if machine.priced:
-        shown.append(("energy", f"{facts['energy'] / 1e12:,.3f} uJ"))
+        shown.append(("energy", f"{measures.energy_aj / 1e12:,.3f} uJ"))
     return shown
 
 
-def left_out(cycles: int, filled: int, facts: Mapping[str, Any] | None = None) -> Rows:
+def left_out(cycles: int, filled: int, idle: tuple[float, float] | None = None) -> Rows:
     """Say what the cycles leave out, where that is told and is any.
 
     Parameters
     ----------
     filled
         The least that a plan takes with it.
-    facts
-        Of a layer.
+    idle
+        Of a layer: cycles of filling and of draining.
     """
     if filled <= cycles:
         return []
     parts = "filling and draining"
-    if facts is not None:
-        amounts = (f"{facts[name]:,.0f} cycles of {name.partition('_')[0]}" for name in IDLE)
-        parts = " and ".join(amounts)
+    if idle is not None:
+        parts = f"{idle[0]:,.0f} cycles of filling and {idle[1]:,.0f} cycles of draining"
     more = f"{100 * (filled / cycles - 1):.1f} % more"
     return [("left out", f"{parts}; with them at least {filled:,} cycles, {more}")]
 
 
 def _space(
-    machine: HierarchyMachine, node: Node, loops: Mapping[str, int], facts: Mapping[str, Any]
+    machine: HierarchyMachine, node: Node, loops: Mapping[str, int], measures: HierarchyLayer
 ) -> list[str]:
     """Say how much of a memory or of an axis is used; nothing of what has no limit."""
     if node.axis is not None:
@@ -69,7 +68,7 @@ def _space(
     level = machine.levels[node.level]
     if level.capacity_bytes is None:
         return []
-    held = facts["held_bytes"][level.name]
+    held = measures.held_bytes[level.name]
     if isinstance(level.capacity_bytes, int):
         own = f"{held[node.holds[0]]:,} bytes, in all " if len(node.holds) < len(held) else ""
         return [f"{own}{sum(held.values()):,} of {level.capacity_bytes:,} bytes"]
@@ -82,43 +81,38 @@ def capacity(level: Level, operand: str) -> int:
     return int(getattr(level.capacity_bytes, operand))
 
 
-def _times(facts: Mapping[str, Any]) -> list[str]:
+def _times(measures: HierarchyLayer) -> list[str]:
     """Say for which share of the time multipliers and ports work, and what is waited for."""
 
     def share(cycles: float) -> str:
-        return f"{100 * cycles / facts['cycles']:.0f} %"
+        return f"{100 * cycles / measures.duration_cycles:.0f} %"
 
     return [
-        f"multiplying {share(facts['multiplying_cycles'])}",
-        *(f"waiting for {name} {share(cycles)}" for name, cycles in facts["waiting_cycles"].items()),
-        *(f"port of {name} {share(cycles)}" for name, cycles in facts["port_cycles"].items()),
+        f"multiplying {share(measures.multiplying_cycles)}",
+        *(f"waiting for {name} {share(cycles)}" for name, cycles in measures.waiting_cycles.items()),
+        *(f"port of {name} {share(cycles)}" for name, cycles in measures.port_cycles.items()),
     ]
 
 
-def table(layer: Layer, machine: HierarchyMachine, facts: Mapping[str, Any]) -> list[tuple[str, ...]]:
+def table(layer: Layer, machine: HierarchyMachine, measures: HierarchyLayer) -> list[tuple[str, ...]]:
     """Return a header and a line for each operand of each memory: bytes, and energy where it is priced."""
     columns = 5 + machine.priced
-    lines = [("level", "operand", "held bytes", "read bytes", "written bytes", "uJ")]
-    for name, moved in facts["levels_bytes"].items():
-        held, energy = facts["held_bytes"].get(name, {}), facts.get("levels_energy", {}).get(name, {})
+    lines: list[tuple[str, ...]] = [("level", "operand", "held bytes", "read bytes", "written bytes", "uJ")]
+    for name, moved in measures.levels_bytes.items():
+        held, energy = measures.held_bytes.get(name, {}), (measures.levels_aj or {}).get(name)
         first = name
         for kind in KINDS:
-            amounts = [moved[way].get(kind, 0) for way in ("read", "written")]
+            amounts = [way.get(kind, 0) for way in (moved.read, moved.written)]
             if not any(amounts) and kind not in held:
                 continue
-            cost = sum(each.get(kind, 0) for each in energy.values())
+            ways = () if energy is None else (energy.read, energy.written)
             space = f"{held[kind]:,}" if kind in held else ""
-            cells = (
-                first,
-                NAMES.get(kind, kind),
-                space,
-                *(f"{each:,}" for each in amounts),
-                _microjoules(cost),
-            )
-            lines.append(cells)
+            cost = _microjoules(sum(way.get(kind, 0) for way in ways))
+            lines.append((first, NAMES.get(kind, kind), space, *(f"{each:,}" for each in amounts), cost))
             first = ""
     if machine.priced:
-        lines.append(("multipliers", f"{layer.macs:,} MACs", "", "", "", _microjoules(facts["mac_energy"])))
+        cost = _microjoules(measures.mac_aj or 0)
+        lines.append(("multipliers", f"{layer.macs:,} MACs", "", "", "", cost))
     return [line[:columns] for line in lines]
 
 

@@ -2,10 +2,14 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 from tilewright.core.bounds import Bound, Exact
+from tilewright.core.measures import counted
 from tilewright.simulator import Report, Violation, execute
 from tilewright.simulator.reference import convolution, random_values
 from tilewright.tiling.machine_kind import LayerProblem
+from tilewright.tiling.measures import NpuLayer
 from tilewright.tiling.npu import exact
 from tilewright.tiling.npu.cost import Cost, accesses, cost, measure, published, time_ps
 from tilewright.tiling.npu.lowering import data, lower
@@ -101,26 +105,36 @@ def simulate(
         lower(cut, plan), overlapped=overlapped, data=given, expected=expected, deadline=deadline
     )
     if report.violation is None:
-        total, full = cost(cut, plan), published(cut, plan)
-        report.facts = {
-            "partition": plan.partition,
-            "schedule": plan.schedule,
-            "tile": dict(zip(DIMENSIONS, cut.step(plan.tile), strict=True)),
-            "time_ps": _costs(problem, report)["time"],
-            "accesses": report.accesses,
-            "bursts": total.bursts,
-            "published_time_ps": time_ps(cut, full),
-            "published_bursts": full.bursts,
-            "limited_by": _limit(problem, report, total),
-        }
-        if problem.machine.bits is not None:
-            moved, need = _moved(problem, report), cut.need(cut.step(plan.tile), plan.schedule)
-            report.facts |= {
-                "accesses_bits": sum(moved.values()),
-                "moved_bits": moved,
-                "buffers_bits": {name: size * cut.held_units[name] for name, size in need.items()},
-            }
+        report.measures = _measures(problem, plan, report)
     return report
+
+
+def _measures(problem: LayerProblem, plan: NpuPlan, report: Report) -> NpuLayer:
+    """Return what was measured, beside what the paper's formulas count."""
+    cut = _cut(problem, plan)
+    total, full, step = cost(cut, plan), published(cut, plan), cut.step(plan.tile)
+    in_bits: dict[str, Any] = {}
+    if problem.machine.bits is not None:
+        moved, need = _moved(problem, report), cut.need(step, plan.schedule)
+        in_bits = {
+            "accesses_bits": sum(moved.values()),
+            "moved_bits": moved,
+            "buffers_bits": {name: size * cut.held_units[name] for name, size in need.items()},
+        }
+    return NpuLayer(
+        **counted(report, "ps", lambda tensor: tensor.split()[0]),  # those of each TLE, "input TLE0"
+        duration_ps=_costs(problem, report)["time"],
+        duration_of="serial",
+        accesses_elements=report.accesses,
+        bursts=total.bursts,
+        published_ps=time_ps(cut, full),
+        published_bursts=full.bursts,
+        partition=plan.partition,
+        schedule=plan.schedule,
+        tile=dict(zip(DIMENSIONS, step, strict=True)),
+        limited_by=_limit(problem, report, total),
+        **in_bits,
+    )
 
 
 def _limit(problem: LayerProblem, report: Report, cost: Cost) -> str:

@@ -2,13 +2,16 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from typing import Any
 
 import numpy as np
 
 from tilewright.core.bounds import Bound, Exact
+from tilewright.core.measures import counted
 from tilewright.simulator import Report, Violation, execute
 from tilewright.tiling.machine_kind import LayerProblem
+from tilewright.tiling.measures import Between, CycledBetween, TimedBetween
 from tilewright.tiling.operations.arithmetic import not_computed, random_values, whole
 from tilewright.tiling.operations.machines import unit
 from tilewright.tiling.operations.plan import LOOPS, OperationPlan
@@ -17,13 +20,6 @@ from tilewright.tiling.operations.units import Costs
 from tilewright.tiling.operations.walk import OUTPUT, Walk
 
 LayerPlan = OperationPlan
-
-COSTS = {
-    "dsp": {"accesses": "accesses", "cycles": "cycles", "energy": "energy_fj"},
-    "npu": {"accesses": "accesses", "time": "time_ps"},
-    "hierarchy": {"accesses": "accesses", "cycles": "cycles", "energy": "energy", "edp": "edp"},
-}
-"""What the facts of a report call each cost, by kind of machine: what those of its layers do."""
 
 
 def _walk(problem: LayerProblem, plan: OperationPlan) -> Walk:
@@ -62,20 +58,13 @@ def at_least(problem: LayerProblem, plan: OperationPlan) -> str | None:
 
 def measured_objective(problem: LayerProblem, report: Report) -> int:
     """Cost of a simulated plan."""
-    return int(report.facts[_names(problem)[problem.counted]])
-
-
-def _names(problem: LayerProblem) -> dict[str, str]:
-    """Return what the facts of costs are called, by what is minimised."""
-    names = COSTS[problem.machine.kind]
-    in_bits = problem.machine.kind != "hierarchy" and problem.machine.bits is not None
-    return names | {"accesses": "accesses_bits"} if in_bits else names
+    return int(getattr(report.measures, problem.objectives[problem.counted].measure))
 
 
 def trade_off(problem: LayerProblem, report: Report) -> dict[str, int]:
     """Return the numbers that are traded for each other."""
-    names = _names(problem)
-    return {name: int(report.facts[names[name]]) for name in problem.traded or ("cycles", "accesses")}
+    names = problem.traded or ("cycles", "accesses")
+    return {name: int(getattr(report.measures, problem.objectives[name].measure)) for name in names}
 
 
 def simulate(
@@ -112,30 +101,43 @@ def simulate(
     if report.violation is None:
         if problem.machine.kind == "hierarchy":  # whose time is that of ports, not of a program's engines
             report.sequential = report.overlapped = report.lockstep = None
-        report.facts = _facts(problem, walk, does.measured(walk, report, problem.level))
-        report.facts |= does.breakdown(walk, report)
+        costs, further = does.measured(walk, report, problem.level), does.breakdown(walk, report)
         report.macs = np.zeros_like(report.macs)
         report.macs[:1] = operation.macs
+        report.measures = _measures(problem, walk, report, costs, further)
     return report
 
 
-def _facts(problem: LayerProblem, walk: Walk, costs: Costs) -> dict[str, Any]:
-    operation = problem.one_operation
-    found: dict[str, Any] = {
+def _measures(
+    problem: LayerProblem, walk: Walk, report: Report, costs: Costs, further: Mapping[str, Any]
+) -> Between:
+    """Return what was measured of an executed plan, whose costs are told by objective."""
+    operation, machine = problem.one_operation, problem.machine
+    known = problem.objectives
+    named: dict[str, Any] = {known[name].measure: cost for name, cost in costs.items() if name in known}
+    if "accesses_elements" not in named:
+        named["accesses_elements"] = named["accesses_bits"] // machine.units.output
+    told = {
         "operation": operation.op,
         "on": operation.on,
         "tile": dict(zip(LOOPS, walk.plan.tile, strict=True)),
         "tiles": walk.steps,
-        "buffers": walk.buffers,
-        "work": operation.work,
-        "least_accesses": operation.least,
-        "limited_by": unit(problem.machine, operation).limited_by(costs),
+        "buffers_elements": walk.buffers,
+        "vector_operations": operation.work,
+        "least_accesses_elements": operation.least,
+        "limited_by": unit(machine, operation).limited_by(costs),
     }
-    names = _names(problem)
-    found |= {names[name]: value for name, value in costs.items() if name in names}
-    if "accesses" not in found:
-        found["accesses"] = found["accesses_bits"] // problem.machine.units.output
-    return found
+    if machine.kind == "npu":
+        return TimedBetween(**counted(report, "ps", _operand), **told, **named, duration_of="serial")
+    if machine.kind == "dsp":
+        told["duration_of"] = "lockstep" if machine.double_buffering else "serial"
+        told["energy_prices"] = machine.energy.source
+    return CycledBetween(**counted(report), **told, **named, **further)
+
+
+def _operand(tensor: str) -> str:
+    """Return the operand of which a tensor is a core's part."""
+    return tensor.split()[0]
 
 
 def best_bound(problem: LayerProblem) -> Bound:

@@ -20,6 +20,7 @@ from tilewright.tiling.hierarchy.cost import (
     transfer_ticks,
 )
 from tilewright.tiling.hierarchy.machine import HierarchyMachine, Level, Operand, OperandBytes
+from tilewright.tiling.measures import MovedBytes, MovedEnergy
 from tilewright.tiling.operations.operation import Operation
 from tilewright.tiling.operations.steps import steps
 from tilewright.tiling.operations.units import Costs, Unit, host_program, on_host, rate, tensors
@@ -107,17 +108,23 @@ class HierarchyUnit(Unit):
         """Return what each level reads and writes of each operand, in bytes and attojoules."""
         moved = self._moved(*self._executed(walk, report))
         levels = {level.name: level for level in self.machine.levels if not level.fanout}
-        found: dict[str, dict[str, Any]] = {"levels_bytes": {}, "levels_energy": {}}
+        sizes: dict[str, MovedBytes] = {}
+        energies: dict[str, MovedEnergy] = {}
         for name, level in levels.items():
-            for place, way in enumerate(("read", "written")):
-                bits = {each: counts[place] * self.bits[each] for each, counts in moved[name].items()}
-                table = found["levels_bytes"].setdefault(name, {})
-                table[way] = {each: whole(size) for each, size in bits.items() if size}
-                priced = found["levels_energy"].setdefault(name, {})
-                priced[way] = {each: size * prices(level)[place] for each, size in bits.items() if size}
+            bits = [
+                {each: counts[way] * self.bits[each] for each, counts in moved[name].items() if counts[way]}
+                for way in (0, 1)
+            ]
+            read, written = ({each: whole(size) for each, size in table.items()} for table in bits)
+            sizes[name] = MovedBytes(read=read, written=written)
+            paid = [
+                {each: size * price for each, size in table.items()}
+                for table, price in zip(bits, prices(level), strict=True)
+            ]
+            energies[name] = MovedEnergy(read=paid[0], written=paid[1])
         if not self.machine.priced:
-            return {"levels_bytes": found["levels_bytes"]}
-        return found | {"vector_energy": self._work_energy}
+            return {"levels_bytes": sizes}
+        return {"levels_bytes": sizes, "levels_aj": energies, "vector_aj": self._work_energy}
 
     def _executed(self, walk: Walk, report: Report) -> tuple[int, int, int]:
         """Return the elements that an executed plan loads, works on tile by tile, and writes."""
