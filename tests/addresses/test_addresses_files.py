@@ -141,7 +141,7 @@ def test_an_offset_beside_the_alignment_is_refused() -> None:
 
 def test_values_are_lost_where_buffers_share_addresses(monkeypatch: pytest.MonkeyPatch) -> None:
     """The numbers find an overlap by themselves, without the rule."""
-    monkeypatch.setattr("tilewright.addresses.execution._Run.hindrance", lambda *_: None)
+    monkeypatch.setattr("tilewright.simulator.buffer_memory.BufferMemory._hindrance", lambda *_: None)
     assert simulate(example(), Plan(GOOD), numeric=True).numeric
     assert simulate(example(), Plan((8, 8, 2, 4, 0)), numeric=True).numeric is False
 

@@ -19,11 +19,18 @@ from tilewright.residency.exact.addresses import Addresses
 from tilewright.residency.exact.interchangeable import Exchanges
 from tilewright.residency.exact.traffic import RoomierPlans, least_traffic
 from tilewright.residency.graph import members
-from tilewright.residency.lowering import place_steps, plan_of, widen_buffers
-from tilewright.residency.placement import Item, find_addresses, peak_elements, placed_items
+from tilewright.residency.placement import (
+    Item,
+    find_addresses,
+    peak_elements,
+    place_steps,
+    placed_items,
+    plan_of,
+)
 from tilewright.residency.shapes.groups import Groups
 from tilewright.residency.shapes.shape import Shape, count_passes, count_rounds
 from tilewright.residency.transitions import StepChoice
+from tilewright.residency.widening import widen_buffers
 
 FULL, MOST = 30, 400
 """The memory, and changes of ends that are looked at."""

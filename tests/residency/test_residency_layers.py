@@ -17,7 +17,7 @@ from tilewright.residency import Problem, objective
 from tilewright.residency.decode_plan import decode_plan
 from tilewright.residency.exact.layers import Layers
 from tilewright.residency.exact.traffic import label_search, layered_search, least_traffic
-from tilewright.residency.lowering import place_steps
+from tilewright.residency.placement import place_steps
 from tilewright.residency.shapes.groups import Groups, group_mask
 from tilewright.residency.shapes.pareto_shapes import Limits, pareto_shapes
 

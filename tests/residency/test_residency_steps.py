@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import random
-from typing import Any
 
 import numpy as np
 import pytest
@@ -13,7 +12,7 @@ from test_residency_search import random_problem
 from tilewright.addresses import reordering
 from tilewright.residency.exact.traffic_steps import TrafficSteps
 from tilewright.residency.graph import members
-from tilewright.residency.shapes.groups import Group, Groups, group_mask
+from tilewright.residency.shapes.groups import Groups, group_mask
 from tilewright.residency.transitions import State, Transitions
 
 
@@ -98,38 +97,6 @@ def test_what_moves_at_least_is_a_bound(seed: int) -> None:
     assert least <= min(every, default=2**60)
     if options.steps.least_memory(mask) <= options.capacity:
         assert options.least_spilled(group, done) <= min(every, default=2**60)
-
-
-def ends_of(group: Group, pixels: int) -> dict[int, Any]:
-    """Return the ends of all passes, going backwards from the last operation."""
-    passes = np.arange(-(-group.pixels // pixels) + 1)
-    ends = {group.output: np.minimum(passes * pixels, group.pixels)}
-    for tensor in sorted(group.lines, reverse=True):
-        ends[tensor] = np.zeros_like(passes)
-        for operation, reading in group.readers(tensor):
-            needed = reading.end(ends[operation.number + 1])
-            needed[-1] = reading.pixels
-            ends[tensor] = np.maximum(ends[tensor], needed)
-    return ends
-
-
-@pytest.mark.parametrize("seed", range(examples(100)))
-def test_compiled_counts_of_passes_are_those_of_readings(seed: int) -> None:
-    """With one row a pass, two rows, and so on, all at once, and with any pixels."""
-    rng = random.Random(130_000 + seed)
-    graph = random_problem(rng, 6).graph
-    last = rng.choice(graph.operations).number
-    group = Groups(graph)[group_mask(graph, graph.begin, last) or 1 << last]
-    for pixels in [*range(group.row, group.pixels + 1, group.row), rng.randint(1, group.pixels)]:
-        ends = ends_of(group, pixels)
-        for tensor in group.lines:
-            first = ends[tensor][:-1]
-            for operation, reading in group.readers(tensor):
-                first = np.minimum(first, reading.first(ends[operation.number + 1][:-1]))
-            assert (group.ends(pixels)[tensor] == ends[tensor]).all()
-            assert group.line_pixels_of(tensor, pixels) == (ends[tensor][1:] - first).max()
-            if tensor in group.computed:
-                assert group.active(pixels)[tensor - 1] == np.count_nonzero(np.diff(ends[tensor]))
 
 
 def cut_up(rng: random.Random, width: int, height: int, parts: int) -> list[tuple[int, int, int]]:

@@ -3,20 +3,22 @@
 from __future__ import annotations
 
 import random
+from collections.abc import Iterator
 from dataclasses import replace
 from typing import Any
 
+import numpy as np
 import pytest
 from conftest import examples
 from residency_cases import problem_of, random_network, shapes_in_blocks
 
 from tilewright.residency import Plan, Problem, Step, objective, simulate, violation
-from tilewright.residency.graph import members
-from tilewright.residency.lowering import place_steps
-from tilewright.residency.shapes.groups import Group, Groups
+from tilewright.residency.graph import Reading, members
+from tilewright.residency.placement import place_steps
+from tilewright.residency.shapes.groups import Group, Groups, group_mask
 from tilewright.residency.shapes.pareto_shapes import Limits, pareto_shapes, shapes_by_tiles, undominated
 from tilewright.residency.shapes.shape import Shape, elements_moved, step_buffers
-from tilewright.residency.shapes.strips import least_line, strip_widths, strips_of
+from tilewright.residency.shapes.strips import Strips, least_line, strip_widths, strips_of
 from tilewright.residency.shapes.tiles import summed_channels
 from tilewright.residency.transitions import StepChoice
 from tilewright.spec.errors import InputError
@@ -204,32 +206,74 @@ def test_groups_with_the_same_end_share_what_is_counted(seed: int) -> None:
             done |= mask & -mask
 
 
+def counted(group: Group, pixels: int, strip: tuple[Strips, int] | None = None) -> tuple[Any, Any, Any]:
+    """Return ends of passes and pixels of line buffers by tensor, and active passes by operation.
+
+    They are those of readings of whole planes, or of a strip as if its columns were all that there are.
+    """
+
+    def columns(tensor: int) -> tuple[int, int]:
+        width = group.graph.tensors[tensor].shape[2]
+        return (0, width) if strip is None else tuple(int(e[strip[1]]) for e in strip[0].span(tensor))  # type: ignore[return-value]
+
+    def readers(tensor: int) -> Iterator[tuple[int, Reading]]:
+        for operation, reading in group.readers(tensor):
+            (first, last), (begin, end) = columns(tensor), columns(operation.number + 1)
+            yield (
+                operation.number + 1,
+                replace(
+                    reading,
+                    plane=(reading.plane[0], last - first),
+                    output=(reading.output[0], end - begin),
+                    before=(reading.before[0], reading.before[1] + first - begin * reading.stride[1]),
+                ),
+            )
+
+    begin, end = columns(group.output)
+    total = (end - begin) * group.graph.tensors[group.output].shape[1]
+    if strip is not None:  # part of a row, or as many rows as in the other strips
+        width = strip[0].columns
+        pixels = min(pixels, end - begin) if pixels < width else pixels // width * (end - begin)
+    passes = np.arange(-(-total // pixels) + 1)
+    ends, lines = {group.output: np.minimum(passes * pixels, total)}, {}
+    for tensor in sorted(group.lines, reverse=True):
+        ends[tensor] = np.zeros_like(passes)
+        for output, reading in readers(tensor):
+            needed = reading.end(ends[output])
+            needed[-1] = reading.pixels
+            ends[tensor] = np.maximum(ends[tensor], needed)
+        first = ends[tensor][:-1]
+        for output, reading in readers(tensor):
+            first = np.minimum(first, reading.first(ends[output][:-1]))
+        lines[tensor] = (ends[tensor][1:] - first).max()
+    active = {op.number: np.count_nonzero(np.diff(ends[op.number + 1])) for op in group.operations}
+    return ends, lines, active
+
+
 @pytest.mark.parametrize("seed", range(examples(100)))
-def test_all_strips_are_counted_as_each_is_by_itself(seed: int) -> None:
-    _, group = random_group(85_000 + seed, 6)
+def test_passes_are_counted_as_windows_read(seed: int) -> None:
+    """With one row a pass, two rows, and so on, all at once, and with any pixels; in rows and strips."""
+    rng = random.Random(130_000 + seed)
+    graph = random_group(130_000 + seed, 6)[0].graph
+    last = rng.choice([op.number for op in graph.operations if not graph.begin >> op.number & 1])
+    group = Groups(graph)[group_mask(graph, graph.begin, last)]
+    for pixels in [*range(group.row, group.pixels + 1, group.row), rng.randint(1, group.pixels)]:
+        ends, lines, active = counted(group, pixels)
+        for tensor in group.lines:
+            assert (group.ends(pixels)[tensor] == ends[tensor]).all()
+        assert (group.line_pixels(pixels), group.active(pixels)) == (lines, active)
     for columns in strip_widths(group):
         area = strips_of(group, columns)
         for pixels in {1, columns - 1 or 1, columns, 2 * columns}:
-            alone = [(strip, area.own(strip, pixels)) for strip in area.strips]
-            assert area.count_passes(pixels) == sum(strip.count_passes(own) for strip, own in alone)
+            alone = [
+                counted(group, pixels, (area, strip)) for strip in range(len(area.span(group.output)[0]))
+            ]
+            for own, (ends, _, _) in zip(area.ends(pixels), alone, strict=True):
+                assert all((own[tensor] == ends[tensor]).all() for tensor in (*group.lines, group.output))
             for tensor in group.lines:
-                assert area.line_pixels_of(tensor, pixels) == max(
-                    strip.line_pixels(own)[tensor] for strip, own in alone
-                )
-            for operation in group.operations:
-                number = operation.number
-                passes = sum(strip.active(own)[number] for strip, own in alone)
-                assert area.active(pixels)[number] == passes
-
-
-@pytest.mark.parametrize("seed", range(examples(100)))
-def test_all_numbers_of_rows_are_counted_as_one_is(seed: int) -> None:
-    _, group = random_group(90_000 + seed, 6)
-    alone = Groups(group.graph)[group.mask]
-    alone.__dict__["row"] = group.pixels + 1  # nothing is a whole row of it
-    for rows in range(1, group.pixels // group.row + 1):
-        assert group.line_pixels(rows * group.row) == alone.line_pixels(rows * group.row)
-        assert group.active(rows * group.row) == alone.active(rows * group.row)
+                assert area.line_pixels_of(tensor, pixels) == max(lines[tensor] for _, lines, _ in alone)
+            for number, passes in area.active(pixels).items():
+                assert passes == sum(active[number] for _, _, active in alone)
 
 
 STRIPS = Step(

@@ -9,9 +9,10 @@ from __future__ import annotations
 
 from typing import NamedTuple
 
-from tilewright.residency.cost import Prices, Spent, Work, work_of_value
+from tilewright.residency.cost import Prices, Spent
 from tilewright.residency.graph import Graph, Operation, members
 from tilewright.residency.shapes.groups import pass_sizes
+from tilewright.simulator.pixel_arithmetic import Work, work_of_value
 
 
 class LeftOver(NamedTuple):
@@ -50,7 +51,7 @@ class Remaining:
         """Return the time that an operation takes at least with its weights, whatever else is moved."""
         prices, units = self.prices, operation.units
         values = self.graph.tensors[operation.number + 1].size
-        core = prices.core(work_of_value(operation).times(values))
+        core = prices.core(work_of_value(operation.op).times(values))
         together = core + prices.transfer(operation.weights)
         if not self.doubled or units == 1:
             return together
@@ -69,7 +70,7 @@ class Remaining:
             work = Work()
             for operation in self.graph.numbers(self.graph.all & ~done):
                 size = self.graph.tensors[operation.number + 1].size
-                work = work.plus(work_of_value(operation).times(size))
+                work = work.plus(work_of_value(operation.op).times(size))
                 alone += self._alone[operation.number]
                 moved += operation.weights
                 transfers += bool(operation.weights)

@@ -8,8 +8,8 @@ from typing import NamedTuple
 from tilewright.core.cutoffs import narrow
 from tilewright.residency.decode_plan import decode_plan
 from tilewright.residency.graph import members
-from tilewright.residency.lowering import place_steps
 from tilewright.residency.machine import ONE
+from tilewright.residency.placement import place_steps
 from tilewright.residency.plan import Plan
 from tilewright.residency.problem import Problem
 from tilewright.residency.shapes.groups import Group, group_mask

@@ -6,67 +6,20 @@ All is counted in integers. Time has parts of cycles and energy parts of femtojo
 from __future__ import annotations
 
 from collections.abc import Collection
-from math import lcm, prod
+from math import lcm
 from typing import NamedTuple
 
 import numpy as np
 
-from tilewright.residency.graph import Operation
 from tilewright.residency.machine import OneMemory
 from tilewright.residency.shapes.groups import Group
 from tilewright.residency.shapes.shape import Shape, count_rounds, planes_or_strips
 from tilewright.residency.shapes.strips import Strips
+from tilewright.simulator.pixel_arithmetic import Work, work_of_value
 from tilewright.simulator.program import Counts
-from tilewright.spec.network import Add, Map, Mul, Pool
 
 MOST_TIME = 2**60
 """Largest time for which sums of 64 bits are safe."""
-
-
-class Work(NamedTuple):
-    """Work of any amount.
-
-    Attributes
-    ----------
-    macs
-        Multiplications with a weight and additions.
-    vectors
-        Operations of the core on single values, in pools, sums and functions.
-    accesses
-        Elements that the core reads and writes: for each MAC a value and a weight, biases, what it pools,
-        sums up or maps, and each value that it computes, once.
-    """
-
-    macs: int = 0
-    vectors: int = 0
-    accesses: int = 0
-
-    def times(self, count: int) -> Work:
-        """Return the work of so many values."""
-        return Work(self.macs * count, self.vectors * count, self.accesses * count)
-
-    def plus(self, other: Work) -> Work:
-        """Return the work of both."""
-        return Work(self.macs + other.macs, self.vectors + other.vectors, self.accesses + other.accesses)
-
-    def minus(self, other: Work) -> Work:
-        """Return what this is more."""
-        return Work(self.macs - other.macs, self.vectors - other.vectors, self.accesses - other.accesses)
-
-
-def work_of_value(operation: Operation) -> Work:
-    """Return what an operation does for one value of its output."""
-    spec = operation.op.spec
-    macs = operation.op.macs // max(1, prod(spec.output))
-    if macs:
-        return Work(macs, 0, 2 * macs + int(getattr(spec, "bias", False)) + 1)
-    if isinstance(spec, Pool):
-        window = prod(spec.kernel)
-        return Work(0, window, window + 1)
-    if isinstance(spec, Add | Mul):
-        operands = len(operation.op.producers)
-        return Work(0, max(1, operands - 1), operands + 1)
-    return Work(0, int(isinstance(spec, Map)), 2)
 
 
 def work_of_step(group: Group, shape: Shape) -> Work:
@@ -77,7 +30,7 @@ def work_of_step(group: Group, shape: Shape) -> Work:
         values = tensor.size
         if isinstance(where, Strips):
             values = where.read(operation.number + 1) * tensor.shape[0] * tensor.shape[1]
-        total = total.plus(work_of_value(operation).times(values))
+        total = total.plus(work_of_value(operation.op).times(values))
     return total
 
 
@@ -221,11 +174,11 @@ def time_of_passes(
         stored = sum((new[tensor] * tensors[tensor].channels for tensor in written), nothing)
         core = nothing
         for operation in group.operations:
-            each = prices.core(work_of_value(operation)) * tensors[operation.number + 1].channels
+            each = prices.core(work_of_value(operation.op)) * tensors[operation.number + 1].channels
             core = core + new[operation.number + 1] * each
     else:
         loaded, values = _passes_of_blocks(group, shape, streamed, new)
-        core = values * prices.core(work_of_value(group.last))
+        core = values * prices.core(work_of_value(group.last.op))
         stored = values * int(group.output in written)
     moved = np.zeros(len(core) + 2, dtype=kind)
     moved[:-2] += loaded

@@ -8,7 +8,7 @@ from typing import NamedTuple
 
 from tilewright.residency.cost import Spent, cost_of_step
 from tilewright.residency.frames import residual_problem, weights_of
-from tilewright.residency.graph import Graph, InvalidPlanError, members
+from tilewright.residency.graph import InvalidPlanError, members
 from tilewright.residency.machine import ONE
 from tilewright.residency.placement import Item, placed_items
 from tilewright.residency.plan import Plan, Step, key_of
@@ -349,32 +349,3 @@ def _overlaps(problem: Problem, plan: Plan, items: Sequence[Item]) -> Iterator[s
                     f"overlap: step {max(begin, begin2) + 1}: {name} (elements {low} to {high}) and "
                     f"{other} ({low2} to {high2}) are on chip at the same time"
                 )
-
-
-def encode_plan(graph: Graph, choices: Sequence[StepChoice], addresses: Sequence[dict[str, int]]) -> Plan:
-    """Return the plan of some steps with their addresses."""
-
-    def names(mask: int) -> tuple[str, ...]:
-        return tuple(graph.tensors[number].name for number in members(mask))
-
-    return Plan(
-        tuple(
-            Step(
-                operations=tuple(operation.name for operation in graph.numbers(choice.group)),
-                order=choice.shape.order,
-                pixels=choice.shape.pixels,
-                kernels=choice.shape.kernels,
-                kept=tuple(graph.operations[number].name for number in sorted(choice.shape.kept)),
-                dropped=names(choice.dropped),
-                fetched=names(choice.fetched),
-                resident=names(choice.resident),
-                written=names(choice.written),
-                in_place=graph.tensors[choice.in_place].name if choice.in_place >= 0 else None,
-                addresses=at,
-                columns=choice.shape.columns,
-                channels=choice.shape.channels,
-                double_buffering=choice.shape.doubled,
-            )
-            for choice, at in zip(choices, addresses, strict=True)
-        )
-    )

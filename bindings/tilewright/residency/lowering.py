@@ -1,156 +1,547 @@
-"""From steps to a plan with addresses, and from least buffers to those that the memory has room for."""
+"""A plan as a program: what each step loads, computes and writes, and in which cells of the memory.
+
+Tensors that are on chip as a whole lie pixel by pixel, each with its channels one after the other. A line
+buffer is circular: a pixel takes the place of one that is no longer needed.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Sequence
-from dataclasses import replace
+from collections.abc import Iterator, Mapping, Sequence
 
-from tilewright.residency.decode_plan import encode_plan
-from tilewright.residency.graph import members
-from tilewright.residency.placement import Item, find_addresses, placed_items
-from tilewright.residency.plan import MAP, Plan, kind_of
-from tilewright.residency.shapes.groups import Groups, pass_sizes
-from tilewright.residency.shapes.shape import Shape, elements_moved, replaces, step_buffers
-from tilewright.residency.shapes.tiles import summed_channels
-from tilewright.residency.transitions import StepChoice
+import numpy as np
 
-FILLED_PERCENT = (100, 90, 75, 50)
-"""Of what is free beside tensors, the part that buffers are to fill: the first for which they fit."""
+from tilewright.residency.decode_plan import DecodedStep
+from tilewright.residency.graph import Graph, Operation, members
+from tilewright.residency.plan import Plan, Step, key_of
+from tilewright.residency.shapes import tiles
+from tilewright.residency.shapes.shape import (
+    computed_whole,
+    count_rounds,
+    line_pixels,
+    step_buffers,
+    tile_size,
+)
+from tilewright.residency.shapes.strips import Strips, strips_of
+from tilewright.simulator.addressed import Elements
+from tilewright.simulator.addressed_machine import (
+    Check,
+    Compute,
+    EndOfSlot,
+    Instruction,
+    Load,
+    Numbers,
+    Place,
+    Save,
+)
+from tilewright.simulator.pixel_arithmetic import PixelArithmetic, Span
+from tilewright.simulator.program import Counts
 
-Placed = tuple[Item, int]
-"""Something that has an address, and the address."""
-
-
-def place_steps(
-    groups: Groups,
-    choices: Sequence[StepChoice],
-    capacity: int,
-    deadline: float = float("inf"),
-    *,
-    exact: bool = False,
-) -> Plan | None:
-    """Return the plan of some steps, or None if no addresses are found for all that they place."""
-    found = placed_items(groups, choices)
-    addresses = find_addresses(found, capacity, deadline, exact=exact)
-    if addresses is None:
-        return None
-    return plan_of(groups, choices, list(zip(found, addresses, strict=True)))
-
-
-def plan_of(groups: Groups, choices: Sequence[StepChoice], everything: Sequence[Placed]) -> Plan:
-    """Return the plan of some steps and of the addresses of all that they place."""
-    at: list[dict[str, int]] = [{} for _ in choices]
-    for item, address in everything:
-        for number, name in item.names:
-            at[number][name] = address
-    return encode_plan(groups.graph, choices, at)
+Ends = Mapping[int, Counts]
+"""For each tensor the end of the pixels that are there after each pass, from none on."""
 
 
-def widen_buffers(
-    groups: Groups, choices: Sequence[StepChoice], everything: Sequence[Placed], capacity: int
-) -> tuple[list[StepChoice], list[Placed]]:
-    """Return the same steps in fewer passes, as far as buffers fit beside the tensors.
+def blocks_of(length: int, size: int | None) -> list[Span]:
+    """Return the parts of a length, each of some size but the last."""
+    assert size is not None
+    return [(begin, min(begin + size, length)) for begin in range(0, length, size)]
 
-    What is on chip for longer than a step stays where it is.
 
-    Parameters
+class PlanProgram:
+    """The program of a plan, step by step.
+
+    Attributes
     ----------
-    everything
-        All that the steps place, with addresses.
+    elements
+        Numbers of all values: tensors, weights of operations, and their partial sums.
+    staying
+        Addresses of weights that are on chip for good, by operation.
+    where
+        Addresses of tensors that are on chip as a whole.
     """
-    kept = [(item, at) for item, at in everything if kind_of(item.names[0][1]) == MAP]
-    new, found = [], list(kept)
-    for number, (choice, alive) in enumerate(_alive(groups, choices)):
-        gaps = _gaps([(at, at + item.size) for item, at in kept if item.begin <= number < item.end], capacity)
-        room = sum(end - begin for begin, end in gaps)
-        own = [
-            (item, at) for item, at in everything if item.begin == number and kind_of(item.names[0][1]) != MAP
+
+    def __init__(self, graph: Graph, plan: Plan, *, numeric: bool) -> None:
+        self.graph, self.plan, self.numeric = graph, plan, numeric
+        self.staying = {op.number: plan.staying[op.name] for op in graph.operations if op.staying}
+        self.where: dict[int, int] = {}
+        outputs = [tensor.size for tensor in graph.tensors[1:]]
+        sizes = [graph.tensors[0].size, *outputs, *(op.parameters for op in graph.operations), *outputs]
+        names = [tensor.key for tensor in graph.tensors]
+        for what in ("weights", "partial sums"):
+            names += [key_of(what, op.name) for op in graph.operations]
+        self.elements = Elements(names, sizes)
+
+    def weights(self, number: int) -> int:
+        """Return the number under which DRAM has an operation's weights, which a copy loads, too."""
+        return len(self.graph.tensors) + self.graph.first.get(number, number)
+
+    def partial_sums(self, number: int) -> int:
+        """Return the number that the partial sums of an operation have."""
+        return len(self.graph.tensors) + len(self.graph.operations) + number
+
+    def load_staying(self) -> Iterator[Instruction]:
+        """Load the weights that stay, before the first frame."""
+        for number, address in self.staying.items():
+            span = np.arange(self.graph.operations[number].staying)
+            yield Load(Place(address + span, self.elements.of(self.weights(number), span)))
+
+    def step(self, number: int, decoded: DecodedStep) -> StepProgram:
+        """Return the program of a step; those before it have been executed."""
+        return StepProgram(self, self.plan.steps[number], decoded)
+
+
+class StepProgram:
+    """The program of a step.
+
+    Attributes
+    ----------
+    block, inputs
+        Output channels of which a block of weights is there, and input channels that are added up; None for
+        all.
+    """
+
+    def __init__(self, program: PlanProgram, step: Step, decoded: DecodedStep) -> None:
+        self.program, self.step, self.decoded = program, step, decoded
+        self.graph, self.group, self.shape = program.graph, decoded.group, decoded.choice.shape
+        self.whole = frozenset(members(decoded.on_chip))
+        self.buffers = step_buffers(self.group, self.shape, self.whole)
+        self.depth = tiles.summed_channels(self.graph, self.group.last)
+        self.strips: Strips | None = None
+        if self.shape.columns is not None and self.shape.order == "pixels":
+            self.strips = strips_of(self.group, self.shape.columns)
+        if self.shape.doubled:
+            rounds = count_rounds(self.group, self.shape)
+            self.held = self.group.double_buffered_line_pixels(self.shape.pixels, rounds, self.whole)
+        else:
+            self.held = line_pixels(self.group, self.shape)
+        self.arithmetic = {op.number: self._arithmetic(op) for op in self.group.operations}
+        self.block: Span | None = None
+        self.inputs: Span | None = None
+        self._strip = self._turn = self._pass = 0
+        self._tile: Numbers | None = None  # pixels of the sources that a tile reads, ascending
+        self._weights: dict[int, Place] = {}  # that are there
+        self._read: Numbers | None = None  # pixels that have been read last, and where they are
+        self._read_at: dict[tuple[int, int, int], Place] = {}
+
+    def _arithmetic(self, operation: Operation) -> PixelArithmetic:
+        planes = [self.graph.tensors[producer + 1].shape for producer in operation.op.producers]
+        channelwise, numeric = operation.channelwise, self.program.numeric
+        return PixelArithmetic(operation.op, planes, channelwise=channelwise, numeric=numeric)
+
+    def footprint(self) -> dict[str, tuple[int, int]]:
+        """Return the address and the elements of everything that is on chip, by its key.
+
+        Raises
+        ------
+        KeyError
+            If something has no address.
+        """
+        graph, program, found = self.graph, self.program, dict[str, tuple[int, int]]()
+        for number, at in program.staying.items():
+            operation = graph.operations[number]
+            found[key_of("weights", operation.name)] = at, operation.staying
+        for tensor, at in sorted(program.where.items()):
+            if tensor != self.decoded.choice.in_place:
+                found[graph.tensors[tensor].key] = at, graph.tensors[tensor].size
+        for buffer in self.buffers:
+            key = buffer.name(graph)
+            found[key] = self.step.addresses[key], buffer.size
+        return found
+
+    def place_tensors(self) -> None:
+        """Forget the addresses of tensors that are dropped, and take those of what is fetched or kept.
+
+        Raises
+        ------
+        KeyError
+            If something has no address.
+        """
+        choice, where = self.decoded.choice, self.program.where
+        for tensor in members(choice.dropped):
+            where.pop(tensor)
+        for tensor in members(choice.fetched | choice.resident):
+            where[tensor] = self.step.addresses[self.graph.tensors[tensor].key]
+
+    def forget_tensors(self) -> None:
+        """Forget the addresses of tensors that nobody reads after the step."""
+        where, done = self.program.where, self.decoded.before.done
+        for tensor in [tensor for tensor in where if self.group.is_last_reader(tensor, done)]:
+            where.pop(tensor)
+
+    def instructions(self) -> Iterator[Instruction]:
+        """Return what is loaded, computed and written, in that order.
+
+        Raises
+        ------
+        KeyError
+            If something has no address.
+        """
+        for tensor in members(self.decoded.choice.fetched):
+            yield from self._load(tensor, np.arange(self.graph.tensors[tensor].pixels))
+        if self.shape.order in tiles.SUMMED:
+            yield from self._in_tiles() if self.shape.order == "tiles" else self._by_channels()
+            return
+        if self.shape.doubled:
+            yield from self._double_buffered()
+        elif self.shape.order == "kernels":
+            for block in blocks_of(self.group.last.units, self.shape.kernels):
+                self.block = block
+                yield from self._load_weights(self.group.last, block)
+                yield from self._passes()
+        else:
+            for operation in self.group.operations:
+                if operation.number in self.shape.kept:
+                    yield from self._load_weights(operation, (0, operation.units))
+            yield from self._passes()
+        for place in self._weights.values():  # have been looked at once, if nothing else was loaded
+            yield Check(place)
+
+    # Passes --------------------------------------------------------------------------------------------
+
+    def _passes(self) -> Iterator[Instruction]:
+        """Execute all passes, over whole planes or strip after strip."""
+        every = [self.group.ends(self.shape.pixels)]
+        if self.strips is not None:
+            every = self.strips.ends(self.shape.pixels)
+        for self._strip, ends in enumerate(every):
+            for number in range(len(ends[self.group.output]) - 1):
+                yield from self._load_for_pass(ends, number)
+                yield from self._compute_pass(ends, number)
+
+    def _double_buffered(self) -> Iterator[Instruction]:
+        """Execute all passes with second buffers.
+
+        In each slot all is first loaded that the next pass needs, then a pass is computed, then all is
+        written that the one before it has computed: so what could overwrite something still needed does.
+        """
+        ends = self.group.ends(self.shape.pixels)
+        blocks: Sequence[Span | None] = [None]
+        if self.shape.order == "kernels":
+            blocks = blocks_of(self.group.last.units, self.shape.kernels)
+        else:
+            for operation in self.group.operations:
+                yield from self._load_weights(operation, (0, operation.units))
+        yield EndOfSlot()
+        passes = [
+            (turn, block, number)
+            for turn, block in enumerate(blocks)
+            for number in range(len(ends[self.group.output]) - 1)
         ]
-        for share in FILLED_PERCENT:
-            shape = _wider(groups, choice, alive, room * share // 100)
-            sizes = step_buffers(groups[choice.group], shape, frozenset(members(alive)))
-            offsets = _in_gaps([buffer.size for buffer in sizes], gaps)
-            if offsets is not None:
-                choice = choice._replace(shape=shape)
-                own = [
-                    (Item(number, number + 1, buffer.size, ((number, buffer.name(groups.graph)),)), at)
-                    for buffer, at in zip(sizes, offsets, strict=True)
-                ]
-                break
-        new.append(choice)
-        found += own
-    return new, found
+        kept, waiting = dict(self._weights), list[Save]()
+        for slot in range(-1, len(passes) + 1):
+            if slot + 1 < len(passes):
+                self._turn, self.block, number = passes[slot + 1]
+                if self.block is not None and not number:
+                    yield from self._load_weights(self.group.last, self.block)
+                yield from self._load_for_pass(ends, number)
+            saves: list[Save] = []
+            if 0 <= slot < len(passes):
+                self._pass, (self._turn, self.block, number) = slot, passes[slot]
+                # What is loaded for the next pass might lie over weights: they are looked at in each.
+                self._weights = {key: Place(*place) for key, place in kept.items()}
+                if self.block is not None:
+                    self._take_weights(self.group.last, self.block)
+                for each in self._compute_pass(ends, number):
+                    if isinstance(each, Save):
+                        saves.append(each)
+                    else:
+                        yield each
+            yield from waiting
+            waiting = saves
+            yield EndOfSlot()
 
+    def _load_for_pass(self, ends: Ends, number: int) -> Iterator[Instruction]:
+        """Load what a pass reads of the sources that are streamed."""
+        for tensor in self.group.sources:
+            if tensor not in self.whole:
+                yield from self._load(tensor, self._pixels(tensor, ends, number))
 
-def _alive(groups: Groups, choices: Sequence[StepChoice]) -> Iterator[tuple[StepChoice, int]]:
-    """Return each step and the tensors that are on chip as a whole."""
-    graph = groups.graph
-    alive, done = 0, graph.begin
-    for choice in choices:
-        alive = alive & ~choice.dropped | choice.fetched | choice.resident
-        yield choice, alive
-        done |= choice.group
-        alive &= graph.still_read(done)
+    def _compute_pass(self, ends: Ends, number: int) -> Iterator[Instruction]:
+        """Compute a pass, operation by operation."""
+        for operation in self.group.operations:
+            pixels = self._pixels(operation.number + 1, ends, number)
+            if not pixels.size:
+                continue
+            if self.block is not None:
+                yield from self._compute(operation, pixels, self.block)
+            elif computed_whole(operation, self.shape):
+                every = 0, operation.units
+                if operation.weights and operation.number not in self.shape.kept:
+                    yield from self._load_weights(operation, every)
+                yield from self._compute(operation, pixels, every)
+            else:
+                for part in blocks_of(operation.units, self.shape.kernels):
+                    yield from self._load_weights(operation, part)
+                    yield from self._compute(operation, pixels, part)
 
-
-def _gaps(taken: Sequence[tuple[int, int]], capacity: int) -> list[tuple[int, int]]:
-    """Return what is left of a memory, begins and ends."""
-    found, end = [], 0
-    for low, high in [*sorted(taken), (capacity, capacity)]:
-        if low > end:
-            found.append((end, low))
-        end = max(end, high)
-    return found
-
-
-def _in_gaps(sizes: Sequence[int], gaps: Sequence[tuple[int, int]]) -> list[int] | None:
-    """Return addresses of buffers, the largest first in the smallest gap; None if one has none."""
-    left, found = list(gaps), [0] * len(sizes)
-    for place in sorted(range(len(sizes)), key=lambda place: -sizes[place]):
-        fitting = [gap for gap in left if gap[1] - gap[0] >= sizes[place]]
-        if not fitting:
-            return None
-        begin, end = gap = min(fitting, key=lambda gap: gap[1] - gap[0])
-        found[place] = begin
-        left[left.index(gap)] = begin + sizes[place], end
-    return found
-
-
-def _wider(groups: Groups, choice: StepChoice, alive: int, room: int) -> Shape:
-    """Return the widest shape of a step for some room."""
-    group, whole = groups[choice.group], frozenset(members(alive))
-    streamed = [number for number in group.sources if number not in whole]
-
-    def cost(shape: Shape) -> int:
-        return elements_moved(group, shape, streamed, members(choice.written))
-
-    def fits(shape: Shape) -> bool:
-        return (
-            sum(buffer.size for buffer in step_buffers(group, shape, whole)) <= room
-            and cost(shape) <= most
-            and (choice.in_place < 0 or replaces(group, shape, choice.in_place))
+    def _compute(self, operation: Operation, pixels: Numbers, block: Span) -> Iterator[Instruction]:
+        """Compute some pixels for a block of weights, and write what is written."""
+        tensor = operation.number + 1
+        channels = (0, self.graph.tensors[tensor].channels) if operation.units == 1 else block
+        if operation.parameters and operation.number not in self._weights:
+            self._take_weights(operation, block)
+        if tensor == self.group.output and tensor not in self.whole:
+            slots = np.arange(len(pixels))
+            cells = self._block_cells(slots, channels, channels[1] - channels[0])
+            cells = cells + self._half("block", tensor, self._pass)
+            result = Place(cells, self._elements(tensor, pixels, *channels))
+        else:
+            result = self._place(tensor, pixels, channels, 0)
+        yield Compute(
+            self.arithmetic[operation.number],
+            pixels,
+            channels,
+            lambda place, wanted, first, last: self._locate(operation, place, wanted, (first, last)),
+            self._weights.get(operation.number),
+            (result,),
         )
+        if self.decoded.choice.written >> tensor & 1:
+            yield Save(self._newly_computed(tensor, pixels, result))
 
-    def first(shapes: Iterable[Shape], otherwise: Shape) -> Shape:
-        return next((shape for shape in shapes if fits(shape)), otherwise)
+    # Blocks of input channels --------------------------------------------------------------------------
 
-    if choice.shape.doubled:
-        return choice.shape
-    best, most = choice.shape, cost(choice.shape)
-    if best.channels is not None:  # whole sums are simpler, and as good where there is room
-        best = first((Shape("pixels", 1, 1, group.weighted), Shape("kernels", 1, 1)), best)
-    elif best.columns is not None:  # and so are whole rows
-        best = first([replace(best, pixels=1, columns=None)], best)
-    units = max(operation.units for operation in group.operations)
-    best = first((replace(best, kernels=kernels) for kernels in reversed(pass_sizes(units))), best)
-    if best.order != "tiles":
-        width = best.columns or group.row
-        rows = [size * width for size in pass_sizes(groups.graph.tensors[group.output].shape[1])]
-        parts = [size for size in pass_sizes(width) if size < width]
-        more = [pixels for pixels in reversed([*parts, *rows]) if pixels > best.pixels]
-        best = first((replace(best, pixels=pixels) for pixels in more), best)
-    if best.channels is not None:
-        depths = reversed(pass_sizes(summed_channels(groups.graph, group.last)))
-        more = [channels for channels in depths if channels > best.channels]
-        best = first((replace(best, channels=channels) for channels in more), best)
-    return best
+    def _in_tiles(self) -> Iterator[Instruction]:
+        """For each tile, for each block of output channels, for each block of input channels."""
+        operation = self.group.last
+        (height, width), (rows, columns) = (
+            self.graph.tensors[self.group.output].shape[1:],
+            tile_size(self.shape),
+        )
+        reading = operation.readings[0]
+        down, across = (
+            list(zip(*(each.tolist() for each in tiles.parts_read(reading, axis, size)), strict=True))
+            for axis, size in enumerate((rows, columns))
+        )
+        for part, own_rows in enumerate(blocks_of(height, rows)):
+            for place, own_columns in enumerate(blocks_of(width, columns)):
+                pixels = _rectangle(own_rows, own_columns, width)
+                self._tile = _rectangle(down[part], across[place], reading.plane[1])
+                loaded = False
+                for kernels in blocks_of(operation.units, self.shape.kernels):
+                    for inputs in blocks_of(self.depth, self.shape.channels):
+                        self.inputs = inputs
+                        if not loaded or self.shape.channels != self.depth:
+                            yield from self._load_inputs(self._tile)
+                        yield from self._load_summed_weights(kernels)
+                        yield from self._add(pixels, np.arange(len(pixels)), kernels)
+                        loaded = True
+
+    def _by_channels(self) -> Iterator[Instruction]:
+        """For each block of output channels, for each block of input channels, the input passes by."""
+        operation, ends = self.group.last, self.group.ends(self.shape.pixels)
+        source = operation.readings[0].tensor
+        for kernels in blocks_of(operation.units, self.shape.kernels):
+            for inputs in blocks_of(self.depth, self.shape.channels):
+                self.inputs = inputs
+                yield from self._load_summed_weights(kernels)
+                for number in range(len(ends[self.group.output]) - 1):
+                    yield from self._load_inputs(self._pixels(source, ends, number))
+                    pixels = self._pixels(self.group.output, ends, number)
+                    yield from self._add(pixels, pixels, kernels)
+
+    def _load_inputs(self, pixels: Numbers) -> Iterator[Instruction]:
+        """Load a block of input channels of the sources that are streamed."""
+        for producer in self.group.last.op.producers:
+            if producer + 1 not in self.whole:
+                yield from self._load(producer + 1, pixels)
+
+    def _add(self, pixels: Numbers, slots: Numbers, kernels: Span) -> Iterator[Instruction]:
+        """Add what some input channels give to the sums of some pixels and output channels.
+
+        Parameters
+        ----------
+        slots
+            Places of the pixels in the block that the output has, if it does not stay.
+        """
+        operation, inputs, output = self.group.last, self.inputs, self.group.output
+        assert inputs is not None
+        last, whole_sums = inputs[1] == self.depth, self.shape.channels == self.depth
+        width, apart = min(self.shape.kernels, operation.units), 1 if whole_sums else self.graph.sum_elements
+        sums: tuple[Place, ...] = ()
+        if not whole_sums:
+            partial = self._elements(output, pixels, *kernels, self.program.partial_sums(operation.number))
+            cells = self._block_cells(slots, kernels, width, apart)
+            sums = tuple(Place(cells + cell, partial) for cell in range(apart))
+        results = sums
+        if last and output in self.program.where:
+            results = (self._place(output, pixels, kernels, 0),)
+        elif last:
+            cells = self._block_cells(slots, kernels, width, apart)
+            results = (Place(cells, self._elements(output, pixels, *kernels)),)
+        yield Compute(
+            self.arithmetic[operation.number],
+            pixels,
+            kernels,
+            lambda place, wanted, first, end: self._locate(operation, place, wanted, (first, end)),
+            Place(*self._weights[operation.number]),  # sums might lie over them: they are looked at each time
+            results,
+            inputs,
+            sums if inputs[0] else (),
+        )
+        if last and self.decoded.choice.written >> output & 1:
+            yield Save(results[0])
+
+    def _load_summed_weights(self, kernels: Span) -> Iterator[Instruction]:
+        """Load the weights of some output and input channels; the first ones have the biases before them."""
+        operation, inputs = self.group.last, self.inputs
+        assert inputs is not None
+        each, bias = tiles.weights_of_a_channel(self.graph, operation)
+        own = np.arange(bias + inputs[0] * each, bias + inputs[1] * each)
+        if not inputs[0]:
+            own = np.concatenate([np.arange(bias), own])
+        places = np.arange(*kernels)[:, None] * (bias + self.depth * each) + own
+        elements = self.program.elements.of(self.program.weights(operation.number), places)
+        if operation.staying:
+            self._weights[operation.number] = Place(self.program.staying[operation.number] + places, elements)
+            return
+        address = self.step.addresses[key_of("weights", operation.name)]
+        place = Place(address + np.arange(places.size).reshape(places.shape), elements)
+        self._weights[operation.number] = place
+        yield Load(place)
+
+    # Where things are ----------------------------------------------------------------------------------
+
+    def _columns(self, tensor: int) -> Span:
+        """Return the first column and the end of what the strip has of a tensor."""
+        if self.strips is None:
+            return 0, self.graph.tensors[tensor].shape[2]
+        begins, ends = self.strips.span(tensor)
+        return int(begins[self._strip]), int(ends[self._strip])
+
+    def _pixels(self, tensor: int, ends: Ends, number: int) -> Numbers:
+        """Return the pixels of a tensor that are new in a pass, in the strip."""
+        first, end = ends[tensor][number : number + 2]
+        low, high = self._columns(tensor)
+        rows, columns = np.divmod(np.arange(first, end), high - low)
+        return rows * self.graph.tensors[tensor].shape[2] + columns + low
+
+    def _newly_computed(self, tensor: int, pixels: Numbers, place: Place) -> Place:
+        """Return the part of a place whose pixels no earlier strip has computed."""
+        if self.strips is None or not self._strip:
+            return place
+        before = self.strips.span(tensor)[1][self._strip - 1]
+        new = pixels % self.graph.tensors[tensor].shape[2] >= before
+        return Place(place.cells[new], place.elements[new])
+
+    def _offsets(self, operation: Operation) -> list[int]:
+        """Return the first input channel of each operand, where they are concatenated."""
+        producers = operation.op.producers
+        if operation.op.spec.kind in ("add", "mul"):
+            return [0] * len(producers)
+        channels = [self.graph.tensors[producer + 1].channels for producer in producers]
+        return [sum(channels[:place]) for place in range(len(producers))]
+
+    def _window(self) -> tuple[Span, int] | None:
+        """Return the channels that line buffers are for, and for how many they are, if not for all."""
+        if self.inputs is not None:
+            assert self.shape.channels is not None
+            return self.inputs, self.shape.channels
+        if self.block is not None and self.group.last.channelwise:
+            return self.block, self.shape.kernels
+        return None
+
+    def _elements(
+        self, tensor: int, pixels: Numbers, first: int, last: int, number: int | None = None
+    ) -> Numbers:
+        """Return the numbers of some pixels and channels of a tensor, or of what has its shape."""
+        places = pixels[:, None] * self.graph.tensors[tensor].channels + np.arange(first, last)
+        return self.program.elements.of(tensor if number is None else number, places)
+
+    def _place(self, tensor: int, pixels: Numbers, channels: Span, offset: int) -> Place:
+        """Return where some pixels and channels of a tensor are.
+
+        Parameters
+        ----------
+        offset
+            Number of the tensor's first channel among the input channels.
+        """
+        width, span = self.graph.tensors[tensor].channels, np.arange(*channels)
+        elements = self._elements(tensor, pixels, *channels)
+        if tensor in self.program.where:
+            return Place(self.program.where[tensor] + pixels[:, None] * width + span, elements)
+        first, window = 0, self._window()
+        if window is not None:
+            first, width = max(0, window[0][0] - offset), min(width, window[1])
+        base = self.step.addresses[key_of("lines", self.graph.tensors[tensor].name)]
+        return Place(base + self._slots(tensor, pixels)[:, None] * width + span - first, elements)
+
+    def _slots(self, tensor: int, pixels: Numbers) -> Numbers:
+        """Return the places of pixels in a line buffer, or in that of a tile."""
+        if self._tile is not None:
+            return np.searchsorted(self._tile, pixels)
+        low, high = self._columns(tensor)
+        rows, columns = np.divmod(pixels, self.graph.tensors[tensor].shape[2])
+        earlier = self._turn * self.graph.tensors[tensor].pixels
+        slots: Numbers = (earlier + rows * (high - low) + columns - low) % self.held[tensor]
+        return slots
+
+    def _locate(self, operation: Operation, place: int, pixels: Numbers, channels: Span) -> Place:
+        """Return where an operand is read; blocks of channels read the same pixels one after the other."""
+        if pixels is not self._read:
+            self._read, self._read_at = pixels, {}
+        key = place, *channels
+        if key not in self._read_at:
+            tensor, offset = operation.op.producers[place] + 1, self._offsets(operation)[place]
+            self._read_at[key] = self._place(tensor, pixels, channels, offset)
+        return self._read_at[key]
+
+    def _load(self, tensor: int, pixels: Numbers) -> Iterator[Instruction]:
+        """Load some pixels of a tensor, perhaps only the channels that line buffers are for."""
+        if not pixels.size:
+            return
+        channels, window = self.graph.tensors[tensor].channels, self._window()
+        if tensor in self.program.where or window is None:
+            yield Load(self._place(tensor, pixels, (0, channels), 0))
+            return
+        operation = self.group.last
+        places = zip(operation.op.producers, self._offsets(operation), strict=True)
+        for offset in dict.fromkeys(offset for producer, offset in places if producer + 1 == tensor):
+            first, last = max(0, window[0][0] - offset), min(channels, window[0][1] - offset)
+            if first < last:
+                yield Load(self._place(tensor, pixels, (first, last), offset))
+
+    def _block_cells(self, slots: Numbers, channels: Span, width: int, apart: int = 1) -> Numbers:
+        """Return the cells of values in the output's block, which has some channels of each pixel.
+
+        Parameters
+        ----------
+        apart
+            Cells from a value to the next.
+        """
+        places = slots[:, None] * width + np.arange(channels[1] - channels[0])
+        address = self.step.addresses[key_of("block", self.graph.tensors[self.group.output].name)]
+        return address + apart * places
+
+    def _half(self, what: str, number: int, turn: int) -> int:
+        """Return the first element of the half of a buffer whose turn it is."""
+        if not self.shape.doubled:
+            return 0
+        size = next(each.size for each in self.buffers if each[:2] == (what, number))
+        return turn % 2 * (size // 2)
+
+    def _take_weights(self, operation: Operation, block: Span) -> bool:
+        """Find where a block of weights is; return whether there are any."""
+        self._weights.pop(operation.number, None)
+        every = operation.parameters
+        each = -(-every // operation.units)
+        span = np.arange(min(block[0] * each, every), min(block[1] * each, every))
+        if not span.size:
+            return False
+        if operation.staying:
+            address = self.program.staying[operation.number] + int(span[0])
+        else:
+            address = self.step.addresses[key_of("weights", operation.name)]
+            if operation.number not in self.shape.kept:
+                address += self._half("weights", operation.number, self._turn)
+        elements = self.program.elements.of(self.program.weights(operation.number), span)
+        self._weights[operation.number] = Place(address + np.arange(len(span)), elements)
+        return True
+
+    def _load_weights(self, operation: Operation, block: Span) -> Iterator[Instruction]:
+        """Load a block of weights, unless they are on chip for good."""
+        if self._take_weights(operation, block) and not operation.staying:
+            yield Load(self._weights[operation.number])
+
+
+def _rectangle(rows: Span, columns: Span, width: int) -> Numbers:
+    """Return the pixels of some rows and columns of a plane, ascending."""
+    return (np.arange(*rows)[:, None] * width + np.arange(*columns)).reshape(-1)

@@ -9,7 +9,8 @@ from typing import NamedTuple
 import numpy as np
 
 from tilewright.core.branch_and_bound import share_of
-from tilewright.residency.graph import members
+from tilewright.residency.graph import Graph, members
+from tilewright.residency.plan import Plan, Step
 from tilewright.residency.shapes.groups import Groups
 from tilewright.residency.shapes.shape import step_buffers
 from tilewright.residency.transitions import StepChoice
@@ -108,3 +109,63 @@ def find_addresses(
         if not packing.proven:
             offsets = reordering.placed(begins, ends, sizes, capacity, 2**62, deadline, seed=1)
     return None if offsets is None else [int(offset) for offset in offsets]
+
+
+# Plans --------------------------------------------------------------------------------------------------
+
+Placed = tuple[Item, int]
+"""Something that has an address, and the address."""
+
+
+def place_steps(
+    groups: Groups,
+    choices: Sequence[StepChoice],
+    capacity: int,
+    deadline: float = float("inf"),
+    *,
+    exact: bool = False,
+) -> Plan | None:
+    """Return the plan of some steps, or None if no addresses are found for all that they place."""
+    found = placed_items(groups, choices)
+    addresses = find_addresses(found, capacity, deadline, exact=exact)
+    if addresses is None:
+        return None
+    return plan_of(groups, choices, list(zip(found, addresses, strict=True)))
+
+
+def plan_of(groups: Groups, choices: Sequence[StepChoice], everything: Sequence[Placed]) -> Plan:
+    """Return the plan of some steps and of the addresses of all that they place."""
+    at: list[dict[str, int]] = [{} for _ in choices]
+    for item, address in everything:
+        for number, name in item.names:
+            at[number][name] = address
+    return encode_plan(groups.graph, choices, at)
+
+
+def encode_plan(graph: Graph, choices: Sequence[StepChoice], addresses: Sequence[dict[str, int]]) -> Plan:
+    """Return the plan of some steps with their addresses."""
+
+    def names(mask: int) -> tuple[str, ...]:
+        return tuple(graph.tensors[number].name for number in members(mask))
+
+    return Plan(
+        tuple(
+            Step(
+                operations=tuple(operation.name for operation in graph.numbers(choice.group)),
+                order=choice.shape.order,
+                pixels=choice.shape.pixels,
+                kernels=choice.shape.kernels,
+                kept=tuple(graph.operations[number].name for number in sorted(choice.shape.kept)),
+                dropped=names(choice.dropped),
+                fetched=names(choice.fetched),
+                resident=names(choice.resident),
+                written=names(choice.written),
+                in_place=graph.tensors[choice.in_place].name if choice.in_place >= 0 else None,
+                addresses=at,
+                columns=choice.shape.columns,
+                channels=choice.shape.channels,
+                double_buffering=choice.shape.doubled,
+            )
+            for choice, at in zip(choices, addresses, strict=True)
+        )
+    )

@@ -6,7 +6,7 @@ from collections.abc import Callable, Iterable, Iterator, Sequence
 from operator import add, le
 from typing import NamedTuple
 
-from tilewright.residency.cost import Spent, Work, cost_of_step, work_of_step
+from tilewright.residency.cost import Spent, cost_of_step, work_of_step
 from tilewright.residency.graph import members
 from tilewright.residency.problem import Problem
 from tilewright.residency.shapes.groups import Group
@@ -27,6 +27,7 @@ from tilewright.residency.transitions import (
     Transitions,
     subsets,
 )
+from tilewright.simulator.pixel_arithmetic import Work
 
 Costs = tuple[int, ...]
 """Of what is minimised, then of all that is limited."""

@@ -14,8 +14,7 @@ from tilewright.residency.exact.addresses import Addresses
 from tilewright.residency.exact.labels import LabelSearch, StepSequence
 from tilewright.residency.exact.layers import Layers
 from tilewright.residency.exact.priced_steps import PricedSteps
-from tilewright.residency.lowering import place_steps
-from tilewright.residency.placement import peak_elements, placed_items
+from tilewright.residency.placement import peak_elements, place_steps, placed_items
 from tilewright.residency.plan import Plan
 from tilewright.residency.problem import Problem
 from tilewright.residency.transitions import Transitions

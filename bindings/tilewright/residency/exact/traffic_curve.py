@@ -16,9 +16,8 @@ from tilewright.residency.evaluation import memory_taken, objective
 from tilewright.residency.exact.labels import StepSequence
 from tilewright.residency.exact.traffic import PARAMS as TRAFFIC_PARAMS
 from tilewright.residency.exact.traffic import label_search, least_traffic
-from tilewright.residency.lowering import place_steps, plan_of
 from tilewright.residency.machine import ONE, ResidencyObjective
-from tilewright.residency.placement import peak_elements, placed_items
+from tilewright.residency.placement import peak_elements, place_steps, placed_items, plan_of
 from tilewright.residency.plan import Plan
 from tilewright.residency.problem import Problem
 from tilewright.spec.base import unchecked_copy

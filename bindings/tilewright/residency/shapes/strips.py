@@ -7,62 +7,17 @@ again, and what it needs and the one before it has computed is computed again.
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterator
-from dataclasses import replace
-from functools import cached_property, lru_cache
-from typing import Any
+from collections.abc import Collection
+from functools import lru_cache
 
 import numpy as np
 
-from tilewright.residency.graph import Operation, Reading
-from tilewright.residency.shapes.groups import Group, Groups, pass_sizes
+from tilewright.residency.graph import Reading
+from tilewright.residency.shapes.groups import Group, pass_sizes
 from tilewright.simulator.program import Counts
 
 MOST_ENDS = 2**12
 """Tensors, with the size of passes, of which it is remembered how far passes get: that takes much room."""
-
-
-class Strip(Group):
-    """A strip by itself: its columns are all that its planes have.
-
-    Parameters
-    ----------
-    operations
-        With readings of what the strip has of each plane.
-    width
-        Columns of the last operation's output.
-    """
-
-    def __init__(self, groups: Groups, operations: tuple[Operation, ...], width: int) -> None:
-        super().__init__(groups, operations, counted={})
-        self.width = width
-
-    def readers(self, tensor: int) -> Iterator[tuple[Operation, Reading]]:
-        """Return the operations that read a tensor here, and how."""
-        return (
-            (operation, reading)
-            for operation in self.operations
-            for reading in operation.readings
-            if reading.tensor == tensor
-        )
-
-    def readings_of(self, tensor: int) -> tuple[list[int], Counts]:
-        """Return the operations that read a tensor here, by number, and how: see `Groups.readings_of`."""
-        from tilewright.residency.shapes import line_buffers  # start-up time: numba
-
-        found = list(self.readers(tensor))
-        encoded = line_buffers.encode_readings([reading for _, reading in found])
-        return [operation.number for operation, _ in found], encoded
-
-    @cached_property
-    def row(self) -> int:
-        """Pixels of a row of the strip."""
-        return self.width
-
-    @cached_property
-    def pixels(self) -> int:
-        """Pixels of the strip of the last operation's output."""
-        return self.graph.tensors[self.output].shape[1] * self.width
 
 
 class Strips:
@@ -95,50 +50,29 @@ class Strips:
         )
         return found
 
-    @cached_property
-    def strips(self) -> list[Strip]:
-        """The strips, one after the other; those that are alike are the same."""
-        # Each is told by its widths, and by where windows begin in it.
-        columns = []
-        for operation in self.group.operations:
-            columns.append(self._widths(operation.number + 1))
-            for reading in operation.readings:
-                own = self.span(operation.number + 1)[0]
-                shift = self.span(reading.tensor)[0] - own * reading.stride[1]
-                columns += [self._widths(reading.tensor), reading.before[1] + shift]
-        told = np.stack(columns, axis=1)
-        _, firsts, numbers = np.unique(told, axis=0, return_index=True, return_inverse=True)
-        different = [self._strip(told[first].tolist()) for first in firsts]
-        return [different[number] for number in numbers.reshape(-1)]
-
     def _widths(self, tensor: int) -> Counts:
         begins, ends = self.span(tensor)
         return ends - begins
 
-    def _strip(self, told: list[int]) -> Strip:
-        operations, values = [], iter(told)
-        for operation in self.group.operations:
-            width = next(values)
-            readings = [
-                replace(
-                    reading,
-                    plane=(reading.plane[0], next(values)),
-                    output=(reading.output[0], width),
-                    before=(reading.before[0], next(values)),
-                )
-                for reading in operation.readings
-            ]
-            operations.append(replace(operation, readings=tuple(readings)))
-        return Strip(self.group.groups, tuple(operations), operations[-1].readings[0].output[1])
-
-    def own(self, strip: Strip, pixels: int) -> int:
-        """Return the pixels of a pass in a strip: part of a row, or as many rows as in the others."""
-        return int(self._own(np.int64(strip.width), pixels))
-
-    def _own(self, width: Any, pixels: int) -> Any:
+    def _own(self, width: Counts, pixels: int) -> Counts:
+        """Return the pixels of passes in strips of some widths: part of a row, or the same rows in all."""
         if pixels < self.columns:
             return np.minimum(pixels, width)
         return pixels // self.columns * width
+
+    def ends(self, pixels: int) -> list[dict[int, Counts]]:
+        """Return for each strip, by tensor, the end of the pixels that are there after each pass."""
+        tensors = (self.group.output, *reversed(self.group.lines))
+        cuts = self._begins(pixels)[1:-1]
+        every = {tensor: np.split(self._ends(tensor, pixels), cuts) for tensor in tensors}
+        return [{tensor: every[tensor][strip] for tensor in tensors} for strip in range(len(cuts) + 1)]
+
+    def _begins(self, pixels: int) -> Counts:
+        """Return where the ends of each strip begin, one strip behind the other, and the end of all."""
+        widths = self._widths(self.group.output)
+        height = self.group.graph.tensors[self.group.output].shape[1]
+        passes = -(-height * widths // self._own(widths, pixels))
+        return np.cumsum([0, *(passes + 1)], dtype=np.int64)
 
     def line_pixels(self, pixels: int) -> dict[int, int]:
         """Return the pixels of each tensor's line buffer."""
@@ -169,13 +103,12 @@ class Strips:
         """Return the ends of all passes, strip by strip, and what there is of each strip: see `Group`."""
         group = self.group
         height, widths = group.graph.tensors[group.output].shape[1], self._widths(group.output)
-        own, total = self._own(widths, pixels), height * widths
-        passes = -(-total // own)
-        begins = np.cumsum([0, *(passes + 1)], dtype=np.int64)
+        begins = self._begins(pixels)
         if tensor == group.output:
-            numbers = np.arange(begins[-1], dtype=np.int64) - np.repeat(begins[:-1], passes + 1)
-            ends = np.minimum(numbers * np.repeat(own, passes + 1), np.repeat(total, passes + 1))
-            return ends, np.minimum(own, total), passes
+            own, total, counts = self._own(widths, pixels), height * widths, np.diff(begins)
+            numbers = np.arange(begins[-1], dtype=np.int64) - np.repeat(begins[:-1], counts)
+            ends = np.minimum(numbers * np.repeat(own, counts), np.repeat(total, counts))
+            return ends, np.minimum(own, total), counts - 1
         from tilewright.residency.shapes import line_buffers  # start-up time: numba
 
         readers, readings = group.readings_of(tensor)

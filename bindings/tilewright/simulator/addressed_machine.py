@@ -1,0 +1,226 @@
+"""Execute programs whose values have addresses; the cells of the memory know what they hold.
+
+A room lowers each step of a plan to such instructions. The machine counts what is moved and computed.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Iterable
+from dataclasses import dataclass, field
+from typing import NamedTuple
+
+import numpy as np
+from numpy.typing import NDArray
+
+from tilewright.simulator.addressed import AddressedMemory, Dram, Elements
+from tilewright.simulator.pixel_arithmetic import PixelArithmetic, Span, Work, work_of_value
+from tilewright.simulator.program import Values
+from tilewright.spec.errors import OutOfTimeError
+
+Numbers = NDArray[np.int64]
+
+
+class Place(NamedTuple):
+    """Elements, by their numbers, and the cells of the memory on chip that hold them, of one shape."""
+
+    cells: Numbers
+    elements: Numbers
+
+
+Locate = Callable[[int, Numbers, int, int], Place]
+"""Returns where some pixels and channels of an operand are, by its place, shape (pixels, channels)."""
+
+
+class Load(NamedTuple):
+    """One transfer from DRAM."""
+
+    place: Place
+
+
+class Save(NamedTuple):
+    """One transfer to DRAM."""
+
+    place: Place
+
+
+class Check(NamedTuple):
+    """Elements that must still be there."""
+
+    place: Place
+
+
+class EndOfSlot(NamedTuple):
+    """All that has been moved and computed since the last one happens at the same time."""
+
+
+class Compute(NamedTuple):
+    """Some pixels and output channels of an operation.
+
+    Attributes
+    ----------
+    locate
+        Finds what is read.
+    weights
+        Where the weights are: flat for whole sums; of some input channels shape (channels, numbers), the bias
+        first if there is one and these are the first input channels. None without weights.
+    inputs
+        Input channels whose products are added to partial sums; None for whole sums.
+    sums
+        Where partial sums are, one place after the other if they take several cells; none for the first
+        input channels.
+    results
+        Where the values are put: the output, or partial sums.
+    """
+
+    arithmetic: PixelArithmetic
+    pixels: Numbers
+    channels: Span
+    locate: Locate
+    weights: Place | None
+    results: tuple[Place, ...]
+    inputs: Span | None = None
+    sums: tuple[Place, ...] = ()
+
+
+Instruction = Load | Save | Check | EndOfSlot | Compute
+
+
+@dataclass
+class Tally:
+    """What a step has moved and computed.
+
+    Attributes
+    ----------
+    loaded, saved
+        Elements of each tensor from and to DRAM.
+    transfers
+        Loads and saves.
+    macs
+        Multiplications, as operations count them.
+    slots
+        What happened at the same time: elements moved, and the work of the core.
+    """
+
+    loaded: dict[str, int] = field(default_factory=dict)
+    saved: dict[str, int] = field(default_factory=dict)
+    transfers: int = 0
+    macs: int = 0
+    work: Work = field(default_factory=Work)
+    slots: list[tuple[int, Work]] = field(default_factory=list)
+
+    @property
+    def moved(self) -> int:
+        """Elements from and to DRAM."""
+        return sum(self.loaded.values()) + sum(self.saved.values())
+
+
+class AddressedMachine:
+    """A memory on chip, DRAM and a core.
+
+    Parameters
+    ----------
+    capacity
+        Cells of the memory.
+    elements
+        What it can hold.
+    numeric
+        Whether values are computed, too.
+    deadline
+        ``time.monotonic()`` at which to give up with an ``OutOfTimeError``.
+
+    Attributes
+    ----------
+    tally
+        Of the step that was executed last, as far as it was.
+    """
+
+    def __init__(self, capacity: int, elements: Elements, *, numeric: bool, deadline: float) -> None:
+        self.chip = AddressedMemory(capacity, elements, valued=numeric)
+        self.dram = Dram(elements, valued=numeric)
+        self.deadline = deadline
+        self.tally = Tally()
+        self._weights: dict[int, tuple[Place, Values]] = {}  # that have been read last, by operation
+
+    def execute(self, instructions: Iterable[Instruction]) -> Tally:
+        """Execute the instructions of a step.
+
+        Raises
+        ------
+        LostError
+            If something is read that is not there.
+        """
+        tally = self.tally = Tally()
+        self.dram.loaded, self.dram.written = tally.loaded, tally.saved
+        self._weights.clear()
+        moved, work = 0, Work()
+        for each in instructions:
+            if isinstance(each, Compute):
+                if time.monotonic() > self.deadline:
+                    raise OutOfTimeError
+                self._compute(each)
+                macs, done = _work_of(each)
+                tally.macs, tally.work = tally.macs + macs, tally.work.plus(done)
+                work = work.plus(done)
+            elif isinstance(each, Load):
+                self.chip.store(*each.place, self.dram.load(each.place.elements))
+                tally.transfers += 1
+                moved += each.place.elements.size
+            elif isinstance(each, Save):
+                self.dram.write(each.place.elements, self.chip.fetch(*each.place))
+                tally.transfers += 1
+                moved += each.place.elements.size
+            elif isinstance(each, Check):
+                self.chip.fetch(*each.place)
+            else:
+                tally.slots.append((moved, work))
+                moved, work = 0, Work()
+        return tally
+
+    def _compute(self, instruction: Compute) -> None:
+        """Read operands and weights, and put the values where they belong."""
+        arithmetic, pixels, inputs = instruction.arithmetic, instruction.pixels, instruction.inputs
+
+        def read(place: int, wanted: Numbers, first: int, last: int) -> Values:
+            return self.chip.fetch(*instruction.locate(place, wanted, first, last))
+
+        weights = self._read_weights(arithmetic.operation.number, instruction.weights)
+        if inputs is None:
+            values = arithmetic.compute(read, weights, pixels, instruction.channels)
+        else:
+            biases = int(not inputs[0] and bool(getattr(arithmetic.operation.spec, "bias", False)))
+            values = arithmetic.add(read, weights[:, biases:], pixels, inputs)
+            if biases:
+                values = values + weights[:, 0]
+            sums = [self.chip.fetch(*place) for place in instruction.sums]  # all cells must be there
+            if sums:
+                values = values + sums[0]
+        for place in instruction.results:
+            self.chip.store(*place, values)
+
+    def _read_weights(self, number: int, place: Place | None) -> Values:
+        """Return the weights of an operation, which are looked at once as long as it has the same ones."""
+        if place is None:
+            return np.zeros(0, dtype=np.int64)
+        known = self._weights.get(number)
+        if known is None or known[0] is not place:
+            known = self._weights[number] = place, self.chip.fetch(*place)
+        return known[1]
+
+
+def _work_of(instruction: Compute) -> tuple[int, Work]:
+    """Return the MACs of an instruction, and its work.
+
+    A value is stored for the core once, with its last input channels; sums on the way are not counted.
+    """
+    operation, inputs = instruction.arithmetic.operation, instruction.inputs
+    values = len(instruction.pixels) * (instruction.channels[1] - instruction.channels[0])
+    size = max(1, int(np.prod(operation.spec.output)))
+    each = work_of_value(operation)
+    if inputs is None:
+        return operation.macs * values // size, each.times(values)
+    depth = sum(shape[0] for shape in instruction.arithmetic.planes)
+    share = (inputs[1] - inputs[0]) * each.macs // depth * values
+    ends = (each.accesses - 2 * each.macs) * values if inputs[1] == depth else 0
+    macs = operation.macs * values * (inputs[1] - inputs[0]) // (size * depth)
+    return macs, Work(share, 0, 2 * share + ends)
