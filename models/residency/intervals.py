@@ -23,59 +23,60 @@ def size(problem: Problem) -> int:
 def build(problem: Problem) -> Any:
     """Return the model."""
     found = Columns(problem)
-    columns, tensors, ends = found.columns, found.tensors, range(len(found.numbers) + 1)
+    columns, ends = found.columns, range(len(found.numbers) + 1)
     m = pyo.ConcreteModel(name="intervals")
     m.found, m.unit = found, problem.machine.element_bytes
     m.offset = problem.graph.compulsory * m.unit
     m.largest = max(1, found.worst - problem.graph.compulsory)
-    m.chosen = pyo.Var(range(len(columns)), domain=pyo.Binary)
-    m.on_chip = pyo.Var(tensors, ends, domain=pyo.Binary)
+    m.COLUMNS, m.TENSORS = pyo.RangeSet(0, len(columns) - 1), pyo.Set(initialize=found.tensors)
+    m.PLACES = pyo.Set(initialize=list(ends))  # so many operations have been executed
+    m.chosen = pyo.Var(m.COLUMNS, domain=pyo.Binary)
+    m.on_chip = pyo.Var(m.TENSORS, m.PLACES, domain=pyo.Binary)
     m.nowhere = pyo.Var(bounds=(0, 0))  # so that sums of nothing are expressions
+    for tensor, place in m.on_chip:
+        if not found.live(tensor, place) or (place == 0 and problem.graph.tensors[tensor].given):
+            m.on_chip[tensor, place].fix(0)
 
     def some(condition: Any) -> Any:
+        """Return how many steps of a kind there are."""
         return m.nowhere + sum(m.chosen[n] for n, column in enumerate(columns) if condition(column))
 
-    @m.Constraint(ends)
+    @m.Constraint(m.PLACES)
     def steps_follow_each_other(m: Any, place: int) -> Any:
-        left = some(lambda c: c.end == place) + int(place == 0)
-        return left == some(lambda c: c.begin == place) + int(place == ends[-1])
+        ending = some(lambda c: c.end == place) + int(place == 0)
+        return ending == some(lambda c: c.begin == place) + int(place == ends[-1])
 
-    m.rules = pyo.ConstraintList()
-    for tensor in tensors:
-        given = problem.graph.tensors[tensor].given
-        written = some(lambda c, t=tensor: c.written >> t & 1)
-        for place in ends:
-            if not found.live(tensor, place):
-                m.on_chip[tensor, place].fix(0)
-            needing = some(lambda c, t=tensor, p=place: c.begin == p and c.needs >> t & 1)
-            m.rules.add(needing <= m.on_chip[tensor, place])
-            if not given:
-                m.rules.add(some(lambda c, t=tensor, p=place: c.begin == p and c.reads >> t & 1) <= written)
-            # Nothing is on chip after a step that was not on chip before, or in the step.
-            for before in range(place):
-                kept = [
-                    n
-                    for n, c in enumerate(columns)
-                    if (c.begin, c.end) == (before, place) and not c.touched >> tensor & 1
-                ]
-                m.rules.add(
-                    m.on_chip[tensor, place]
-                    <= m.on_chip[tensor, before] + 1 - sum(m.chosen[n] for n in kept) + m.nowhere
-                )
-            gone = some(
-                lambda c, t=tensor, p=place: c.end == p and c.touched >> t & 1 and not c.keeps >> t & 1
-            )
-            m.rules.add(m.on_chip[tensor, place] <= 1 - gone)
-        if given:
-            m.on_chip[tensor, 0].fix(0)
-    capacity = problem.machine.capacity
-    for number, column in enumerate(columns):
-        passing = found.passing(column)
-        total = sum(problem.graph.tensors[t].size for t in passing)
-        room = capacity - column.memory
-        if total > room:
-            held = sum(problem.graph.tensors[t].size * m.on_chip[t, column.end] for t in passing)
-            m.rules.add(held <= room + (total - room) * (1 - m.chosen[number]))
+    @m.Constraint(m.TENSORS, m.PLACES)
+    def needed_tensors_are_on_chip(m: Any, tensor: int, place: int) -> Any:
+        return some(lambda c: c.begin == place and c.needs >> tensor & 1) <= m.on_chip[tensor, place]
+
+    @m.Constraint(m.TENSORS, m.PLACES)
+    def tensors_read_from_dram_are_written(m: Any, tensor: int, place: int) -> Any:
+        if problem.graph.tensors[tensor].given:
+            return pyo.Constraint.Skip
+        written = some(lambda c: c.written >> tensor & 1)
+        return some(lambda c: c.begin == place and c.reads >> tensor & 1) <= written
+
+    @m.Constraint(m.TENSORS, [(begin, end) for end in ends for begin in range(end)])
+    def untouched_tensors_were_on_chip_before(m: Any, tensor: int, begin: int, end: int) -> Any:
+        passing = some(lambda c: (c.begin, c.end) == (begin, end) and not c.touched >> tensor & 1)
+        return m.on_chip[tensor, end] <= m.on_chip[tensor, begin] + 1 - passing
+
+    @m.Constraint(m.TENSORS, m.PLACES)
+    def touched_tensors_stay_only_if_kept(m: Any, tensor: int, place: int) -> Any:
+        gone = some(lambda c: c.end == place and c.touched >> tensor & 1 and not c.keeps >> tensor & 1)
+        return m.on_chip[tensor, place] <= 1 - gone
+
+    @m.Constraint(m.COLUMNS)
+    def all_fits_on_chip(m: Any, number: int) -> Any:
+        column, passing = columns[number], found.passing(columns[number])
+        sizes = {tensor: problem.graph.tensors[tensor].size for tensor in passing}
+        total, room = sum(sizes.values()), problem.machine.capacity - column.memory
+        if total <= room:
+            return pyo.Constraint.Skip
+        held = sum(size * m.on_chip[tensor, column.end] for tensor, size in sizes.items())
+        return held <= room + (total - room) * (1 - m.chosen[number])
+
     moved = sum(column.moved * m.chosen[n] for n, column in enumerate(columns))
     m.cost = pyo.Objective(expr=moved + m.nowhere - problem.graph.compulsory)
     return m
