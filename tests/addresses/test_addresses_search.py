@@ -11,8 +11,9 @@ from conftest import thorough
 
 from tilewright.addresses import Problem, least_height, pack, violation
 from tilewright.addresses.exact import packing
-from tilewright.addresses.exact.ways import WAYS, Way
+from tilewright.addresses.exact.rules import RULES, SearchRule
 from tilewright.addresses.plan import Plan
+from tilewright.core.branch_and_bound import Incumbent
 from tilewright.run.instance import read
 from tilewright.run.solve import solve
 
@@ -38,9 +39,9 @@ def test_the_least_height_is_that_of_all_orders(seed: int) -> None:
     assert refused.offsets is None and refused.proven and refused.bound <= least
 
 
-@pytest.mark.parametrize("way", WAYS, ids=str)
-def test_each_way_alone_finds_the_least_height(way: Way, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(packing, "WAYS", (way,))
+@pytest.mark.parametrize("rule", RULES, ids=str)
+def test_each_rule_alone_finds_the_least_height(rule: SearchRule, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(packing, "RULES", (rule,))
     for seed in range(2000, 2030):
         rng = np.random.default_rng(seed)
         buffers = at_random(rng, 6)
@@ -55,9 +56,8 @@ def test_each_way_alone_finds_the_least_height(way: Way, monkeypatch: pytest.Mon
 @pytest.mark.parametrize("turns", [1, 3])
 def test_searches_that_take_turns_find_the_least_height(turns: int, monkeypatch: pytest.MonkeyPatch) -> None:
     """With turns as short as a few decisions, all capacities are searched before one search ends."""
-    monkeypatch.setattr(packing, "WORK", 5)
-    monkeypatch.setattr(packing, "FEW_TURNS", turns)
-    monkeypatch.setattr(packing, "FIRST_TURNS", turns)
+    params = packing.PackingParams(work=5, few_turns=turns, first_turns=turns)
+    monkeypatch.setattr(packing, "PARAMS", params)
     between = 0
     for seed in range(3000, 3040):
         rng = np.random.default_rng(seed)
@@ -68,7 +68,8 @@ def test_searches_that_take_turns_find_the_least_height(turns: int, monkeypatch:
         def lower(offsets: np.ndarray, size: np.ndarray = buffers[2], told: list[int] = heights) -> None:
             told.append(int((offsets + size).max()))
 
-        found = least_height(*buffers, alignment=alignment, on_offsets=lower, on_bound=bounds.append)
+        incumbent = Incumbent(lower, bounds.append, bounds[0])
+        found = least_height(*buffers, alignment=alignment, incumbent=incumbent)
         assert found.proven and found.bound == enumerated(*buffers, alignment) == heights[-1], seed
         assert bounds == sorted(set(bounds)) and heights == sorted(set(heights), reverse=True)
         between += len(heights) > 2

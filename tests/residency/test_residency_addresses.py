@@ -12,7 +12,7 @@ from residency_cases import problem_of
 from test_residency_layers import layers
 from test_residency_search import NEVER, random_problem, survives
 
-from tilewright.addresses.reordering import placed_with_ends
+from tilewright.addresses.order_search import place_or_exchange
 from tilewright.residency import Problem, objective, simulate
 from tilewright.residency.decode_plan import decode_plan
 from tilewright.residency.exact.addresses import Addresses
@@ -148,7 +148,7 @@ def test_items_that_change_their_ends_are_placed_where_there_were_no_addresses()
             return [Item(*each, ()) for each in zip(begins, ends, sizes, strict=True)]
 
         both = np.array(pairs, dtype=np.int64).reshape(-1, 3)
-        offsets, new = placed_with_ends(*map(np.array, (begins, ends, sizes)), both, FULL, 20_000)
+        offsets, new = place_or_exchange(*map(np.array, (begins, ends, sizes)), both, FULL, 20_000)
         every = reachable(begins, ends, pairs)
         assert new.tolist() in every or len(every) >= MOST
         for one, other in combinations(range(count), 2):

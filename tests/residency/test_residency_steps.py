@@ -9,7 +9,7 @@ import pytest
 from conftest import examples
 from test_residency_search import random_problem
 
-from tilewright.addresses import reordering
+from tilewright.addresses import order_search
 from tilewright.residency.exact.traffic_steps import TrafficSteps
 from tilewright.residency.graph import members
 from tilewright.residency.shapes.groups import Groups, group_mask
@@ -121,7 +121,7 @@ def test_orders_lead_to_addresses(seed: int) -> None:
     rng = random.Random(140_000 + seed)
     items = cut_up(rng, 12, 64, rng.randint(1, 14))
     begins, ends, sizes = (np.array(column, dtype=np.int64) for column in zip(*items, strict=True))
-    offsets = reordering.placed(begins, ends, sizes, 64, 200_000)
+    offsets = order_search.place_items(begins, ends, sizes, 64, 200_000)
     assert offsets is not None
     for one in range(len(items)):
         assert 0 <= offsets[one] <= 64 - sizes[one]
@@ -131,4 +131,4 @@ def test_orders_lead_to_addresses(seed: int) -> None:
                     offsets[one] + sizes[one] <= offsets[other]
                     or offsets[other] + sizes[other] <= offsets[one]
                 )
-    assert reordering.placed(begins, ends, sizes, 63, 100) is None
+    assert order_search.place_items(begins, ends, sizes, 63, 100) is None

@@ -91,11 +91,17 @@ class Incumbent(Generic[PlanT]):
 
     def offer(self, value: int, plan: PlanT) -> bool:
         """Take a plan if it costs less than the best one; return whether it does."""
+        better = self.know(value, plan)
+        if better:
+            self.on_plan(plan)
+        return better
+
+    def know(self, value: int, plan: PlanT) -> bool:
+        """Take a plan that the caller knows already; return whether it costs less than the best one."""
         if value >= self.value:
             return False
         self.value, self.plan = value, plan
         self.leave_from(value)
-        self.on_plan(plan)
         return True
 
     def leave_out(self, bound: int) -> None:

@@ -97,17 +97,19 @@ def find_addresses(
     """
     if peak_elements(items) > capacity:
         return None
-    from tilewright.addresses import reordering  # start-up time: numba
+    from tilewright.addresses import order_search  # start-up time: numba
 
     begins, ends, sizes = (np.array([item[column] for item in items], dtype=np.int64) for column in range(3))
-    offsets = reordering.placed(begins, ends, sizes, capacity, PARAMS.orders_per_item * len(items), deadline)
+    offsets = order_search.place_items(
+        begins, ends, sizes, capacity, PARAMS.orders_per_item * len(items), deadline
+    )
     if offsets is None and exact:
         from tilewright.addresses.exact.packing import pack  # start-up time: numba
 
         packing = pack(begins, ends, sizes, capacity, deadline=share_of(deadline, PARAMS.proof_share))
         offsets = packing.offsets
         if not packing.proven:
-            offsets = reordering.placed(begins, ends, sizes, capacity, 2**62, deadline, seed=1)
+            offsets = order_search.place_items(begins, ends, sizes, capacity, 2**62, deadline, seed=1)
     return None if offsets is None else [int(offset) for offset in offsets]
 
 

@@ -22,7 +22,7 @@ from typing import NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from tilewright.addresses.exact.ways import FULLEST, LOWEST
+from tilewright.addresses.exact.rules import FULLEST, LOWEST
 from tilewright.core import jit
 
 Numbers = NDArray[np.int64]
@@ -409,7 +409,7 @@ def advance(search: Search, rule: int, work: int, most_raises: int) -> int:
     search
         Begun by `packing`; it is changed, and goes on from there the next time.
     rule
-        What is taken first; see `ways`.
+        What is taken first; see `rules`.
     work
         About how many buffers are looked at before it pauses: it takes time in proportion.
     most_raises

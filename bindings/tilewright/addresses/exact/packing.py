@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from itertools import count, product
 from math import gcd
@@ -12,20 +12,41 @@ from typing import Any
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-from tilewright.addresses.exact.ways import WAYS, Way
+from tilewright.addresses.exact.rules import RULES, SearchRule
 from tilewright.addresses.sections import Sections
+from tilewright.core.branch_and_bound import Incumbent
 
 Numbers = NDArray[np.int64]
 
-WORK, FIRST_TURNS, MOST_TURNS = 2_000_000, 6, 96
-"""Work of a search between two looks at the clock, about 0.1 seconds; how many times of it make a turn."""
 
-LADDER, FINEST, FEW_TURNS = 8, 32, 4
-"""Heights below the ceiling that are tried as well, parts of the open range between them at least, and the
-turns that each has."""
+@dataclass(frozen=True)
+class PackingParams:
+    """How the searches take turns.
 
-VARIATION = 1.5
-"""By what factor amounts are changed, at most, where an order is varied."""
+    Attributes
+    ----------
+    work
+        Work of a search between two looks at the clock, about 0.1 seconds.
+    first_turns, most_turns
+        How many times of it make a turn at first, doubled each time, and at most.
+    ladder, finest
+        Heights below the ceiling that are tried as well, and parts of the open range between them at least.
+    few_turns
+        Turns that each of these heights has.
+    variation
+        By what factor amounts are changed, at most, where an order is varied.
+    """
+
+    work: int = 2_000_000
+    first_turns: int = 6
+    most_turns: int = 96
+    ladder: int = 8
+    finest: int = 32
+    few_turns: int = 4
+    variation: float = 1.5
+
+
+PARAMS = PackingParams()
 
 
 @dataclass(frozen=True)
@@ -95,11 +116,8 @@ def least_height(
     *,
     alignment: int = 1,
     capacity: int | None = None,
-    start: ArrayLike | None = None,
-    bound: int = 0,
     deadline: float = float("inf"),
-    on_offsets: Callable[[Numbers], None] | None = None,
-    on_bound: Callable[[int], None] | None = None,
+    incumbent: Incumbent[Numbers] | None = None,
 ) -> Packing:
     """Find offsets of the least height: the largest sum of an offset and a size.
 
@@ -109,63 +127,53 @@ def least_height(
         As `pack` takes them.
     capacity
         Most height that is of interest; any if left out.
-    start : int, shape (buffers,), optional
-        Offsets that are known already.
-    bound
-        A height that is known to be the least or less.
-    on_offsets, on_bound
-        Called with all better offsets, and all better bounds, as soon as they are known.
+    incumbent
+        Offsets and their height, and a lower bound, as far as they are known; it is told of better ones.
 
     Returns
     -------
     Packing
-        The best offsets, `start` among them; None where none were found, and `proven` if there are none
-        within the capacity.
+        The best offsets; None where none were found, and `proven` if there are none within the capacity.
     """
     task = Task(lower, upper, size, alignment)
-    best = None if start is None else np.asarray(start, dtype=np.int64)
-    bound = max(bound, task.bound)
-    ceiling = task.anything if capacity is None else capacity
-    if best is not None:
-        ceiling = min(ceiling, task.height(best) - 1)
-    lowest, highest = _Searches(task, bound), _Searches(task, ceiling)
-    between = _between(task, bound, ceiling)
+    known: Incumbent[Numbers] = Incumbent(bound=task.bound) if incumbent is None else incumbent
+    known.prove(task.bound)
+    most = task.anything if capacity is None else capacity
+    ceiling = min(most, known.value - 1)
+    lowest, highest = _Searches(task, known.bound), _Searches(task, ceiling)
+    between = _between(task, known.bound, ceiling)
     for turn in count():
-        if bound > ceiling or time.monotonic() >= deadline:
+        if known.bound > ceiling or time.monotonic() >= deadline:
             break
         searches = (lowest, highest)[turn % 3] if turn % 3 < 2 else next(between)
-        if bound == ceiling:
+        if known.bound == ceiling:
             searches = lowest  # of one height only one
         searches.advance()
         if searches.answer is None:
             continue
         if searches.answer:
             assert searches.offsets is not None
-            best = searches.offsets
-            ceiling = task.height(best) - 1
-            if on_offsets is not None:
-                on_offsets(best)
+            known.offer(task.height(searches.offsets), searches.offsets)
+            ceiling = known.value - 1
             highest = _Searches(task, ceiling)
-        elif task.next_height(searches.capacity) > bound:
-            bound = task.next_height(searches.capacity)
-            if on_bound is not None:
-                on_bound(bound)
-            lowest = _Searches(task, bound)
-        between = _between(task, bound, ceiling)
-    return Packing(best, bound > ceiling, min(bound, ceiling + 1) if best is not None else bound)
+        elif task.next_height(searches.capacity) > known.bound:
+            known.prove(task.next_height(searches.capacity))
+            lowest = _Searches(task, known.bound)
+        between = _between(task, known.bound, ceiling)
+    return Packing(known.plan, known.bound > ceiling, known.bound)
 
 
 def _between(task: Task, bound: int, ceiling: int) -> Iterator[_Searches]:
     """Return searches at heights below the ceiling, each for a few turns.
 
     Some heights are found at once that are far below one that is not: a search is a matter of luck, and each
-    height is a new one. When all ways have had their turns, what they prefer is varied.
+    height is a new one. When all rules have had their turns, what they prefer is varied.
     """
-    step = task.unit * max(1, (ceiling - bound) // (task.unit * FINEST))
+    step = task.unit * max(1, (ceiling - bound) // (task.unit * PARAMS.finest))
     for varied in count():
-        for way, number in product(WAYS, range(1, LADDER + 1)):
-            searches = _Searches(task, max(bound, ceiling - number * step), (way,), varied)
-            for _ in range(FEW_TURNS):
+        for rule, number in product(RULES, range(1, PARAMS.ladder + 1)):
+            searches = _Searches(task, max(bound, ceiling - number * step), (rule,), varied)
+            for _ in range(PARAMS.few_turns):
                 yield searches
 
 
@@ -225,9 +233,11 @@ class _Searches:
         Whether there are offsets; None as long as that is not known.
     """
 
-    def __init__(self, task: Task, capacity: int, ways: Sequence[Way] | None = None, varied: int = 0) -> None:
+    def __init__(
+        self, task: Task, capacity: int, rules: Sequence[SearchRule] | None = None, varied: int = 0
+    ) -> None:
         self.task, self.capacity, self.varied = task, capacity, varied
-        self.ways = WAYS if ways is None else ways
+        self.rules = RULES if rules is None else rules
         self.answer: bool | None = None
         self.offsets: Numbers | None = None
         self._turns = self._in_turn()
@@ -240,18 +250,18 @@ class _Searches:
         from tilewright.addresses.exact import kernel  # start-up time
 
         task = self.task
-        searches = [_begun(task, self.capacity, way.order, self.varied) for way in self.ways]
+        searches = [_begun(task, self.capacity, rule.order, self.varied) for rule in self.rules]
         for round_ in count():
-            for place, way in enumerate(self.ways):
-                most_raises = int(way.raises * len(task.size)) + 1
-                for _ in range(min(MOST_TURNS, FIRST_TURNS * 2**round_)):
+            for place, rule in enumerate(self.rules):
+                most_raises = int(rule.raises * len(task.size)) + 1
+                for _ in range(min(PARAMS.most_turns, PARAMS.first_turns * 2**round_)):
                     search = searches[place]
-                    status = kernel.advance(search, way.rule, WORK, most_raises)
+                    status = kernel.advance(search, rule.place, PARAMS.work, most_raises)
                     while status == kernel.CRAMPED:
                         longer = np.hstack([search.trail, np.zeros_like(search.trail)])
                         search = search._replace(trail=longer)
                         searches[place] = search
-                        status = kernel.advance(search, way.rule, WORK, most_raises)
+                        status = kernel.advance(search, rule.place, PARAMS.work, most_raises)
                     if status == kernel.FEASIBLE:
                         yield True, search.offset * task.unit
                     elif status == kernel.INFEASIBLE:
@@ -272,7 +282,7 @@ def _begun(task: Task, capacity: int, order: str, varied: int) -> Any:
     }
     keys: list[NDArray[Any]] = [-amounts[name] for name in reversed(order.split())]
     if varied:
-        keys[-1] = keys[-1] * np.random.default_rng(varied).uniform(1.0, VARIATION, number)
+        keys[-1] = keys[-1] * np.random.default_rng(varied).uniform(1.0, PARAMS.variation, number)
     ranks = np.lexsort(keys)
     priority = np.empty(number, dtype=np.int64)
     priority[ranks] = np.arange(number)

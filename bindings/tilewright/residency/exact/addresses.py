@@ -180,11 +180,11 @@ def _place(
     tries
         Orders that are tried; for another number they are others.
     """
-    from tilewright.addresses import reordering  # start-up time: numba
+    from tilewright.addresses import order_search  # start-up time: numba
 
     begins, ends, sizes = (np.array([item[column] for item in part], dtype=np.int64) for column in range(3))
     both = np.array(pairs, dtype=np.int64).reshape(-1, 3)
-    offsets, new = reordering.placed_with_ends(
+    offsets, new = order_search.place_or_exchange(
         begins, ends, sizes, both, capacity, tries, deadline, seed=tries
     )
     return offsets.tolist(), new.tolist()

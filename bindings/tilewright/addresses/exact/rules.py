@@ -1,4 +1,4 @@
-"""The searches that take turns."""
+"""What the searches that take turns prefer."""
 
 from __future__ import annotations
 
@@ -9,32 +9,32 @@ LOWEST, TIGHTEST, FULLEST = 0, 1, 2
 the section that had the most to be placed when the buffers fell apart into parts."""
 
 
-class Way(NamedTuple):
-    """A way to search.
+class SearchRule(NamedTuple):
+    """What a search prefers.
 
     Attributes
     ----------
-    rule
-        A rule of `kernel`.
+    place
+        Which place is taken first.
     order
-        Of the buffers that the rule leaves, the one that has the most of these, one after the other.
+        Of the buffers that may lie there, the one that has the most of these, one after the other.
     raises
         Most offsets raised between two decisions, for each buffer: bounds can chase each other for long.
     """
 
-    rule: int
+    place: int
     order: str
     raises: float
 
 
-WAYS = (
-    Way(FULLEST, "length area", 1 / 8),
-    Way(LOWEST, "area length size", 1 / 8),
-    Way(TIGHTEST, "area total length", 4),
-    Way(FULLEST, "area length", 1 / 8),
-    Way(LOWEST, "total length area", 4),
-    Way(TIGHTEST, "total length area", 4),
-    Way(TIGHTEST, "size length area", 4),
+RULES = (
+    SearchRule(FULLEST, "length area", 1 / 8),
+    SearchRule(LOWEST, "area length size", 1 / 8),
+    SearchRule(TIGHTEST, "area total length", 4),
+    SearchRule(FULLEST, "area length", 1 / 8),
+    SearchRule(LOWEST, "total length area", 4),
+    SearchRule(TIGHTEST, "total length area", 4),
+    SearchRule(TIGHTEST, "size length area", 4),
 )
 """The searches that take turns: no single one is good everywhere.
 
