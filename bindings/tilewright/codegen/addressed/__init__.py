@@ -3,29 +3,33 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from importlib import resources
 from itertools import accumulate
 
 import numpy as np
 
 from tilewright.codegen.addressed.numbers import NetworkNumbers, given, made, refused
 from tilewright.codegen.addressed.steps import OperationInStep, StepInMemory, in_a_row, steps_in_memory
-from tilewright.codegen.c_text import identifier, origin_lines, quoted, safe_text
+from tilewright.codegen.c_text import identifier, quoted, safe_text
 from tilewright.codegen.c_types import C_BITS, c_bits
-from tilewright.codegen.project import Files
 from tilewright.codegen.project.machine import packed
-from tilewright.codegen.project.text import braced, comment
 from tilewright.codegen.project.values import Values
-from tilewright.codegen.runtime_files import runtime_files
+from tilewright.codegen.project_files import (
+    Files,
+    braced,
+    comment,
+    head,
+    machine_header,
+    project_files,
+    titled,
+    window_fields,
+)
 from tilewright.codegen.trained import Trained
-from tilewright.core.version import __version__
 from tilewright.residency import Plan, Problem
 from tilewright.residency.decode_plan import decode_plan, problem_of_plan
 from tilewright.residency.evaluation import memory_taken
 from tilewright.residency.graph import Operation, Tensor
 from tilewright.simulator.fixed_point import Integers
 from tilewright.spec.errors import InputError
-from tilewright.spec.layer import Window
 from tilewright.spec.network import NamedLayer
 
 RUNTIME = ("dma.h", "dma.c", "engine.h", "engine.c", "network.h", "main.c")
@@ -146,23 +150,25 @@ class _Project:
 
     def files(self) -> Files:
         """Return all files."""
-        codegen = resources.files("tilewright.codegen")
-        found = runtime_files(addressed=RUNTIME, project=("bits.h", "expected.h", "numbers.h"))
-        found["Makefile"] = (codegen / "stream" / "runtime" / "Makefile").read_bytes()
-        readme = (codegen / "addressed" / "runtime" / "README.md").read_text(encoding="utf-8")
-        texts = {
-            "src/machine.h": self._machine_text(),
-            "src/network.c": self._network(),
-            "README.md": self._readme(readme),
-        }
-        found |= {path: text.encode("ascii") for path, text in texts.items()}
-        found["data/input.bin"] = self._maps(self._inputs)
-        found["data/weights.bin"] = self._packed([self._parameters(number) for number in self._weights])
-        found["data/reference.bin"] = self._maps(self._outputs)
         labels = self._numbers.labels
-        found["data/labels.bin"] = b"" if labels is None else labels.astype("<i4").tobytes()
-        found["data/expected.bin"] = self._expected()
-        return dict(sorted(found.items()))
+        return project_files(
+            {"addressed": RUNTIME, "project": ("bits.h", "expected.h", "numbers.h")},
+            {"machine.h": self._machine_text(), "network.c": self._network()},
+            {
+                "title": titled(self._title),
+                "memory": f"{self._elements * self._size:,}",
+                "images": self._told_images(),
+                "inputs": self._listed(self._inputs),
+                "outputs": self._listed(self._outputs),
+            },
+            {
+                "input.bin": self._maps(self._inputs),
+                "weights.bin": self._packed([self._parameters(number) for number in self._weights]),
+                "reference.bin": self._maps(self._outputs),
+                "labels.bin": b"" if labels is None else labels.astype("<i4").tobytes(),
+                "expected.bin": self._expected(),
+            },
+        )
 
     def _packed(self, arrays: Sequence[Integers]) -> bytes:
         return packed(np.concatenate(arrays), 8 * self._size) if arrays else b""
@@ -218,14 +224,9 @@ class _Project:
             "STAYING_BYTES": sum(self._graph.operations[number].weights for number in self._staying),
             "OUTPUT_BYTES": sum(tensors[number].size for number in self._outputs),
         }
-        return "\n".join(
+        return machine_header(
+            told,
             [
-                comment(told),
-                "#ifndef MACHINE_H",
-                "#define MACHINE_H",
-                "",
-                "#include <stdint.h>",
-                "",
                 "/* Elements, one after the other without gaps. */",
                 f"#define ELEMENT_BYTES {size}",
                 f"#define ELEMENT_BITS {8 * size}",
@@ -252,27 +253,13 @@ class _Project:
                 "",
                 "/* C has no arrays of none. */",
                 "#define SOME(bytes) ((bytes) ? (bytes) : 1)",
-                "",
-                "/* Where the memory on chip is. */",
-                "#ifndef ON_CHIP",
-                '#define ON_CHIP(buffer) __attribute__((section(".on_chip." #buffer)))',
-                "#endif",
-                "",
-                "#endif",
-                "",
-            ]
+            ],
+            'ON_CHIP(buffer) __attribute__((section(".on_chip." #buffer)))',
         )
 
     def _network(self) -> str:
-        title = safe_text(self._title) or "A network"
         lines = [
-            comment(
-                [
-                    f"{title}, written by tilewright {__version__}.",
-                    *origin_lines(self._source),
-                    f"Numbers: {safe_text(self._numbers.origin)}.",
-                ]
-            ),
+            comment(head(self._title, self._source, f"Numbers: {safe_text(self._numbers.origin)}.")),
             '#include "network.h"',
             "",
             "#include <stddef.h>",
@@ -340,12 +327,8 @@ class _Project:
     def _operation(self, name: str, each: OperationInStep, first: int, sums: int | None) -> list[str]:
         operation, spec = each.operation, each.operation.op.spec
         form = self._numbers.forms[self._first(operation).name]
-        window = [(1, 1), (1, 1), (0, 0), (1, 1)]
-        if isinstance(spec, Window):
-            window = [spec.kernel, spec.stride, (spec.padding[0], spec.padding[2]), spec.dilation]
+        window, groups, bias = window_fields(operation.op)
         kernel, stride, padding, dilation = map(braced, window)
-        groups = spec.groups if isinstance(spec, NamedLayer) else 1
-        bias = int(isinstance(spec, NamedLayer) and spec.bias)
         weights = "NULL"
         if operation.parameters:
             weights = f"network_weights + {self._weights[self._first(operation).number] * self._size}"
@@ -397,16 +380,6 @@ class _Project:
             len(step.operations),
         )
         return f"    {braced(fields)},"
-
-    def _readme(self, text: str) -> str:
-        return text.format(
-            title=safe_text(self._title) or "A network",
-            version=__version__,
-            memory=f"{self._elements * self._size:,}",
-            images=self._told_images(),
-            inputs=self._listed(self._inputs),
-            outputs=self._listed(self._outputs),
-        )
 
     def _told_images(self) -> str:
         told = "an image" if self._images == 1 else f"{self._images} images"

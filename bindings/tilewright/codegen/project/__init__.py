@@ -3,28 +3,24 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from importlib import resources
 from math import prod
 
 import numpy as np
 
-from tilewright.codegen.c_text import identifier, origin_lines, quoted, safe_text
+from tilewright.codegen.c_text import identifier, quoted, safe_text
 from tilewright.codegen.c_types import c_bits
 from tilewright.codegen.project.machine import image_bits, machine_of, machine_text, packed
 from tilewright.codegen.project.nodes import Node, Nodes
 from tilewright.codegen.project.text import (
     ALIGNED,
     Named,
-    braced,
-    comment,
     layer_text,
     operation_of,
     operation_text,
     scale,
 )
 from tilewright.codegen.project.values import Values
-from tilewright.codegen.runtime_files import runtime_files
-from tilewright.core.version import __version__
+from tilewright.codegen.project_files import Files, braced, comment, head, header, project_files, titled
 from tilewright.simulator.integer_layer import BIAS_BITS
 from tilewright.spec.errors import InputError
 from tilewright.spec.network import OWN_INPUT, NamedLayer
@@ -43,8 +39,6 @@ RUN = (
     "int counted)"
 )
 """The function that computes a batch of images."""
-
-Files = dict[str, bytes]
 
 
 def network_project(
@@ -127,23 +121,31 @@ class _Project:
 
     def files(self) -> Files:
         """Return all files."""
-        folder = resources.files(__name__) / "runtime"
-        found = runtime_files(project=RUNTIME)
-        found["Makefile"] = (folder / "Makefile").read_bytes()
-        texts = {
-            "src/machine.h": machine_text(self.machine, self.image, self.nodes, self.values.network),
-            "src/network.h": self._header(),
-            "src/network.c": self._network(),
-            "README.md": self._readme(),
-        }
-        found |= {path: text.encode("ascii") for path, text in texts.items()}
-        labels = self.values.labels
-        found["data/weights.bin"] = self.weights
-        found["data/images.bin"] = packed(self.values.images, c_bits(self.image))
-        found["data/labels.bin"] = b"" if labels is None else labels.astype("<i4").tobytes()
-        found["data/reference.bin"] = packed(self.values.outputs, c_bits(self.bits.output))
-        found["data/expected.bin"] = self._expected()
-        return dict(sorted(found.items()))
+        labels, right = self.values.labels, self.values.right
+        told = "" if right is None else f", of which {right} are put into the right class"
+        return project_files(
+            {"project": RUNTIME},
+            {
+                "machine.h": machine_text(self.machine, self.image, self.nodes, self.values.network),
+                "network.h": self._header(),
+                "network.c": self._network(),
+            },
+            {
+                "title": titled(self.title),
+                "images": f"{len(self.values.images)} images{told}",
+                "bias_bits": BIAS_BITS,
+                "weight_bits": self.bits.weights,
+                "image_bits": c_bits(self.image),
+                "output_bits": c_bits(self.bits.output),
+            },
+            {
+                "weights.bin": self.weights,
+                "images.bin": packed(self.values.images, c_bits(self.image)),
+                "labels.bin": b"" if labels is None else labels.astype("<i4").tobytes(),
+                "reference.bin": packed(self.values.outputs, c_bits(self.bits.output)),
+                "expected.bin": self._expected(),
+            },
+        )
 
     def _expected(self) -> bytes:
         """Return what others compute of the network's output, in its scale."""
@@ -173,12 +175,10 @@ class _Project:
     def _header(self) -> str:
         names = ", ".join(each.name.upper() for each in self.nodes)
         image = prod(self.values.images.shape[1:])
-        return "\n".join(
+        return header(
+            "network",
+            head(self.title, ""),
             [
-                comment([f"{safe_text(self.title) or 'A network'}, written by tilewright {__version__}."]),
-                "#ifndef NETWORK_H",
-                "#define NETWORK_H",
-                "",
                 '#include "dma.h"',
                 '#include "layers.h"',
                 "",
@@ -195,10 +195,7 @@ class _Project:
                 "",
                 "/* Compute a batch of images; note what is moved if that is to be counted. */",
                 f"{RUN};",
-                "",
-                "#endif",
-                "",
-            ]
+            ],
         )
 
     def _network(self) -> str:
@@ -228,8 +225,7 @@ class _Project:
         hosted = [each.node.name for each in self.nodes if self._on_host(each)]
         gathered = [each.node.name for each in self.nodes if each.gathered]
         lines = [
-            f"{safe_text(self.title) or 'A network'}, tile by tile, written by tilewright {__version__}.",
-            *origin_lines(self.source),
+            *head(f"{titled(self.title)}, tile by tile", self.source),
             f"Numbers: {safe_text(self.values.origin)}.",
             "",
             "Not in the plan's memory and traffic: the biases, which are read where they are.",
@@ -323,20 +319,6 @@ class _Project:
                 "    }",
             ]
         return [*lines, f"    count({each.name.upper()}, counted);"]
-
-    def _readme(self) -> str:
-        right = self.values.right
-        told = "" if right is None else f", of which {right} are put into the right class"
-        text = (resources.files(__name__) / "runtime" / "README.md").read_text(encoding="utf-8")
-        return text.format(
-            title=safe_text(self.title) or "A network",
-            version=__version__,
-            images=f"{len(self.values.images)} images{told}",
-            bias_bits=BIAS_BITS,
-            weight_bits=self.bits.weights,
-            image_bits=c_bits(self.image),
-            output_bits=c_bits(self.bits.output),
-        )
 
 
 def _named(nodes: Sequence[Node], image: int, bits: Widths) -> list[Named]:

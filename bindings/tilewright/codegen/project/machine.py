@@ -8,7 +8,8 @@ import numpy as np
 
 from tilewright.codegen.c_text import aligned
 from tilewright.codegen.c_types import C_BITS, c_bits
-from tilewright.codegen.project.text import Named, comment, memory_bits
+from tilewright.codegen.project.text import Named, memory_bits
+from tilewright.codegen.project_files import machine_header
 from tilewright.simulator.fixed_point import Integers
 from tilewright.simulator.integer_network import IntegerNetwork
 from tilewright.spec.errors import InputError
@@ -71,14 +72,9 @@ def machine_text(machine: DspMachine, image: int, nodes: Sequence[Named], networ
         ("PACKED", int(not in_c), "whether some are no integers of C; all are without gaps"),
     ]
     told = f"The machine: {machine.memory_bytes:,} bytes on chip, of which the plan takes {size:,}."
-    return "\n".join(
+    return machine_header(
+        [told],
         [
-            comment([told]),
-            "#ifndef MACHINE_H",
-            "#define MACHINE_H",
-            "",
-            "#include <stdint.h>",
-            "",
             "/* Bits of elements. */",
             *aligned([(f"#define {name} {value}", about) for name, value, about in elements], ""),
             "",
@@ -91,13 +87,6 @@ def machine_text(machine: DspMachine, image: int, nodes: Sequence[Named], networ
             f"#define COPIES {machine.copies}",
             f"#define MEMORY_BYTES {max(1, size)}",
             f"#define MOST_INPUTS {inputs}",
-            "",
-            "/* Where the memory on chip is. */",
-            "#ifndef ON_CHIP",
-            '#define ON_CHIP __attribute__((section(".scratchpad")))',
-            "#endif",
-            "",
-            "#endif",
-            "",
-        ]
+        ],
+        'ON_CHIP __attribute__((section(".scratchpad")))',
     )

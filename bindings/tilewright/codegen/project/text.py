@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 from math import prod
 
-from tilewright.codegen.c_text import block_comment, safe_text
+from tilewright.codegen.c_text import safe_text
 from tilewright.codegen.project.nodes import Node, geometry
+from tilewright.codegen.project_files import braced
 from tilewright.simulator.fixed_point import Format
 from tilewright.simulator.integer_network import IntegerNetwork
 from tilewright.spec.network import Add, Pool
@@ -97,11 +98,6 @@ def _generated(node: Node) -> bool:
     """Whether the zeros around the input are made on chip."""
     assert node.part is not None and isinstance(node.part.machine, DspMachine)
     return node.part.machine.padding == "generated"
-
-
-def braced(values: Iterable[object]) -> str:
-    """Return values as C writes arrays."""
-    return "{" + ", ".join(map(str, values)) + "}"
 
 
 def scale(fraction: int, to: Format, relu: bool = False, divisor: int = 1) -> str:
@@ -197,8 +193,3 @@ def memory_bits(node: Node) -> int:
     if isinstance(node.plan, OperationPlan) and operation_of(node).on != "host":
         return sum(Walk(operation_of(node), node.plan).buffers.values()) * machine.operand_bits.output
     return 0
-
-
-def comment(lines: Sequence[str]) -> str:
-    """Return a block comment."""
-    return "\n".join(block_comment(list(lines)))

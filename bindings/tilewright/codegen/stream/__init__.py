@@ -3,20 +3,16 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from importlib import resources
 from itertools import accumulate
 
 import numpy as np
 
-from tilewright.codegen.c_text import identifier, origin_lines, safe_text
+from tilewright.codegen.c_text import identifier, safe_text
 from tilewright.codegen.made_numbers import NARROW, Numbers
-from tilewright.codegen.project import Files
-from tilewright.codegen.project.text import comment
-from tilewright.codegen.runtime_files import runtime_files
+from tilewright.codegen.project_files import Files, comment, head, machine_header, project_files, titled
 from tilewright.codegen.stream.groups import GroupText, Tables, host_tables, planned_tables
 from tilewright.codegen.trained import Trained
 from tilewright.codegen.trained_numbers import TrainedNumbers, coarse_numbers
-from tilewright.core.version import __version__
 from tilewright.fusion import Plan, Problem
 from tilewright.fusion.graph import engine_of
 from tilewright.fusion.machine import BUFFERS, HOST
@@ -120,24 +116,26 @@ class _Project:
 
     def files(self) -> Files:
         """Return all files."""
-        folder = resources.files(__name__) / "runtime"
-        found = runtime_files(
-            stream=RUNTIME,
-            project=(
-                "expected.h",
-                "numbers.h",
-            ),
+        numbers = self._numbers
+        outputs = np.concatenate([numbers.maps[name].ravel() for name in numbers.outputs])
+        images = self._machine.arrays
+        return project_files(
+            {"stream": RUNTIME, "project": ("expected.h", "numbers.h")},
+            {"machine.h": self._machine_text(), "network.c": self._network()},
+            {
+                "title": titled(self._title),
+                "images": "an image" if images == 1 else f"{images} images",
+                "inputs": self._listed(numbers.inputs),
+                "outputs": self._listed(numbers.outputs),
+                "origin": safe_text(self._origin),
+            },
+            {
+                "input.bin": self._elements(self._inputs),
+                "parameters.bin": self._elements(self._parameters),
+                "reference.bin": self._elements(outputs),
+                "expected.bin": self._expected(),
+            },
         )
-        found["Makefile"] = (folder / "Makefile").read_bytes()
-        texts = {"src/machine.h": self._machine_text(), "src/network.c": self._network()}
-        texts["README.md"] = self._readme((folder / "README.md").read_text(encoding="utf-8"))
-        found |= {path: text.encode("ascii") for path, text in texts.items()}
-        found["data/input.bin"] = self._elements(self._inputs)
-        found["data/parameters.bin"] = self._elements(self._parameters)
-        outputs = [self._numbers.maps[name].ravel() for name in self._numbers.outputs]
-        found["data/reference.bin"] = self._elements(np.concatenate(outputs))
-        found["data/expected.bin"] = self._expected()
-        return dict(sorted(found.items()))
 
     def _elements(self, values: Integers) -> bytes:
         return values.astype(f"<i{self._machine.element_bytes}").tobytes()
@@ -169,14 +167,9 @@ class _Project:
         sizes["NETWORK_INPUTS"] = self._inputs.size
         sizes["NETWORK_PARAMETERS"] = self._parameters.size
         sizes["NETWORK_OUTPUTS"] = self._outputs
-        return "\n".join(
+        return machine_header(
+            told,
             [
-                comment(told),
-                "#ifndef MACHINE_H",
-                "#define MACHINE_H",
-                "",
-                "#include <stdint.h>",
-                "",
                 f"typedef int{8 * machine.element_bytes}_t element_t;",
                 f"#define ELEMENT_BITS {8 * machine.element_bytes}",
                 f"#define ELEMENT_MIN ({least})",
@@ -189,15 +182,8 @@ class _Project:
                 "",
                 "/* C has no arrays of none. */",
                 "#define SOME(elements) ((elements) ? (elements) : 1)",
-                "",
-                "/* Where a buffer on chip is. */",
-                "#ifndef ON_CHIP",
-                '#define ON_CHIP(buffer) __attribute__((section(".on_chip." #buffer)))',
-                "#endif",
-                "",
-                "#endif",
-                "",
-            ]
+            ],
+            'ON_CHIP(buffer) __attribute__((section(".on_chip." #buffer)))',
         )
 
     def _network(self) -> str:
@@ -224,23 +210,9 @@ class _Project:
         return "\n".join(lines)
 
     def _story(self) -> list[str]:
-        told = [f"{safe_text(self._title) or 'A network'}, written by tilewright {__version__}."]
-        told += origin_lines(self._source)
         alone = [", ".join(tables.nodes) for tables in self._groups if tables.on_host]
-        if alone:
-            told.append(f"Outside of the plan's figures, on the host: {safe_text(', '.join(alone))}.")
-        return told
-
-    def _readme(self, text: str) -> str:
-        images = self._machine.arrays
-        return text.format(
-            title=safe_text(self._title) or "A network",
-            version=__version__,
-            images="an image" if images == 1 else f"{images} images",
-            inputs=self._listed(self._numbers.inputs),
-            outputs=self._listed(self._numbers.outputs),
-            origin=safe_text(self._origin),
-        )
+        hosted = f"Outside of the plan's figures, on the host: {safe_text(', '.join(alone))}."
+        return head(self._title, self._source, *([hosted] if alone else []))
 
     def _listed(self, names: Sequence[str]) -> str:
         """Return tensors with their shapes."""

@@ -8,14 +8,13 @@ from math import prod
 
 from tilewright.codegen.c_text import block_comment, quoted, safe_text
 from tilewright.codegen.made_numbers import Numbers
-from tilewright.codegen.project.text import braced
+from tilewright.codegen.project_files import braced, window_fields
 from tilewright.fusion import Problem
 from tilewright.fusion.addresses import Addressed, Addresses, Area
 from tilewright.fusion.fused_group import Part
 from tilewright.fusion.plan import Group
 from tilewright.fusion.schedule import GroupSchedule, Instruction
 from tilewright.spec.graph import Operation
-from tilewright.spec.layer import Window
 from tilewright.spec.network import NamedLayer
 
 Shape = tuple[int, int, int]
@@ -194,12 +193,8 @@ class GroupText:
 
     def _operation(self, op: Operation, first: int, count: int) -> list[str]:
         spec, form = op.spec, self._numbers.forms[op.name]
-        window = [(1, 1), (1, 1), (0, 0), (1, 1)]
-        if isinstance(spec, Window):
-            window = [spec.kernel, spec.stride, (spec.padding[0], spec.padding[2]), spec.dilation]
+        window, groups, bias = window_fields(op)
         kernel, stride, padding, dilation = map(braced, window)
-        groups = spec.groups if isinstance(spec, NamedLayer) else 1
-        bias = int(isinstance(spec, NamedLayer) and spec.bias)
         return [
             f"    .parts = {self._name}_parts + {first}, .part_count = {count},",
             f"    .input_channels = {spec.input[0]}, .kernels = {spec.output[0]}, .groups = {groups},",
