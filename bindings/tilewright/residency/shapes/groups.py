@@ -9,17 +9,13 @@ from __future__ import annotations
 
 from collections.abc import Callable, Collection, Hashable, Iterator
 from functools import cached_property
-from typing import TYPE_CHECKING, Any, NamedTuple, TypeVar
+from typing import Any, NamedTuple, TypeVar
 
 import numpy as np
 from numpy.typing import NDArray
 
 from tilewright.residency.graph import Graph, Operation, Reading, members
 from tilewright.simulator.program import Counts
-
-if TYPE_CHECKING:
-    from tilewright.residency.shapes.shape import Buffer, Shape
-    from tilewright.residency.shapes.strips import Strips
 
 BY_ROWS = 0
 """In place of the pixels of a pass: passes of one row, of two rows, and so on."""
@@ -103,8 +99,9 @@ class Group:
         self.counted: dict[Hashable, Any] = (
             groups.share(("counted", self.last.number), dict) if counted is None else counted
         )
-        self.shapes: dict[Shape, list[Buffer]] = {}
-        self.in_strips: dict[int, Strips] = {}
+        # Found by modules behind this one, of types that are theirs: buffers of a shape; strips by width.
+        self.shapes: dict[Any, Any] = {}
+        self.in_strips: dict[int, Any] = {}
 
     @property
     def last(self) -> Operation:

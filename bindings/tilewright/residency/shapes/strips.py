@@ -145,7 +145,8 @@ def strips_of(group: Group, columns: int) -> Strips:
     """Return a group in strips, always the same."""
     if columns not in group.in_strips:
         group.in_strips[columns] = Strips(group, columns)
-    return group.in_strips[columns]
+    found: Strips = group.in_strips[columns]
+    return found
 
 
 def strip_widths(group: Group) -> list[int]:
