@@ -93,8 +93,6 @@ def test_a_further_room_is_known_once_it_is_registered() -> None:
         None,
         [],
     )
-    assert attic.records(problem, {"steps": 3}) == [{"steps": 3}]
-    assert attic.records(problem, {"layers": [{"steps": 1}, {"steps": 2}]}) == [{"steps": 1}, {"steps": 2}]
 
 
 def test_what_is_no_room_is_refused() -> None:
