@@ -17,7 +17,7 @@ from tilewright.grouping import Plan, Problem, best_bound, measured_objective, o
 from tilewright.grouping.exact import layered_search, search
 from tilewright.grouping.exact.cost_to_go import CostToGo
 from tilewright.grouping.exact.expansion_kernel import Table
-from tilewright.grouping.exact.layered_search import LayeredSearch
+from tilewright.grouping.exact.layered_search import LayeredParams, LayeredSearch
 from tilewright.grouping.exact.stages import StateSpace
 from tilewright.models.grouping import exact
 
@@ -153,8 +153,7 @@ def test_a_search_for_less_than_the_optimum_finds_nothing(problem: Problem) -> N
 
 @pytest.mark.parametrize("threads", [2, 3])
 def test_threads_change_nothing(threads: int, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(layered_search, "FEW", 2)
-    monkeypatch.setattr(layered_search, "CHUNK", 3)
+    monkeypatch.setattr(layered_search, "PARAMS", LayeredParams(few=2, chunk=3))
     for problem, expected in ((layer_of((6, 6)), 48), (layer_of((5, 6), steps="free"), None)):
         alone = exact.solve(problem, RunContext(deadline=soon()))
         shared = exact.solve(problem, RunContext(deadline=soon(), threads=threads))

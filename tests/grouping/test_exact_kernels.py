@@ -16,7 +16,7 @@ from numba import njit
 
 from tilewright.grouping import Problem
 from tilewright.grouping.exact.bitsets import NEVER, Bits, pack, unpack
-from tilewright.grouping.exact.expansion_kernel import Rules, Table, expand, undominated
+from tilewright.grouping.exact.expansion_kernel import Parents, Rules, Table, expand, undominated
 from tilewright.grouping.exact.pruning_kernel import DeadlineScratch, Delay, overcommitted
 from tilewright.grouping.exact.reload_intervals import NO_PREFIX_LIMITS
 from tilewright.grouping.exact.stages import StateSpace
@@ -200,7 +200,7 @@ def expanded(drawn: Drawn, rules: Rules) -> dict[tuple[int, ...], int]:
     )
     start = np.array([drawn.cost], np.int32), np.zeros(1, np.int16)
     workspace = Workspace.of(space.bits, space.size, row.shape[1])
-    assert expand(space.bits, rules, row, *start, 0, 1, 7, table, workspace) == 1
+    assert expand(space.bits, rules, Parents(row, *start, 7), 0, 1, table, workspace) == 1
     used = table.cost > -NEVER
     assert used.sum() == table.used[0]
     assert (table.parent[used] == 0).all()

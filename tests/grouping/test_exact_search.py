@@ -17,7 +17,7 @@ from tilewright.core.context import RunContext
 from tilewright.grouping import Problem, best_bound, objective, violation
 from tilewright.grouping.exact import layered_search, search
 from tilewright.grouping.exact.cost_to_go import CostToGo
-from tilewright.grouping.exact.layered_search import LayeredSearch, TooLargeError
+from tilewright.grouping.exact.layered_search import LayeredParams, LayeredSearch, TooLargeError
 from tilewright.grouping.exact.stages import StateSpace
 from tilewright.grouping.structure import last_useful_step
 from tilewright.models.grouping import exact
@@ -32,17 +32,16 @@ def test_dearer_plans_may_be_looked_for_first(problem: Problem, above: int, pati
     """A search that skips costs below a poor plan's proves no more than holds and finds the optimum."""
     expected = optimum(problem)
     assume(expected is not None)
-    with pytest.MonkeyPatch.context() as patch:
-        # Where the next cost seems to take no more time than the last, the highest is refuted at once.
-        patch.setattr(search, "GROWTH", 50.0 if patient else 1.0)
-        last = None
-        for found in search.prove(problem, soon(), 0, expected + above):
-            last = found
-            assert not found.impossible
-            assert found.bound <= expected, found
-            if found.plan is not None:
-                assert violation(problem, found.plan) is None
-                assert objective(problem, found.plan) == found.bound == expected
+    # Where the next cost seems to take no more time than the last, the highest is refuted at once.
+    params = search.SearchParams(growth=50.0 if patient else 1.0)
+    last = None
+    for found in search.prove(problem, soon(), 0, expected + above, params=params):
+        last = found
+        assert not found.impossible
+        assert found.bound <= expected, found
+        if found.plan is not None:
+            assert violation(problem, found.plan) is None
+            assert objective(problem, found.plan) == found.bound == expected
     if last is not None and problem.limits.reloads < 3:
         assert last.bound == expected
 
@@ -102,7 +101,7 @@ def test_time_is_kept(side: int, group: int, threads: int, steps: str) -> None:
 @pytest.mark.parametrize("rows", [0, 1, 20_000, 60_000])
 def test_what_does_not_fit_ends_with_a_valid_bound(rows: int, monkeypatch: pytest.MonkeyPatch) -> None:
     """Whichever search runs out of memory first, what was proven stands and the other goes on."""
-    monkeypatch.setattr(layered_search, "MAX_ROWS", rows)
+    monkeypatch.setattr(layered_search, "PARAMS", LayeredParams(max_rows=rows))
     for problem, expected in ((layer_of((7, 7)), 72), (layer_of((6, 6), 3, steps="free"), 42)):
         outcome = exact.solve(problem, RunContext(deadline=soon()))
         assert outcome.bound is not None
@@ -119,16 +118,15 @@ def test_what_does_not_fit_ends_with_a_valid_bound(rows: int, monkeypatch: pytes
 )
 @pytest.mark.parametrize(("side", "group", "expected"), [(7, 2, 72), (8, 3, 82)], ids=["7x7 g2", "8x8 g3"])
 def test_searches_for_all_numbers_of_steps_agree(
-    side: int, group: int, expected: int, leading: float, following: float, monkeypatch: pytest.MonkeyPatch
+    side: int, group: int, expected: int, leading: float, following: float
 ) -> None:
     """However far one goes ahead, and however often others give up and aim at less."""
-    monkeypatch.setattr(search, "LEADING", leading)
-    monkeypatch.setattr(search, "FOLLOWING", following)
+    params = search.SearchParams(leading=leading, following=following)
     problem = layer_of((side, side), group, steps="free")
     for known in (None, expected, expected + 5):
         plans = []
         bound = 0
-        for found in search.prove_by_steps(problem, soon(), best_bound(problem).value, known):
+        for found in search.prove_by_steps(problem, soon(), best_bound(problem).value, known, params=params):
             assert bound <= found.bound <= expected
             bound = found.bound
             if found.plan is not None:
@@ -159,15 +157,15 @@ def test_a_search_too_large_for_memory_aims_at_less(monkeypatch: pytest.MonkeyPa
         yield
 
     monkeypatch.setattr(search, "plans_within", full)
-    monkeypatch.setattr(search, "LEADING", 1e9)
-    *_, last = search.prove_by_steps(problem, soon(), best_bound(problem).value, 82)
+    params = search.SearchParams(leading=1e9)
+    *_, last = search.prove_by_steps(problem, soon(), best_bound(problem).value, 82, params=params)
     assert last.bound == 82
     first, second, *_ = totals[problem.kmin + 1]
     assert second < first
 
 
 def test_too_many_partial_plans_are_an_error(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(layered_search, "MAX_ROWS", 1000)
+    monkeypatch.setattr(layered_search, "PARAMS", LayeredParams(max_rows=1000))
     space = StateSpace(layer_of((7, 7)))
     cost_to_go = CostToGo(space)
     before = {key: table.copy() for key, table in cost_to_go.anchored.items()}

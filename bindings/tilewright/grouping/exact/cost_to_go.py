@@ -13,7 +13,7 @@ from numpy.typing import NDArray
 
 from tilewright.grouping.bounds.excess_loads import ExcessTheorem, known_theorems
 from tilewright.grouping.exact.bitsets import NEVER
-from tilewright.grouping.exact.layered_search import Ints, LayeredSearch
+from tilewright.grouping.exact.layered_search import Ints, LayeredSearch, Limits
 from tilewright.grouping.exact.stages import Key, StateSpace
 
 SPLITS = 8
@@ -123,7 +123,7 @@ class CostToGo:
             return np.full(space.most_pixels + 1, limits[after])
 
         followed: list[Key] = []
-        for key, shortest in LayeredSearch(space, most, deadline, free=free, threads=threads).run():
+        for key, shortest in LayeredSearch(space, most, deadline, Limits(free=free), threads).run():
             # A chain that was not followed exceeded the limit at an earlier stage, and had the rest to go.
             left_out = limits[key] + 1
             for earlier in followed:

@@ -126,6 +126,24 @@ class Table(NamedTuple):
     found: NDArray[np.int32]
 
 
+class Parents(NamedTuple):
+    """Partial plans of one stage, whose children are looked for; columns as in `Table`.
+
+    Attributes
+    ----------
+    rows : uint64, shape (n, words)
+    cost : int32, shape (n,)
+    least : int16, shape (n,)
+    stage
+        The stage's number.
+    """
+
+    rows: Words
+    cost: NDArray[np.int32]
+    least: NDArray[np.int16]
+    stage: int
+
+
 @inlined
 def _hash(row):
     value = np.uint64(0x9E3779B97F4A7C15)
@@ -212,7 +230,7 @@ def _canonical(bits, done, held, kept, watched, image, row):
 
 
 @inlined
-def _insert(table, row, cost, parent, stage, least):
+def _insert(table, row, cost, parents, parent, least):
     """Insert a row if it is new or cheaper; return False if the table is too full."""
     place = _find_slot(table.rows, table.cost, row)
     if table.cost[place] == -NEVER:
@@ -229,7 +247,7 @@ def _insert(table, row, cost, parent, stage, least):
     table.least[place] = least
     table.cost[place] = cost
     table.parent[place] = parent
-    table.stage[place] = stage
+    table.stage[place] = parents.stage
     return True
 
 
@@ -425,10 +443,10 @@ def _last_patches(bits, node, level, workspace):
 
 
 @inlined
-def _complete_groups(bits, rules, limits, node, level, cost, parent, stage, table, workspace):
+def _complete_groups(bits, rules, limits, node, level, parents, parent, table, workspace):
     """Try each last patch and insert the children; return False if the table is too full."""
     origin, branches, sets, _ = workspace
-    step, load, size = rules.step, rules.load, rules.size
+    step, load, size, cost = rules.step, rules.load, rules.size, parents.cost[parent]
     word = 0
     while word < len(bits.patch_words):
         bag = sets.candidates[word]
@@ -460,7 +478,7 @@ def _complete_groups(bits, rules, limits, node, level, cost, parent, stage, tabl
         ):
             continue
         total = np.int32(walk + load * pixels)
-        if not _keep_child(bits, rules, total, parent, stage, table, workspace):
+        if not _keep_child(bits, rules, total, parents, parent, table, workspace):
             return False
     return True
 
@@ -518,7 +536,7 @@ def _can_go_on(bits, rules, limits, level, patch, lost, over, workspace):
 
 
 @inlined
-def _keep_child(bits, rules, cost, parent, stage, table, workspace):
+def _keep_child(bits, rules, cost, parents, parent, table, workspace):
     """Insert the child that ``workspace.sets`` describes; return False if the table is too full."""
     origin, _, sets, _ = workspace
     watched = rules.watched
@@ -528,7 +546,7 @@ def _keep_child(bits, rules, cost, parent, stage, table, workspace):
     most = len(table.found) - 1
     least = least_next(bits, sets.done, origin.done, origin.seen, rules.size, most, rules.delays)
     _canonical(bits, sets.done, sets.still, sets.fixed, watched, sets.image, sets.row)
-    return _insert(table, sets.row, cost, parent, stage, np.int16(least))
+    return _insert(table, sets.row, cost, parents, parent, np.int16(least))
 
 
 @inlined
@@ -616,20 +634,50 @@ def _throw_away_pivot(level, workspace):
     return True
 
 
+@inlined
+def _branch(bits, rules, limits, parents, parent, table, workspace):
+    """Insert all children of a partial plan; return False if the table is too full, or at `Rules.stop`."""
+    branches, level = workspace.branches, 0
+    while level >= 0:
+        if branches.n_options[level] < 0:
+            if rules.stop[0]:
+                return False
+            node = _bound_level(bits, rules, limits, level, workspace)
+            if node.allowed >= 0 and node.slots == 1:
+                _last_patches(bits, node, level, workspace)
+                if not _complete_groups(bits, rules, limits, node, level, parents, parent, table, workspace):
+                    return False
+                level -= 1
+                continue
+            if node.allowed < 0 or not _can_branch(bits, rules, node, level, workspace):
+                level -= 1
+                continue
+            _choose_pivot(bits, level, workspace)
+        if branches.tried[level] < branches.n_options[level]:
+            _take_option(bits, branches, level)
+            level += 1
+        elif not _throw_away_pivot(level, workspace):
+            level -= 1
+    return True
+
+
+@inlined
+def _can_branch(bits, rules, node, level, workspace):
+    """Whether groups may follow from the decisions of a level that leaves several patches to choose."""
+    sets = workspace.sets
+    if node.open == 0 and workspace.branches.taken[level] and _looks_ahead(rules):
+        _write_done(bits, level, workspace)
+        limit = rules.following + node.later
+        if far_apart(bits, sets.group, sets.done, node.slots, limit, sets.apart) > limit:
+            return False
+    return _can_cover_shares(bits, node, level, workspace)
+
+
 @kernel(nogil=True, _nrt=False)
 def expand(
-    bits: Bits,
-    rules: Rules,
-    rows: Words,
-    costs: NDArray[np.int32],
-    least: NDArray[np.int16],
-    first: int,
-    last: int,
-    stage: int,
-    table: Table,
-    workspace: Workspace,
+    bits: Bits, rules: Rules, parents: Parents, first: int, last: int, table: Table, workspace: Workspace
 ) -> int:
-    """Insert all children of ``rows[first:last]`` into a table.
+    """Insert all children of some partial plans into a table.
 
     Groups are listed by branching: a pixel on chip that is still needed is either covered by one of its
     patches or thrown away. When all pixels are decided, the other patches are free. A branch ends when its
@@ -637,14 +685,8 @@ def expand(
 
     Parameters
     ----------
-    rows : uint64, shape (n, words)
-    costs : int32, shape (n,)
-    least : int16, shape (n,)
-        Columns of the stage, see `Table`.
     first, last
-        The rows to expand.
-    stage
-        Number of their stage.
+        The rows of `parents` to expand.
     table
         Receives the children.
     workspace
@@ -655,44 +697,17 @@ def expand(
     int
         `last`, or the row to continue with if the table was too full or `Rules.stop` was set.
     """
-    branches, sets = workspace.branches, workspace.sets
     for i in range(first, last):
         if 4 * table.used[0] > 3 * len(table.cost):
             return i
-        if rules.size < least[i]:
+        if rules.size < parents.least[i]:
             continue
-        limits = _read_row(bits, rules, rows[i], costs[i], workspace)
+        limits = _read_row(bits, rules, parents.rows[i], parents.cost[i], workspace)
         if min(limits.spare, limits.margin, limits.budget) < 0:
             continue
         _start_group(bits, rules, workspace)
-        level = 0
-        while level >= 0:
-            if branches.n_options[level] < 0:
-                if rules.stop[0]:
-                    return i
-                node = _bound_level(bits, rules, limits, level, workspace)
-                ended = node.allowed < 0
-                if not ended and node.slots == 1:
-                    _last_patches(bits, node, level, workspace)
-                    if not _complete_groups(
-                        bits, rules, limits, node, level, costs[i], i, stage, table, workspace
-                    ):
-                        return i
-                    ended = True
-                if not ended and node.open == 0 and branches.taken[level] and _looks_ahead(rules):
-                    _write_done(bits, level, workspace)
-                    limit = rules.following + node.later
-                    n = far_apart(bits, sets.group, sets.done, node.slots, limit, sets.apart)
-                    ended = n > limit
-                if ended or not _can_cover_shares(bits, node, level, workspace):
-                    level -= 1
-                    continue
-                _choose_pivot(bits, level, workspace)
-            if branches.tried[level] < branches.n_options[level]:
-                _take_option(bits, branches, level)
-                level += 1
-            elif not _throw_away_pivot(level, workspace):
-                level -= 1
+        if not _branch(bits, rules, limits, parents, i, table, workspace):
+            return i
     return last
 
 

@@ -18,7 +18,7 @@ from numpy.typing import NDArray
 
 from tilewright.core.context import MAX_SECONDS
 from tilewright.grouping.exact.bitsets import NEVER, Words, unpack
-from tilewright.grouping.exact.expansion_kernel import Rules, Table, expand, move_rows, undominated
+from tilewright.grouping.exact.expansion_kernel import Parents, Rules, Table, expand, move_rows, undominated
 from tilewright.grouping.exact.pruning_kernel import Delay
 from tilewright.grouping.exact.reload_intervals import NO_PREFIX_LIMITS, PrefixLimits
 from tilewright.grouping.exact.stages import Key, StateSpace
@@ -31,21 +31,59 @@ Ints = NDArray[np.int32]
 MostOf = Callable[[Key, int], NDArray[np.int64]]
 """Of a stage and the size of its last group: the longest walk that is kept, by the pixels of that group."""
 
-MAX_ROWS = 60_000_000
-"""Most partial plans that a search keeps: some 4 GB, and more while a stage is sorted."""
 
-LARGE = 1 << 20
-"""Slots from which on a table grows by a factor of 2 instead of 4."""
+@dataclass(frozen=True)
+class LayeredParams:
+    """How the work is divided.
 
-FEW = 256
-"""Stages of fewer partial plans are not shared among threads."""
+    Attributes
+    ----------
+    max_rows
+        Most partial plans that a search keeps: some 4 GB, and more while a stage is sorted.
+    large
+        Slots from which on a table grows by a factor of 2 instead of 4.
+    few
+        Stages of fewer partial plans are not shared among threads.
+    chunk
+        Partial plans that are expanded between two looks at the clock.
+    """
 
-CHUNK = 5_000
-"""Partial plans that are expanded between two looks at the clock."""
+    max_rows: int = 60_000_000
+    large: int = 1 << 20
+    few: int = 256
+    chunk: int = 5_000
+
+
+PARAMS = LayeredParams()
+
+
+@dataclass(frozen=True)
+class Limits:
+    """What walks are followed.
+
+    Attributes
+    ----------
+    free
+        Whether the first group costs nothing.
+    total
+        Largest cost of a complete plan, in half units; negative where chains are searched.
+    watched
+        Whether no pixel may be loaded more than twice.
+    spare
+        Most pixels that a step may throw away.
+    prefix
+        Limits on the first steps.
+    """
+
+    free: bool = False
+    total: int = -1
+    watched: bool = False
+    spare: int = 2**30
+    prefix: PrefixLimits = NO_PREFIX_LIMITS
 
 
 class TooLargeError(Exception):
-    """More partial plans than `MAX_ROWS`."""
+    """More partial plans than `LayeredParams.max_rows`."""
 
 
 @dataclass
@@ -78,16 +116,8 @@ class LayeredSearch:
         Longest walk that is kept, see `MostOf`.
     deadline
         On the clock of `time.monotonic`.
-    free
-        Whether the first group costs nothing.
-    total
-        Largest cost of a complete plan, in half units; negative where chains are searched.
-    watched
-        Whether no pixel may be loaded more than twice.
-    spare
-        Most pixels that a step may throw away.
-    prefix
-        Limits on the first steps.
+    limits
+        What else is kept.
     threads
         Number of threads that share the work of a stage.
 
@@ -106,23 +136,19 @@ class LayeredSearch:
         space: StateSpace,
         most: MostOf,
         deadline: float,
-        *,
-        free: bool = False,
-        total: int = -1,
-        watched: bool = False,
-        spare: int = 2**30,
-        prefix: PrefixLimits = NO_PREFIX_LIMITS,
+        limits: Limits,
         threads: int = 1,
+        params: LayeredParams | None = None,
     ) -> None:
         self.space, self.most, self.deadline, self.threads = space, most, deadline, threads
-        self.free, self.total, self.watched, self.spare, self.prefix = free, total, watched, spare, prefix
+        self.limits, self.params = limits, params or PARAMS
         self.stages: list[PartialPlans] = []
         self.keys: list[Key] = []
         self.rows = 0
         self.stop = np.zeros(1, bool)
         root = self._table(1)
         # The first step of a chain is no step from one group to another.
-        root.cost[0] = 0 if total >= 0 else -space.step
+        root.cost[0] = 0 if limits.total >= 0 else -space.step
         self.open: dict[Key, list[Table]] = {(0, 0): [root]}
         self.workspaces = [Workspace.of(space.bits, space.size, root.rows.shape[1]) for _ in range(threads)]
 
@@ -160,7 +186,7 @@ class LayeredSearch:
             self.rows += len(stage.rows)
             for size, after in self.space.groups(key):
                 self._expand(stage, key, size, after)
-            if self.total < 0:
+            if self.limits.total < 0:
                 # Chains are never followed back, so their rows can go.
                 self.rows -= len(stage.rows)
                 self.stages[-1] = PartialPlans(*(column[:0] for column in vars(stage).values()))
@@ -172,7 +198,7 @@ class LayeredSearch:
 
     def _table(self, size: int) -> Table:
         space = self.space
-        words = space.n_done + space.n_held * (2 if self.watched else 1)
+        words = space.n_done + space.n_held * (2 if self.limits.watched else 1)
         return Table(
             np.zeros((size, words), np.uint64),
             np.full(size, -NEVER, np.int32),
@@ -192,7 +218,7 @@ class LayeredSearch:
         ]
         order = np.lexsort((-columns[4], columns[1], *(columns[0][:, w] for w in range(self.space.n_done))))
         columns = [column[order] for column in columns]
-        kept = undominated(self.space.bits, *columns[:2], self.space.load, self.watched)
+        kept = undominated(self.space.bits, *columns[:2], self.space.load, self.limits.watched)
         return PartialPlans(*(column[kept] for column in columns))
 
     def _expand(self, stage: PartialPlans, key: Key, size: int, after: Key) -> None:
@@ -200,9 +226,10 @@ class LayeredSearch:
         space = self.space
         tables = self.open.setdefault(after, [self._table(1 << 12) for _ in range(self.threads)])
         # No patch waits that would leave the first steps, by which plan and reverse are told apart.
-        least = np.zeros_like(stage.least) if space.symmetry_stage(key, self.prefix) else stage.least
+        least = np.zeros_like(stage.least) if space.symmetry_stage(key, self.limits.prefix) else stage.least
+        parents = Parents(stage.rows, stage.costs, least, len(self.stages) - 1)
         rules = self._rules(key, size, after)
-        chunk = max(1, min(CHUNK, -(-len(stage.rows) // self.threads)))
+        chunk = max(1, min(self.params.chunk, -(-len(stage.rows) // self.threads)))
         todo = deque((part, row) for part in rules for row in range(0, len(stage.rows), chunk))
 
         def work(thread: int) -> None:
@@ -213,20 +240,24 @@ class LayeredSearch:
                     return
                 end = min(done + chunk, len(stage.rows))
                 while done < end:
-                    columns = stage.rows, stage.costs, least, done, end, len(self.stages) - 1
-                    done = expand(space.bits, part, *columns, tables[thread], self.workspaces[thread])
+                    done = expand(
+                        space.bits, part, parents, done, end, tables[thread], self.workspaces[thread]
+                    )
                     if self.stop[0] or time.monotonic() > self.deadline:
                         raise OutOfTimeError
                     if done < end:
                         slots = len(tables[thread].cost)
-                        if self.rows + sum(len(table.cost) for table in tables) + 2 * slots > MAX_ROWS:
+                        if (
+                            self.rows + sum(len(table.cost) for table in tables) + 2 * slots
+                            > self.params.max_rows
+                        ):
                             todo.clear()
                             raise TooLargeError
-                        larger = self._table((4 if slots < LARGE else 2) * slots)
+                        larger = self._table((4 if slots < self.params.large else 2) * slots)
                         move_rows(tables[thread], larger)
                         tables[thread] = larger
 
-        if self.threads == 1 or (len(stage.rows) < FEW and len(rules) == 1):
+        if self.threads == 1 or (len(stage.rows) < self.params.few and len(rules) == 1):
             work(0)
         else:
             with ThreadPoolExecutor(self.threads) as pool:
@@ -237,8 +268,8 @@ class LayeredSearch:
         space, first = self.space, key == (0, 0)
         steps_after = 0 if space.fixed else space.step * -(-(space.n_patches - after[1]) // space.size)
         excess, ahead = -1, space.n_patches
-        if 0 < after[0] <= self.prefix.steps:
-            excess, ahead = self.prefix.excess, self.prefix.steps - after[0]
+        if 0 < after[0] <= self.limits.prefix.steps:
+            excess, ahead = self.limits.prefix.excess, self.limits.prefix.steps - after[0]
         most = np.where(space.pixels <= space.max_pixels_by_size[size], self.most(after, size), -NEVER)
         return [
             Rules(
@@ -246,21 +277,21 @@ class LayeredSearch:
                 step=space.step,
                 load=space.load,
                 coming=space.step + steps_after,
-                free=self.free and first,
-                watched=self.watched,
-                spare=self.spare,
+                free=self.limits.free and first,
+                watched=self.limits.watched,
+                spare=self.limits.spare,
                 following=min(space.size, space.n_patches - after[1]),
                 ahead=ahead,
                 excess=excess,
                 # Where both ends throw away as much, the better one is missing no more patches than the
                 # other.
                 below=int(2 * space.missing_patches(after) > space.missing),
-                delays=int(space.delays if self.total >= 0 else Delay.NONE),
+                delays=int(space.delays if self.limits.total >= 0 else Delay.NONE),
                 most=most,
-                total=self.total,
+                total=self.limits.total,
                 member=member,
                 left_out=left_out,
-                near=self.prefix.near,
+                near=self.limits.prefix.near,
                 stop=self.stop,
             )
             for member, left_out in (space.starts if first and size > 1 else space.anywhere)

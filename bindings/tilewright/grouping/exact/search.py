@@ -22,39 +22,55 @@ from tilewright.grouping.cost import objective as cost
 from tilewright.grouping.cost import violation
 from tilewright.grouping.exact.bitsets import NEVER
 from tilewright.grouping.exact.cost_to_go import CostToGo
-from tilewright.grouping.exact.layered_search import LayeredSearch, TooLargeError
+from tilewright.grouping.exact.layered_search import LayeredSearch, Limits, TooLargeError
 from tilewright.grouping.exact.stages import Key, StateSpace
 from tilewright.grouping.plan import Plan
 from tilewright.grouping.problem import Problem
 from tilewright.grouping.structure import last_useful_step, scale
 from tilewright.spec.errors import OutOfTimeError
 
-MAX_GROUPS = 600_000
-"""Most first groups of chains, up to symmetry, for which tables are computed."""
 
-FIRST_SLACK = 0
-"""Slack of the first tables: how far above the expected bounds chains are followed, in half units."""
+@dataclass(frozen=True)
+class SearchParams:
+    """How the searches share the time; no choice changes what is proven.
 
-GROWTH, WIDER = 2.4, 4.0
-"""Expected ratio of the durations of two successive turns: of the search for plans, and of tables."""
+    Attributes
+    ----------
+    max_groups
+        Most first groups of chains, up to symmetry, for which tables are computed.
+    first_slack
+        Slack of the first tables: how far above the expected bounds chains are followed, in half units.
+    growth, wider
+        Expected ratio of the durations of two successive turns: of the search for plans, and of tables.
+    idle, brief
+        Penalise an unproductive turn for tables: if it took more than `brief` seconds, the expected duration
+        of the next is `idle` times the last.
+    patience
+        A turn that takes longer than this times its expected duration is late: the other search goes on, and
+        a turn that would refute several objectives at once is abandoned.
+    leading
+        The search for the fewest steps goes ahead while its next turn is expected to take at most this share
+        of the remaining time.
+    early
+        After this share of the time it waits once for the others, so that a bound on all is proven soon.
+    following
+        A search for more steps that takes more than this share of the remaining time aims at a lower
+        objective.
+    """
 
-IDLE, BRIEF = 40.0, 1.0
-"""Penalise an unproductive turn for tables: if it took more than BRIEF seconds, the expected duration of the
-next is IDLE times the last."""
+    max_groups: int = 600_000
+    first_slack: int = 0
+    growth: float = 2.4
+    wider: float = 4.0
+    idle: float = 40.0
+    brief: float = 1.0
+    patience: float = 5.0
+    leading: float = 0.15
+    early: float = 0.01
+    following: float = 0.6
 
-PATIENCE = 5.0
-"""A turn that takes longer than PATIENCE times its expected duration is late: the other search goes on, and a
-turn that would refute several objectives at once is abandoned."""
 
-LEADING = 0.15
-"""The search for the fewest steps goes ahead while its next turn is expected to take at most this share of
-the remaining time."""
-
-EARLY = 0.01
-"""After this share of the time it waits once for the others, so that a bound on all is proven soon."""
-
-FOLLOWING = 0.6
-"""A search for more steps that takes more than this share of the remaining time aims at a lower objective."""
+PARAMS = SearchParams()
 
 
 def plans_within(
@@ -95,9 +111,8 @@ def plans_within(
         return longest
 
     spare = 0 if space.problem.max_loads == 1 else 2**30
-    return LayeredSearch(
-        space, most, deadline, total=total, watched=watched, spare=spare, prefix=prefix, threads=threads
-    )
+    limits = Limits(total=total, watched=watched, spare=spare, prefix=prefix)
+    return LayeredSearch(space, most, deadline, limits, threads)
 
 
 @dataclass(frozen=True)
@@ -150,6 +165,7 @@ def prove(
     *,
     shared: SharedTargets | None = None,
     merged: bool = False,
+    params: SearchParams = PARAMS,
 ) -> Iterator[Progress]:
     """Raise the bound, objective by objective, until a plan is found, time is up or memory is full.
 
@@ -174,13 +190,17 @@ def prove(
     Progress
         After each turn.
     """
-    yield from TimeSlicer(
-        StateSpace(problem, merged=merged), deadline, known, objective, threads, shared
-    ).run()
+    space = StateSpace(problem, merged=merged)
+    yield from TimeSlicer(space, deadline, known, objective, threads, shared, params).run()
 
 
 def prove_by_steps(
-    problem: Problem, deadline: float, known: int, objective: int | None = None, threads: int = 1
+    problem: Problem,
+    deadline: float,
+    known: int,
+    objective: int | None = None,
+    threads: int = 1,
+    params: SearchParams = PARAMS,
 ) -> Iterator[Progress]:
     """Raise the bound as `prove` does, with a search of its own for every number of steps.
 
@@ -189,57 +209,106 @@ def prove_by_steps(
     steps is less than that, a search for one more step begins. A plan that is found may cost more than the
     bound.
     """
-    bound, first = known, best_bound(problem).steps
-    steps, leads, shared = first - 1, True, SharedTargets()
-    began = time.monotonic()
-    waited = False
-    bounds: dict[int, int] = {}
-    grounds: dict[int, str] = {}
-    searches: dict[int, Iterator[Progress]] = {}
-    while objective is None or bound < objective:
-        lowest = min(bounds, key=bounds.__getitem__, default=steps)
-        others = with_more_steps(problem, steps + 1)
-        plan = None
-        limit = int(NEVER) if objective is None else objective
-        ahead = leads and bounds.get(first, limit) < limit
-        if not ahead and others is not None and (not bounds or others <= bounds[lowest]):
-            steps += 1
-            part = problem.with_steps(steps)
-            facts = best_bound(part)
-            bounds[steps] = int(NEVER) if facts.impossible else max(others, facts.value, bound)
-            grounds[steps] = str(facts)
-            merged = steps > problem.steps_range[0]
-            searches[steps] = prove(
-                part, deadline, bounds[steps], objective, threads, shared=shared, merged=merged
-            )
-            others = with_more_steps(problem, steps + 1)
-        else:
-            number = first if ahead else lowest
-            found = next(searches[number], None) if searches else None
-            if found is None:
-                if number == lowest:
-                    return
-                leads = False
-                continue
-            bounds[number] = int(NEVER) if found.impossible else found.bound
-            grounds[number] = found.grounds
-            if found.plan is not None and (objective is None or found.bound < objective):
-                plan, objective = found.plan, found.bound
-            if number == first and not found.impossible:
-                now = time.monotonic()
-                leads = found.seconds <= LEADING * (deadline - now)
-                if not waited and now - began >= EARLY * (deadline - began):
-                    leads, waited = False, True
-                shared.objective = min(bounds[first], limit) - 1
-        least = min(bounds.values()) if others is None else min(others, *bounds.values())
-        if least >= NEVER:
-            yield Progress(bound, None, True, "no number of steps is possible")
-            return
-        bound = max(bound, least)
-        said = [f"{number} steps: {text}" for number, text in grounds.items()]
-        if others is not None:
-            said.append(f"more: {others} or more")
-        yield Progress(bound, plan, False, "; ".join(said))
+    yield from _StepSearches(problem, deadline, known, objective, threads, params).run()
+
+
+class _StepSearches:
+    """The searches for each number of steps, and what they have proven.
+
+    Attributes
+    ----------
+    first, steps
+        The fewest steps, and the most for which a search has begun.
+    leads, waited
+        Whether the search for the fewest steps goes ahead; whether it has waited for the others.
+    bounds, grounds, searches
+        By number of steps: the bound, what proves it, and the search.
+    """
+
+    def __init__(
+        self,
+        problem: Problem,
+        deadline: float,
+        known: int,
+        objective: int | None,
+        threads: int,
+        params: SearchParams,
+    ) -> None:
+        self.problem, self.deadline, self.threads, self.params = problem, deadline, threads, params
+        self.bound, self.objective = known, objective
+        self.first = best_bound(problem).steps
+        self.steps, self.leads, self.waited = self.first - 1, True, False
+        self.shared, self.began = SharedTargets(), time.monotonic()
+        self.bounds: dict[int, int] = {}
+        self.grounds: dict[int, str] = {}
+        self.searches: dict[int, Iterator[Progress]] = {}
+
+    @property
+    def limit(self) -> int:
+        """What costs as much is of no interest."""
+        return int(NEVER) if self.objective is None else self.objective
+
+    def run(self) -> Iterator[Progress]:
+        """Yield what is proven whenever a search has had a turn, or another one begins."""
+        while self.objective is None or self.bound < self.objective:
+            lowest = min(self.bounds, key=self.bounds.__getitem__, default=self.steps)
+            others = with_more_steps(self.problem, self.steps + 1)
+            plan = None
+            ahead = self.leads and self.bounds.get(self.first, self.limit) < self.limit
+            if not ahead and others is not None and (not self.bounds or others <= self.bounds[lowest]):
+                self._begin(others)
+                others = with_more_steps(self.problem, self.steps + 1)
+            else:
+                number = self.first if ahead else lowest
+                found = next(self.searches[number], None) if self.searches else None
+                if found is None:
+                    if number == lowest:
+                        return
+                    self.leads = False
+                    continue
+                plan = self._learn(number, found)
+            least = min(self.bounds.values()) if others is None else min(others, *self.bounds.values())
+            if least >= NEVER:
+                yield Progress(self.bound, None, True, "no number of steps is possible")
+                return
+            self.bound = max(self.bound, least)
+            said = [f"{number} steps: {text}" for number, text in self.grounds.items()]
+            if others is not None:
+                said.append(f"more: {others} or more")
+            yield Progress(self.bound, plan, False, "; ".join(said))
+
+    def _begin(self, least: int) -> None:
+        """Begin the search for one more step, plans of which cost at least so much."""
+        self.steps += 1
+        part = self.problem.with_steps(self.steps)
+        facts = best_bound(part)
+        known = int(NEVER) if facts.impossible else max(least, facts.value, self.bound)
+        self.bounds[self.steps], self.grounds[self.steps] = known, str(facts)
+        self.searches[self.steps] = prove(
+            part,
+            self.deadline,
+            known,
+            self.objective,
+            self.threads,
+            shared=self.shared,
+            merged=self.steps > self.problem.steps_range[0],
+            params=self.params,
+        )
+
+    def _learn(self, number: int, found: Progress) -> Plan | None:
+        """Take what a turn has proven for a number of steps; return its plan if that is better."""
+        limit, plan = self.limit, None
+        self.bounds[number] = int(NEVER) if found.impossible else found.bound
+        self.grounds[number] = found.grounds
+        if found.plan is not None and (self.objective is None or found.bound < self.objective):
+            plan, self.objective = found.plan, found.bound
+        if number == self.first and not found.impossible:
+            now = time.monotonic()
+            self.leads = found.seconds <= self.params.leading * (self.deadline - now)
+            if not self.waited and now - self.began >= self.params.early * (self.deadline - self.began):
+                self.leads, self.waited = False, True
+            self.shared.objective = min(self.bounds[self.first], limit) - 1
+        return plan
 
 
 class TimeSlicer:
@@ -270,18 +339,20 @@ class TimeSlicer:
         objective: int | None,
         threads: int,
         shared: SharedTargets | None,
+        params: SearchParams,
     ) -> None:
         self.space, self.deadline, self.threads, self.shared = space, deadline, threads, shared
+        self.params = params
         self.cost_to_go, self.levels = CostToGo(space), ObjectiveLevels(space)
         self.objective = objective
         self.bound = self.levels.up(max(known, self.levels.value(self.cost_to_go.total)))
         self.grounds = "bounds of chains, before any search"
         self.target, self.until = self.bound, self.deadline
         self.several, self.skips, self.watched = False, True, False
-        self.slack, self.reached = FIRST_SLACK, self.cost_to_go.total
-        self.plans, self.tables = TimedSearch(), TimedSearch()
+        self.slack, self.reached = params.first_slack, self.cost_to_go.total
+        self.plans, self.tables = TimedSearch(params.patience), TimedSearch(params.patience)
         self.search: LayeredSearch | None = None
-        self.idle = comb(space.n_patches, space.size) > MAX_GROUPS * len(space.images)
+        self.idle = comb(space.n_patches, space.size) > params.max_groups * len(space.images)
         if self.idle or (shared is not None and shared.idle):
             self.tables.expected = float("inf")
 
@@ -330,7 +401,8 @@ class TimeSlicer:
     def _compile(self) -> None:
         """Search for nothing, so that compiling the kernels does not count as time of a turn."""
         nothing = np.full(self.space.most_pixels + 1, -NEVER, np.int64)
-        next(LayeredSearch(self.space, lambda _after, _size: nothing, self.deadline, total=0).run(), None)
+        search = LayeredSearch(self.space, lambda _after, _size: nothing, self.deadline, Limits(total=0))
+        next(search.run(), None)
 
     def _begin(self, work: TimedSearch) -> None:
         if work is self.tables:
@@ -345,19 +417,20 @@ class TimeSlicer:
 
     def _aim(self) -> None:
         """Choose the target of the next turn for plans, and how long it may take."""
-        now = time.monotonic()
+        params, now = self.params, time.monotonic()
         left, seconds = self.deadline - now, self.plans.expected
-        self.target, self.until = self.bound, now + PATIENCE * seconds
+        self.target, self.until = self.bound, now + params.patience * seconds
         if self.shared is not None and self.bound <= self.shared.objective:
-            self.target, self.until = self.shared.objective, now + FOLLOWING * left
+            self.target, self.until = self.shared.objective, now + params.following * left
         elif self.objective is not None and self.skips:
             # Several objectives are refuted at once while this is expected to take no more time than the
             # tables.
-            left = min((1.0 if self.shared is None else LEADING) * left, self.tables.due - self.plans.spent)
+            share = 1.0 if self.shared is None else params.leading
+            left = min(share * left, self.tables.due - self.plans.spent)
             higher = self.levels.up(self.target + 1)
-            while not self.idle and higher < self.objective and GROWTH * seconds <= left:
-                self.target, higher, seconds = higher, self.levels.up(higher + 1), GROWTH * seconds
-            self.until = now + PATIENCE * seconds
+            while not self.idle and higher < self.objective and params.growth * seconds <= left:
+                self.target, higher, seconds = higher, self.levels.up(higher + 1), params.growth * seconds
+            self.until = now + params.patience * seconds
             if higher < self.objective and self._as_easy(higher):
                 # This takes no more work, so the turn is not abandoned for a lower target.
                 self.several, self.target = self.target > self.bound, higher
@@ -400,7 +473,7 @@ class TimeSlicer:
         assert self.search is not None
         plan = self.search.plan() if self.search.complete else None
         if plan is None:
-            self.plans.end(GROWTH)
+            self.plans.end(self.params.growth)
             proven, self.bound = self.target, self.levels.up(self.target + 1)
         else:
             # Among all plans of at most the target this is the cheapest.
@@ -415,10 +488,10 @@ class TimeSlicer:
     def _take_tables(self) -> None:
         """Raise the bound by the result of a turn for tables."""
         # Where better tables do not raise the bound, the search for plans gets most of the time.
-        self.idle = self.cost_to_go.total == self.reached and self.tables.used > BRIEF
+        self.idle = self.cost_to_go.total == self.reached and self.tables.used > self.params.brief
         if self.shared is not None:
             self.shared.idle = self.idle
-        self.tables.end(IDLE if self.idle else WIDER)
+        self.tables.end(self.params.idle if self.idle else self.params.wider)
         self.slack, self.reached = self.slack + 1, self.cost_to_go.total
         better = self.levels.up(self.levels.value(self.cost_to_go.total))
         if better > self.bound:
@@ -430,14 +503,16 @@ class TimedSearch:
 
     Attributes
     ----------
+    patience
+        A turn that takes longer than this times its expected duration is late.
     expected
         Expected duration of the present turn, or of the next one.
     used, spent
         Time used by the present turn, and spent on earlier ones.
     """
 
-    def __init__(self) -> None:
-        self.expected = 0.1
+    def __init__(self, patience: float) -> None:
+        self.patience, self.expected = patience, 0.1
         self.used = self.spent = 0.0
         self._stages: Iterator[object] | None = None
 
@@ -449,7 +524,7 @@ class TimedSearch:
     @property
     def due(self) -> float:
         """Time spent when this turn, or the next, will be over; a late turn may take as long again."""
-        late = self.used > PATIENCE * self.expected
+        late = self.used > self.patience * self.expected
         return self.spent + (2 * self.used if late else self.expected)
 
     def begin(self, stages: Iterator[object]) -> None:
