@@ -309,6 +309,22 @@ class Weights(NamedTuple):
     step: float
 
 
+class Cooling(NamedTuple):
+    """How many moves are tried, at which temperatures.
+
+    Attributes
+    ----------
+    moves
+        Moves to try.
+    hot, cold
+        First and last temperature, in pixel loads; geometric in between.
+    """
+
+    moves: int
+    hot: float
+    cold: float
+
+
 @inlined
 def _value(totals, weights):
     """Return the value of the present plan, in pixel loads."""
@@ -401,16 +417,13 @@ def _try_rearranging(state, x, kind, limits, weights, limit):
 
 
 @kernel(nogil=True)
-def anneal(state, moves, hot, cold, seed, limits, weights, best, goal):
+def anneal(state, cooling, seed, limits, weights, best, goal):
     """Anneal for a number of moves from one temperature down to another.
 
     Parameters
     ----------
     state : State
-    moves : int
-        Moves to try.
-    hot, cold : float
-        Temperatures, in pixel loads; geometric in between.
+    cooling : Cooling
     seed : int
     limits : Limits
     weights : Weights
@@ -427,11 +440,11 @@ def anneal(state, moves, hot, cold, seed, limits, weights, best, goal):
     np.random.seed(seed)  # noqa: NPY002
     s = state.groups
     value = _value(s.totals, weights)
-    temperature = hot
-    cooling = (cold / hot) ** (64.0 / max(64, moves))
+    moves, temperature = cooling.moves, cooling.hot
+    factor = (cooling.cold / cooling.hot) ** (64.0 / max(64, moves))
     for move in range(moves):
         if move % 64 == 63:
-            temperature *= cooling
+            temperature *= factor
         limit = value - temperature * math.log(1.0 - np.random.random())  # noqa: NPY002
         x = _below(state.near.shape[0])
         if state.frozen[s.row_of[x]]:
@@ -483,6 +496,39 @@ def build(
     spare
         Groups that may be opened beyond those.
     """
+    steps = len(groups)
+    rows = steps + 1 + spare
+    laid_out = _lay_out(pixels, groups, loads, max_pixels, spare)
+    frozen = np.zeros(rows, np.bool_)
+    frozen[0] = True
+    frozen[1 : steps + 1] = ~movable
+    unused = np.zeros(rows, np.int32)
+    unused[:spare] = np.arange(steps + 1, rows)
+    row = laid_out.row
+    over = np.maximum(loads - max_loads, 0).sum()
+    over += np.maximum(row[:, Column.HELD] - max_pixels[row[:, Column.SIZE]], 0).sum()
+    laid_out.totals[:] = 0, over, steps, spare
+    return State(
+        groups=laid_out,
+        near=near,
+        frozen=frozen,
+        unused=unused,
+        seen=np.zeros(len(loads) + 1, np.int64),
+        best_row_of=np.zeros(len(pixels), np.int32),
+        best_order=np.zeros(rows + 2, np.int32),
+        best_loads=np.zeros(len(loads), np.int32),
+        best_totals=np.zeros(4, np.int64),
+    )
+
+
+def _lay_out(
+    pixels: NDArray[np.int32],
+    groups: list[NDArray[np.int64]],
+    loads: NDArray[np.int64],
+    max_pixels: NDArray[np.int32],
+    spare: int,
+) -> Groups:
+    """Give each group a row, in order; parameters as of `build`, totals are left open."""
     steps, capacity = len(groups), len(max_pixels) - 1
     rows = steps + 1 + spare
     order = np.zeros(rows + 2, np.int32)
@@ -499,33 +545,14 @@ def build(
         held = pixels[group]
         np.add.at(holds[number], held[held >= 0], 1)
     row[:, Column.HELD] = (holds > 0).sum(axis=1)
-    over = (
-        np.maximum(loads - max_loads, 0).sum()
-        + np.maximum(row[:, Column.HELD] - max_pixels[row[:, Column.SIZE]], 0).sum()
-    )
-    frozen = np.zeros(rows, np.bool_)
-    frozen[0] = True
-    frozen[1 : steps + 1] = ~movable
-    unused = np.zeros(rows, np.int32)
-    unused[:spare] = np.arange(steps + 1, rows)
-    return State(
-        groups=Groups(
-            pixels=pixels,
-            row_of=row_of,
-            members=members,
-            row=row,
-            holds=holds,
-            order=order,
-            loads=loads.astype(np.int32),
-            max_pixels=max_pixels,
-            totals=np.array([0, over, steps, spare], np.int64),
-        ),
-        near=near,
-        frozen=frozen,
-        unused=unused,
-        seen=np.zeros(len(loads) + 1, np.int64),
-        best_row_of=np.zeros(len(pixels), np.int32),
-        best_order=np.zeros(rows + 2, np.int32),
-        best_loads=np.zeros(len(loads), np.int32),
-        best_totals=np.zeros(4, np.int64),
+    return Groups(
+        pixels=pixels,
+        row_of=row_of,
+        members=members,
+        row=row,
+        holds=holds,
+        order=order,
+        loads=loads.astype(np.int32),
+        max_pixels=max_pixels,
+        totals=np.zeros(4, np.int64),
     )

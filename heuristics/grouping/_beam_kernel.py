@@ -43,7 +43,7 @@ class BeamStyle(NamedTuple):
     price
         Additional cost of a pixel that may not be loaded again when it is evicted or uncovered.
     pull
-        How much the front is held back for each line that it is ahead; see `bias` of `grow_by_patch`.
+        How much the front is held back for each line that it is ahead; see `bias` of `Growth`.
     """
 
     open: float
@@ -71,7 +71,7 @@ class Book(IntEnum):
 
 
 class _Task(NamedTuple):
-    """What does not change while plans grow; for the first six see `grow_by_patch`.
+    """What does not change while plans grow; for the first four see `Growth`.
 
     Attributes
     ----------
@@ -161,15 +161,10 @@ class _Candidates(NamedTuple):
     stamp: NDArray[np.int64]
 
 
-@kernel(nogil=True)
-def grow_by_patch(pixels, near, needs, chip, max_pixels, bias, n_steps, max_loads, width, style, seed):
-    """Grow plans of `n_steps` groups; return the step of each patch in the best, and its evictions.
+class Growth(NamedTuple):
+    """What plans are grown of.
 
-    The slots of all groups are filled one after the other. A slot may stay empty while there are more slots
-    than patches; then the group is closed. A pixel loaded for the first time costs the same in every
-    plan, so a plan is charged only when a pixel leaves the memory while patches that need it remain.
-
-    Parameters
+    Attributes
     ----------
     pixels : int32, shape (patches, k)
         Pixels of each patch, -1 for none.
@@ -186,6 +181,61 @@ def grow_by_patch(pixels, near, needs, chip, max_pixels, bias, n_steps, max_load
         is drawn ahead.
     n_steps, max_loads, width : int
         Number of groups; most loads of a pixel; plans kept side by side.
+    """
+
+    pixels: NDArray[np.int32]
+    near: NDArray[np.int32]
+    needs: NDArray[np.int16]
+    chip: NDArray[np.uint8]
+    max_pixels: NDArray[np.int32]
+    bias: NDArray[np.float64]
+    n_steps: int
+    max_loads: int
+    width: int
+
+
+class _Seen(NamedTuple):
+    """Plans of the new generation by their keys, with open addressing.
+
+    Attributes
+    ----------
+    key, slot : int64, shape (power of two,)
+        A cell is empty if its slot is not the present one.
+    """
+
+    key: NDArray[np.int64]
+    slot: NDArray[np.int64]
+
+
+class _Slot(NamedTuple):
+    """The slot that is filled next.
+
+    Attributes
+    ----------
+    old
+        The old generation.
+    filled
+        How many slots of the group have been filled.
+    urge
+        What an uncovered pixel costs.
+    """
+
+    old: int
+    filled: int
+    urge: float
+
+
+@kernel(nogil=True)
+def grow_by_patch(growth, style, seed):
+    """Grow plans; return the step of each patch in the best, and its evictions.
+
+    The slots of all groups are filled one after the other. A slot may stay empty while there are more slots
+    than patches; then the group is closed. A pixel loaded for the first time costs the same in every
+    plan, so a plan is charged only when a pixel leaves the memory while patches that need it remain.
+
+    Parameters
+    ----------
+    growth : Growth
     style : BeamStyle
     seed : int
 
@@ -196,19 +246,78 @@ def grow_by_patch(pixels, near, needs, chip, max_pixels, bias, n_steps, max_load
         With the prices paid; -1 if the search died in a dead end.
     """
     np.random.seed(seed)  # noqa: NPY002  (what compiled code has)
-    n_patches, n_pixels = pixels.shape[0], needs.shape[0]
-    capacity = max_pixels.shape[0] - 1
-    slots = n_steps * capacity
+    n_patches, width = growth.pixels.shape[0], growth.width
+    capacity = growth.max_pixels.shape[0] - 1
+    slots = growth.n_steps * capacity
+    task = _begin_task(growth, style)
+    plans, candidates = _begin_plans(growth, task), _begin_candidates(growth)
+    # The tree of decisions behind the plans: which plan each came from, and the patch that it got.
+    parent = np.zeros((slots, width), np.int32)
+    choice = np.zeros((slots, width), np.int32)
+    cells = 1
+    while cells < 4 * width:
+        cells *= 2
+    seen = _Seen(np.zeros(cells, np.int64), np.full(cells, -1, np.int64))
+
+    alive, mark = 1, 0
+    for slot in range(slots):
+        filled = slot % capacity
+        free = capacity - filled - 1
+        here = _Slot(slot % 2, filled, 1.0 if free == 0 else style.open * style.patience ** (free - 1))
+        found = 0
+        for b in range(alive):
+            mark += 1
+            n_listed = _list_patches(task, plans, candidates, here, b, mark)
+            found = _score(task, plans, candidates, here, b, n_listed, found)
+        if found == 0:
+            return np.zeros(n_patches, np.int32), -1
+        _rank(candidates.score, found, candidates.bucket, candidates.ranking)
+        alive = 0
+        for rank in range(found):
+            i = candidates.ranking[rank]
+            if not _is_new(candidates.key[i], seen, slot):
+                continue
+            parent[slot, alive] = candidates.source[i]
+            choice[slot, alive] = candidates.patch[i]
+            _copy_plan(plans, here.old, candidates.source[i], alive)
+            _fill_slot(task, plans, 1 - here.old, alive, filled, candidates.patch[i])
+            if free == 0:
+                _finish_group(task, plans, 1 - here.old, alive)
+            alive += 1
+            if alive == width:
+                break
+    best = _fewest_evictions(plans, slots % 2, alive)
+    evictions = plans.book[slots % 2, best, Book.EVICTED]
+    steps = np.zeros(n_patches, np.int32)
+    for slot in range(slots - 1, -1, -1):  # back to the start
+        if choice[slot, best] >= 0:
+            steps[choice[slot, best]] = slot // capacity
+        best = parent[slot, best]
+    return steps, evictions
+
+
+@inner
+def _begin_task(growth, style):
+    """Return what does not change while plans grow."""
+    needs, n_patches = growth.needs, growth.pixels.shape[0]
     weight = np.zeros(needs.max() + 1 if len(needs) else 1)  # without a pixel if all is padding
     for r in range(1, weight.shape[0]):
         weight[r] = style.hold * float(r) ** style.crowd
     key_done = np.random.randint(0, 2**62, n_patches)  # noqa: NPY002
     key_now = np.random.randint(0, 2**62, n_patches)  # noqa: NPY002
-    exhausted, price = ONE_LOAD * min(max_loads, MOST_LOADS), int(style.price)
-    task = _Task(
-        pixels, near, max_pixels, bias, weight, key_done, key_now, exhausted, price, style.noise,
-        slots - n_patches,
+    exhausted, price = ONE_LOAD * min(growth.max_loads, MOST_LOADS), int(style.price)
+    slack = growth.n_steps * (growth.max_pixels.shape[0] - 1) - n_patches
+    return _Task(
+        growth.pixels, growth.near, growth.max_pixels, growth.bias, weight, key_done, key_now,
+        exhausted, price, style.noise, slack,
     )  # fmt: skip
+
+
+@inner
+def _begin_plans(growth, task):
+    """Return room for plans, the first of which is empty."""
+    n_patches, n_pixels, width = growth.pixels.shape[0], growth.needs.shape[0], growth.width
+    capacity = growth.max_pixels.shape[0] - 1
     plans = _Plans(
         np.zeros((2, width, n_pixels), np.int16),
         np.zeros((2, width, n_pixels), np.uint8),
@@ -220,16 +329,20 @@ def grow_by_patch(pixels, near, needs, chip, max_pixels, bias, n_steps, max_load
         np.zeros((2, width, 2), np.int64),
     )
     for j in range(n_pixels):
-        plans.left[0, 0, j] = needs[j]
-        plans.on_chip[0, 0, j] = chip[j]
-        if chip[j] & PREVIOUS and needs[j] > 0:
-            plans.book[0, 0, Book.UNCOVERED] += 1 + (price if chip[j] >= exhausted else 0)
-    # The tree of decisions behind the plans: which plan each came from, and the patch that it got.
-    parent = np.zeros((slots, width), np.int32)
-    choice = np.zeros((slots, width), np.int32)
+        plans.left[0, 0, j] = growth.needs[j]
+        plans.on_chip[0, 0, j] = growth.chip[j]
+        if growth.chip[j] & PREVIOUS and growth.needs[j] > 0:
+            plans.book[0, 0, Book.UNCOVERED] += 1 + (task.price if growth.chip[j] >= task.exhausted else 0)
+    return plans
 
-    most = width * min(n_patches, 2 * capacity * near.shape[1]) + n_patches + width
-    candidates = _Candidates(
+
+@inner
+def _begin_candidates(growth):
+    """Return room for candidates."""
+    n_patches, width = growth.pixels.shape[0], growth.width
+    capacity = growth.max_pixels.shape[0] - 1
+    most = width * min(n_patches, 2 * capacity * growth.near.shape[1]) + n_patches + width
+    return _Candidates(
         np.zeros(most),
         np.zeros(most, np.int32),
         np.zeros(most, np.int32),
@@ -239,64 +352,26 @@ def grow_by_patch(pixels, near, needs, chip, max_pixels, bias, n_steps, max_load
         np.zeros(n_patches + 1, np.int32),
         np.zeros(n_patches, np.int64),
     )
-    # Plans of the new generation by their keys, with open addressing; a cell is empty if its slot is not the
-    # present one.
-    cells = 1
-    while cells < 4 * width:
-        cells *= 2
-    table = np.zeros(cells, np.int64)
-    table_slot = np.full(cells, -1, np.int64)
 
-    alive, mark = 1, 0
-    for slot in range(slots):
-        old, new = slot % 2, 1 - slot % 2
-        filled = slot % capacity
-        free = capacity - filled - 1
-        urge = 1.0 if free == 0 else style.open * style.patience ** (free - 1)
-        found = 0
-        for b in range(alive):
-            mark += 1
-            n_listed = _list_patches(task, plans, candidates, old, b, filled, mark)
-            found = _score(task, plans, candidates, old, b, filled, urge, n_listed, found)
-        if found == 0:
-            return np.zeros(n_patches, np.int32), -1
-        _rank(candidates.score, found, candidates.bucket, candidates.ranking)
-        alive = 0
-        for rank in range(found):
-            i = candidates.ranking[rank]
-            if not _is_new(candidates.key[i], table, table_slot, slot):
-                continue
-            parent[slot, alive] = candidates.source[i]
-            choice[slot, alive] = candidates.patch[i]
-            _copy_plan(plans, old, candidates.source[i], new, alive)
-            _fill_slot(task, plans, new, alive, filled, candidates.patch[i])
-            if free == 0:
-                _finish_group(task, plans, new, alive)
-            alive += 1
-            if alive == width:
-                break
-    # The plan with the fewest evictions, followed back to its start.
-    last = slots % 2
+
+@lean
+def _fewest_evictions(plans, last, alive):
+    """Return the plan of the last generation with the fewest evictions."""
     best = 0
     for b in range(1, alive):
         if plans.book[last, b, Book.EVICTED] < plans.book[last, best, Book.EVICTED]:
             best = b
-    evictions = plans.book[last, best, Book.EVICTED]
-    steps = np.zeros(n_patches, np.int32)
-    for slot in range(slots - 1, -1, -1):
-        if choice[slot, best] >= 0:
-            steps[choice[slot, best]] = slot // capacity
-        best = parent[slot, best]
-    return steps, evictions
+    return best
 
 
 @lean
-def _list_patches(task, plans, candidates, old, b, filled, mark):
+def _list_patches(task, plans, candidates, slot, b, mark):
     """List what plan b may put into its next slot: patches near its last groups, all if there are none.
 
     It is -1 for leaving the slot empty. Returns the length of ``candidates.listed``.
     """
     listed, stamp, near, done = candidates.listed, candidates.stamp, task.near, plans.done
+    old, filled = slot.old, slot.filled
     closed = plans.book[old, b, Book.CLOSED] == 1
     n_listed = 0
     if not closed:
@@ -322,8 +397,9 @@ def _list_patches(task, plans, candidates, old, b, filled, mark):
 
 
 @lean
-def _score(task, plans, candidates, old, b, filled, urge, n_listed, found):
+def _score(task, plans, candidates, slot, b, n_listed, found):
     """Make candidates of what is listed for plan b, if it fits into the memory; return how many there are."""
+    old, filled, urge = slot.old, slot.filled, slot.urge
     for i in range(n_listed):
         y = candidates.listed[i]
         uncovered = plans.book[old, b, Book.UNCOVERED]
@@ -377,22 +453,23 @@ def _rank(score, found, bucket, ranking):
 
 
 @lean
-def _is_new(key, table, table_slot, slot):
+def _is_new(key, seen, slot):
     """Enter the key of a plan into the hash table; return False if it is there."""
-    mask = table.shape[0] - 1
+    mask = seen.key.shape[0] - 1
     cell = (key ^ (key >> 31)) & mask
-    while table_slot[cell] == slot and table[cell] != key:
+    while seen.slot[cell] == slot and seen.key[cell] != key:
         cell = (cell + 1) & mask
-    if table_slot[cell] == slot:
+    if seen.slot[cell] == slot:
         return False
-    table_slot[cell] = slot
-    table[cell] = key
+    seen.slot[cell] = slot
+    seen.key[cell] = key
     return True
 
 
 @lean
-def _copy_plan(plans, old, b, new, a):
+def _copy_plan(plans, old, b, a):
     """Copy plan b of the old generation to place a of the new one."""
+    new = 1 - old
     # Plain loops: assigning slices takes seconds to compile.
     for j in range(plans.left.shape[2]):
         plans.left[new, a, j] = plans.left[old, b, j]

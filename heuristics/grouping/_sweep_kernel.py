@@ -48,7 +48,7 @@ class SweepStyle(NamedTuple):
 
 
 class _Task(NamedTuple):
-    """What does not change while plans grow; for the first four see `grow_by_group`.
+    """What does not change while plans grow; for the first four see `Sweep`.
 
     Attributes
     ----------
@@ -300,14 +300,10 @@ def _best_plan(plans, last, alive):
     return best, fewest
 
 
-@kernel(nogil=True)
-def grow_by_group(pixels, owners, near, needs, chip, capacity, goal, n_steps, width, tries, style, seed):
-    """Grow plans of `n_steps` groups; return the step of each patch in the best, and its evictions.
+class Sweep(NamedTuple):
+    """What plans are grown of.
 
-    A plan is charged when a pixel leaves the memory while patches that need it remain, and when patches miss
-    the timetable by far. Limits on memory and on loads are not looked at.
-
-    Parameters
+    Attributes
     ----------
     pixels : int32, shape (patches, k)
         Pixels of each patch, -1 for none.
@@ -325,6 +321,30 @@ def grow_by_group(pixels, owners, near, needs, chip, capacity, goal, n_steps, wi
         The timetable: step in which to compute each patch, roughly.
     n_steps, width, tries : int
         Number of groups; plans kept side by side; groups tried for each.
+    """
+
+    pixels: NDArray[np.int32]
+    owners: NDArray[np.int32]
+    near: NDArray[np.int32]
+    needs: NDArray[np.int16]
+    chip: NDArray[np.bool_]
+    capacity: int
+    goal: NDArray[np.float64]
+    n_steps: int
+    width: int
+    tries: int
+
+
+@kernel(nogil=True)
+def grow_by_group(sweep, style, seed):
+    """Grow plans; return the step of each patch in the best, and its evictions.
+
+    A plan is charged when a pixel leaves the memory while patches that need it remain, and when patches miss
+    the timetable by far. Limits on memory and on loads are not looked at.
+
+    Parameters
+    ----------
+    sweep : Sweep
     style : SweepStyle
     seed : int
 
@@ -334,37 +354,12 @@ def grow_by_group(pixels, owners, near, needs, chip, capacity, goal, n_steps, wi
     evictions : int
     """
     np.random.seed(seed)  # noqa: NPY002  (what compiled code has)
-    n_patches, n_pixels = pixels.shape[0], needs.shape[0]
-    weight = np.zeros(needs.max() + 1 if len(needs) else 1)  # without a pixel if all is padding
-    for r in range(1, weight.shape[0]):
-        weight[r] = float(r) ** style.crowd
-    key_done = np.random.randint(0, 2**62, n_patches)  # noqa: NPY002
-    key_now = np.random.randint(0, 2**62, n_patches)  # noqa: NPY002
-    everyone = np.arange(n_patches).astype(np.int32)
-    task = _Task(pixels, owners, near, goal, everyone, weight, key_done, key_now)
-    plans = _Plans(
-        np.zeros((2, width, n_patches), np.bool_),
-        np.zeros((2, width, n_pixels), np.bool_),
-        np.zeros((2, width, n_pixels), np.int16),
-        np.zeros((2, width), np.int64),
-        np.zeros((2, width)),
-    )
-    for j in range(n_pixels):
-        plans.left[0, 0, j] = needs[j]
-        plans.on_chip[0, 0, j] = chip[j]
+    n_patches, n_pixels = sweep.pixels.shape[0], sweep.needs.shape[0]
+    n_steps, width, tries = sweep.n_steps, sweep.width, sweep.tries
+    task, plans, candidates = _begin_task(sweep, style), _begin_plans(sweep), _begin_candidates(sweep)
     # The tree of groups behind the plans: which plan each came from, and the group that it got.
     parent = np.zeros((n_steps, width), np.int32)
-    groups = np.full((n_steps, width, capacity), -1, np.int32)
-    most = width * tries
-    candidates = _Candidates(
-        np.zeros((most, capacity), np.int32),
-        np.zeros(most, np.int32),
-        np.zeros(most, np.int32),
-        np.zeros(most),
-        np.zeros(most, np.int64),
-        np.zeros(most),
-        np.zeros(most, np.int64),
-    )
+    groups = np.full((n_steps, width, sweep.capacity), -1, np.int32)
     now = _Growing(np.zeros(n_patches, np.bool_), np.zeros(n_pixels, np.int16), np.zeros(n_pixels, np.bool_))
     taken = np.zeros(width, np.int64)
 
@@ -376,12 +371,7 @@ def grow_by_group(pixels, owners, near, needs, chip, capacity, goal, n_steps, wi
         remaining -= quota
         for i in range(alive * tries):
             b = i // tries
-            # Plain loops: assigning slices takes seconds to compile.
-            for y in range(n_patches):
-                now.done[y] = plans.done[old, b, y]
-            for j in range(n_pixels):
-                now.left[j] = plans.left[old, b, j]
-                now.covered[j] = False
+            _copy_plan(plans, old, b, now)
             varied = (
                 style.pull * (0.5 + np.random.random()),  # noqa: NPY002
                 style.hold * (0.3 + 1.4 * np.random.random()),  # noqa: NPY002
@@ -411,8 +401,64 @@ def grow_by_group(pixels, owners, near, needs, chip, capacity, goal, n_steps, wi
     best, fewest = _best_plan(plans, n_steps % 2, alive)
     steps = np.zeros(n_patches, np.int32)
     for step in range(n_steps - 1, -1, -1):
-        for x in range(capacity):
+        for x in range(sweep.capacity):
             if groups[step, best, x] >= 0:
                 steps[groups[step, best, x]] = step
         best = parent[step, best]
     return steps, fewest
+
+
+@inner
+def _begin_task(sweep, style):
+    """Return what does not change while plans grow."""
+    needs, n_patches = sweep.needs, sweep.pixels.shape[0]
+    weight = np.zeros(needs.max() + 1 if len(needs) else 1)  # without a pixel if all is padding
+    for r in range(1, weight.shape[0]):
+        weight[r] = float(r) ** style.crowd
+    key_done = np.random.randint(0, 2**62, n_patches)  # noqa: NPY002
+    key_now = np.random.randint(0, 2**62, n_patches)  # noqa: NPY002
+    everyone = np.arange(n_patches).astype(np.int32)
+    return _Task(sweep.pixels, sweep.owners, sweep.near, sweep.goal, everyone, weight, key_done, key_now)
+
+
+@inner
+def _begin_plans(sweep):
+    """Return room for plans, the first of which is empty."""
+    n_patches, n_pixels, width = sweep.pixels.shape[0], sweep.needs.shape[0], sweep.width
+    plans = _Plans(
+        np.zeros((2, width, n_patches), np.bool_),
+        np.zeros((2, width, n_pixels), np.bool_),
+        np.zeros((2, width, n_pixels), np.int16),
+        np.zeros((2, width), np.int64),
+        np.zeros((2, width)),
+    )
+    for j in range(n_pixels):
+        plans.left[0, 0, j] = sweep.needs[j]
+        plans.on_chip[0, 0, j] = sweep.chip[j]
+    return plans
+
+
+@inner
+def _begin_candidates(sweep):
+    """Return room for candidates."""
+    most = sweep.width * sweep.tries
+    return _Candidates(
+        np.zeros((most, sweep.capacity), np.int32),
+        np.zeros(most, np.int32),
+        np.zeros(most, np.int32),
+        np.zeros(most),
+        np.zeros(most, np.int64),
+        np.zeros(most),
+        np.zeros(most, np.int64),
+    )
+
+
+@lean
+def _copy_plan(plans, old, b, now):
+    """Begin the next group of plan b."""
+    # Plain loops: assigning slices takes seconds to compile.
+    for y in range(now.done.shape[0]):
+        now.done[y] = plans.done[old, b, y]
+    for j in range(now.left.shape[0]):
+        now.left[j] = plans.left[old, b, j]
+        now.covered[j] = False

@@ -131,10 +131,11 @@ class Window:
         chip = _beam_kernel.PREVIOUS * self.before + _beam_kernel.ONE_LOAD * outside
         plans: list[tuple[int, int, int, list[Group]]] = []
         for number, style in enumerate(styles):
-            steps, evictions = _beam_kernel.grow_by_patch(
+            growth = _beam_kernel.Growth(
                 self.pixels, self.near, self.needs, chip.astype(np.uint8), max_pixels,
-                style.pull * self.ahead, n_steps, max_loads, width, style, seed,
+                style.pull * self.ahead, n_steps, max_loads, width,
             )  # fmt: skip
+            steps, evictions = _beam_kernel.grow_by_patch(growth, style, seed)
             if evictions >= 0:
                 groups = self.groups(steps, n_steps)
                 starts = self.starts(groups)
@@ -173,14 +174,15 @@ class Window:
         """Arrange the patches anew in `n_steps` steps, roughly by a timetable.
 
         No limit but `capacity` is kept. There must be at least one patch for each step. For the
-        parameters see `_sweep_kernel.grow_by_group`.
+        parameters see `_sweep_kernel.Sweep`.
         """
         timetable = timetable.view()
         timetable.flags.writeable = False  # a type of argument more would be compiled once more
-        steps, _ = _sweep_kernel.grow_by_group(
+        swept = _sweep_kernel.Sweep(
             self.pixels, self.owners, self.near, self.needs, self.before, capacity, timetable, n_steps,
-            width, tries, style, seed,
+            width, tries,
         )  # fmt: skip
+        steps, _ = _sweep_kernel.grow_by_group(swept, style, seed)
         return self.groups(steps, n_steps)
 
     def groups(self, steps: NDArray[np.int32], n_steps: int) -> list[Group]:

@@ -14,6 +14,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Sequence
+from dataclasses import dataclass
 from itertools import pairwise
 
 import numpy as np
@@ -59,7 +60,9 @@ def plan(problem: Problem) -> Plan:
     width = max(WIDTH, int(min(200, affordable / len(STYLES))))
     for count, lying in cuts if tastes else []:
         start = middle(problem, count, lying)
-        groups = grow(problem, close, max_pixels, count, lying, plans[0].n_steps, width, tastes, 0, start)
+        n_steps = plans[0].n_steps
+        way = Strips(problem, close, max_pixels, count, lying, n_steps, width, tastes, 0, start)
+        groups = way.grow()
         if groups is not None:
             plans.append(Plan.from_groups(problem, groups))
     chosen: Plan = best(problem, plans)
@@ -115,21 +118,11 @@ def work(problem: Problem, count: int) -> float:
     return problem.n_patches * (patches + 3 * pixels + candidates)
 
 
-def grow(
-    problem: Problem,
-    close: NDArray[np.int32],
-    max_pixels: NDArray[np.int32],
-    count: int,
-    lying: bool,
-    n_steps: int,
-    width: int,
-    styles: Sequence[BeamStyle],
-    seed: int,
-    middle: float,
-) -> list[Group] | None:
-    """Grow a plan strip by strip; None if the search died.
+@dataclass(frozen=True)
+class Strips:
+    """How a plan is grown strip by strip.
 
-    Parameters
+    Attributes
     ----------
     close, max_pixels
         `near` and `max_pixels_by_size` of the problem.
@@ -139,81 +132,93 @@ def grow(
     n_steps
         Number of steps.
     width, styles, seed
-        See `_beam_kernel.grow_by_patch`; each part of a strip is the best that any of the tastes finds.
+        See `_beam_kernel`; each part of a strip is the best that any of the tastes finds.
     middle
         Where in a strip growing begins, see `_grow_strip`.
     """
-    numbers = np.arange(problem.n_patches).reshape(problem.grid)
-    order = (numbers if lying else numbers.T).ravel()
-    lines, length = problem.grid if lying else problem.grid[::-1]
-    table = problem.patch_pixels
-    size = len(order) / n_steps
-    steps = [round(round(i * lines / count) * length / size) for i in range(count)] + [n_steps]
-    loads = np.zeros(problem.n_pixels + 1, np.int64)  # the last entry answers for -1
-    groups: list[Group] = []
-    for number, (first, last) in enumerate(pairwise(steps)):
-        begin, end = (min(len(order), round(step * size)) for step in (first, last))
-        if begin == end:
-            continue
-        strip = order[begin:end]
-        # Along the strip, down the first and up the next.
-        row, col = np.divmod(strip, problem.grid[1])
-        strip = strip[np.lexsort((row, col) if lying else (col, row))][:: -1 if number % 2 else 1]
-        before = groups[-1] if groups else None
-        # What later strips need again, they will load again.
-        later = np.unique(table[order[end:]])
-        loads[later] += 1
-        part = _grow_strip(
-            problem, close, max_pixels, strip, before, loads, last - first, width, styles, seed, middle
-        )
-        loads[later] -= 1
-        if part is None:
-            return None
-        window = Window.of(problem, close, strip, before)
-        loads[window.known] += window.starts(part)
-        groups += part
-    return groups
 
+    problem: Problem
+    close: NDArray[np.int32]
+    max_pixels: NDArray[np.int32]
+    count: int
+    lying: bool
+    n_steps: int
+    width: int
+    styles: Sequence[BeamStyle]
+    seed: int
+    middle: float
 
-def _grow_strip(
-    problem: Problem,
-    close: NDArray[np.int32],
-    max_pixels: NDArray[np.int32],
-    strip: Group,
-    before: Group | None,
-    loads: NDArray[np.int64],
-    n_steps: int,
-    width: int,
-    styles: Sequence[BeamStyle],
-    seed: int,
-    middle: float,
-) -> list[Group] | None:
-    """Grow a strip from a straight front across its middle: what follows forwards, what precedes backwards.
+    def grow(self) -> list[Group] | None:
+        """Return a plan; None if the search died."""
+        problem, table = self.problem, self.problem.patch_pixels
+        order, ends = self._cut()
+        loads = np.zeros(problem.n_pixels + 1, np.int64)  # the last entry answers for -1
+        groups: list[Group] = []
+        for number, ((begin, end), n_steps) in enumerate(ends):
+            if begin == end:
+                continue
+            strip = order[begin:end]
+            # Along the strip, down the first and up the next.
+            row, col = np.divmod(strip, problem.grid[1])
+            keys = (row, col) if self.lying else (col, row)
+            strip = strip[np.lexsort(keys)][:: -1 if number % 2 else 1]
+            before = groups[-1] if groups else None
+            # What later strips need again, they will load again.
+            later = np.unique(table[order[end:]])
+            loads[later] += 1
+            part = self._grow_strip(strip, before, loads, n_steps)
+            loads[later] -= 1
+            if part is None:
+                return None
+            window = Window.of(problem, self.close, strip, before)
+            loads[window.known] += window.starts(part)
+            groups += part
+        return groups
 
-    A plan read backwards costs the same. A front that moves at both borders of a strip with every step, so
-    that no pixel there is lost, falls behind between them if the strip is wider than a group. It gets longer
-    by that, until a group cannot keep it on chip; begun straight in the middle, that takes twice as many
-    steps.
-    """
-    n_first = int(middle * n_steps)
-    cut = round(n_first * len(strip) / n_steps)
-    head, tail = strip[:cut], strip[cut:]
-    groups: list[Group] = []
-    for patches, steps, chip, after in (
-        (tail, n_steps - n_first, head if cut else before, None),
-        (head[::-1], n_first, None, before),
-    ):
-        if steps == 0:
-            continue
-        if chip is None and groups:
-            chip = groups[0]
-        window = Window.of(problem, close, patches, chip, after)
-        window.loads = loads[window.known]
-        if cut:
-            # What both parts hold is loaded once, and so is what stays on chip from strip to strip.
-            window.loads = window.loads + window.before - window.after
-        part = window.grow(max_pixels, steps, problem.max_loads, width, styles, seed)
-        if part is None:
-            return None
-        groups = part if patches is tail else part[::-1] + groups
-    return groups
+    def _cut(self) -> tuple[Group, list[tuple[tuple[int, int], int]]]:
+        """Return all patches, strip after strip, and for each strip its first, its last and its steps."""
+        grid = self.problem.grid
+        numbers = np.arange(self.problem.n_patches).reshape(grid)
+        order = (numbers if self.lying else numbers.T).ravel()
+        lines, length = grid if self.lying else grid[::-1]
+        size = len(order) / self.n_steps
+        firsts = [round(round(i * lines / self.count) * length / size) for i in range(self.count)]
+        pairs = list(pairwise([*firsts, self.n_steps]))
+        cuts = [tuple(min(len(order), round(step * size)) for step in pair) for pair in pairs]
+        return order, [
+            ((begin, end), last - first) for (begin, end), (first, last) in zip(cuts, pairs, strict=True)
+        ]
+
+    def _grow_strip(
+        self, strip: Group, before: Group | None, loads: NDArray[np.int64], n_steps: int
+    ) -> list[Group] | None:
+        """Grow a strip from a straight front across its middle: what follows forwards, the rest backwards.
+
+        A plan read backwards costs the same. A front that moves at both borders of a strip with every step,
+        so that no pixel there is lost, falls behind between them if the strip is wider than a group. It gets
+        longer by that, until a group cannot keep it on chip; begun straight in the middle, that takes twice
+        as many steps.
+        """
+        n_first = int(self.middle * n_steps)
+        cut = round(n_first * len(strip) / n_steps)
+        head, tail = strip[:cut], strip[cut:]
+        groups: list[Group] = []
+        for patches, steps, chip, after in (
+            (tail, n_steps - n_first, head if cut else before, None),
+            (head[::-1], n_first, None, before),
+        ):
+            if steps == 0:
+                continue
+            if chip is None and groups:
+                chip = groups[0]
+            window = Window.of(self.problem, self.close, patches, chip, after)
+            window.loads = loads[window.known]
+            if cut:
+                # What both parts hold is loaded once, and so is what stays on chip from strip to strip.
+                window.loads = window.loads + window.before - window.after
+            most = self.problem.max_loads
+            part = window.grow(self.max_pixels, steps, most, self.width, self.styles, self.seed)
+            if part is None:
+                return None
+            groups = part if patches is tail else part[::-1] + groups
+        return groups

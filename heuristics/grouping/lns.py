@@ -18,6 +18,7 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable
+from dataclasses import dataclass
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -39,41 +40,56 @@ from tilewright.heuristics.grouping._measure import (
 )
 from tilewright.heuristics.grouping._window import Window, draw_beam_style, draw_sweep_style, vary
 
-WIDTH, TASTES = 25, 8
-"""Plans that a restart grows side by side, and tastes that it tries: another taste helps more than width."""
 
-HOPELESS = 1.015
-"""Plans that cost more than this factor times the best one are not improved."""
+@dataclass(frozen=True)
+class LnsParams:
+    """How the time is shared, and how large attempts are.
 
-GROWTH = 0.3
-"""Share of the time in which plans are grown."""
+    Attributes
+    ----------
+    width, tastes
+        Plans that a restart grows side by side, and tastes that it tries: another taste helps more than
+        width.
+    hopeless
+        Plans that cost more than this factor times the best one are not improved.
+    growth
+        Share of the time in which plans are grown.
+    competition
+        Share of the time after which only the best of the plans that cut the layer differently is improved.
+    attempt
+        Seconds that an attempt should take, so that the deadline is kept and progress is reported.
+    longest
+        Seconds that growing a whole plan may take; where one taste would take longer, no plan is grown.
+    cells
+        Most entries of the table of counts (groups times pixels) for which a whole plan is annealed.
+    violation
+        Pixel loads that a violation counts while a plan is annealed.
+    longest_stretch
+        Most steps that one move of the annealing reverses or exchanges.
+    pool
+        Number of the best tastes of sweeps that are remembered.
+    """
 
-COMPETITION = 0.5
-"""Share of the time after which only the best of the plans that cut the layer differently is improved."""
+    width: int = 25
+    tastes: int = 8
+    hopeless: float = 1.015
+    growth: float = 0.3
+    competition: float = 0.5
+    attempt: float = 0.1
+    longest: float = 4.0
+    cells: int = 4_000_000
+    violation: float = 4.0
+    longest_stretch: int = 20
+    pool: int = 8
 
-SLICE = 0.1
-"""Seconds that an attempt should take, so that the deadline is kept and progress is reported."""
 
-LONGEST = 4.0
-"""Seconds that growing a whole plan may take; where one taste would take longer, no plan is grown."""
-
-CELLS = 4_000_000
-"""Most entries of the table of counts (groups times pixels) for which a whole plan is annealed."""
-
-VIOLATION = 4.0
-"""Pixel loads that a violation counts while a plan is annealed."""
-
-LONGEST_STRETCH = 20
-"""Most steps that one move of the annealing reverses or exchanges."""
+PARAMS = LnsParams()
 
 Cut = tuple[int, bool]
 """Number of strips, and whether they lie along the rows."""
 
 SWEEP: Cut = (0, False)
 """No strips at all: a sweep."""
-
-POOL = 8
-"""Number of the best tastes of sweeps that are remembered."""
 
 
 def plan(problem: Problem, search: RunContext, attempts: int | None = None) -> Plan:
@@ -135,10 +151,10 @@ class _Run:
         self.gained = dict.fromkeys(self.pace, 0.0)
         self.spent = dict.fromkeys(self.pace, 1e-3)
         # Ways to cut the layer for a restart, how many tastes each has tried, and its best.
-        self.cuts = [cut for cut in beam.ways_to_cut(problem) if self.taste_seconds(cut) < LONGEST]
+        self.cuts = [cut for cut in beam.ways_to_cut(problem) if self.taste_seconds(cut) < PARAMS.longest]
         self.tried: dict[Cut, int] = {}
         self.styles: dict[Cut, tuple[int, BeamStyle | None]] = {}
-        self.small = bool(self.cuts) and max(map(self.taste_seconds, self.cuts)) < SLICE
+        self.small = bool(self.cuts) and max(map(self.taste_seconds, self.cuts)) < PARAMS.attempt
         self.n_steps = len(self.groups)
         # Tastes of sweeps with what their plans would cost, the best first.
         self.sweeps: list[tuple[int, sweep.Taste]] = []
@@ -146,7 +162,7 @@ class _Run:
         self.sweeping = (
             not self.small
             and sweep.border_lasts(problem, self.n_steps)
-            and self.taste_seconds(SWEEP) < LONGEST
+            and self.taste_seconds(SWEEP) < PARAMS.longest
         )
         if self.sweeping:
             self.cuts.append(SWEEP)
@@ -202,7 +218,7 @@ class _Run:
         # Each way once, then the best one again while that helps, in turn with sweeps, whose tastes improve.
         waiting = self.cuts.copy()
         while self.goes_on() and (
-            waiting or (grown and self.timed and idle < 4 and self.progress() < GROWTH)
+            waiting or (grown and self.timed and idle < 4 and self.progress() < PARAMS.growth)
         ):
             if waiting:
                 cut = waiting.pop()
@@ -222,14 +238,14 @@ class _Run:
                 grown[cut], idle = self.state, 0
             best = min(best, self.state, key=lambda s: s.value)
         self.state = best
-        most = HOPELESS * min(self.price(rival.value) for rival in (best, *grown.values()))
+        most = PARAMS.hopeless * min(self.price(rival.value) for rival in (best, *grown.values()))
         rivals = [rival for rival in (best, *grown.values()) if self.price(rival.value) <= most]
         began, rounds = self.progress(), len(rivals).bit_length()
         for turn in range(rounds):
             for number, rival in enumerate(rivals):
                 self.state = rival
                 share = (turn + (number + 1) / len(rivals)) / rounds
-                while self.goes_on() and self.progress() < began + (COMPETITION - began) * share:
+                while self.goes_on() and self.progress() < began + (PARAMS.competition - began) * share:
                     self.attempt(self.ways)
                 self.report(now=True)
                 rivals[number] = self.state
@@ -272,11 +288,11 @@ class _Run:
 
     def out_of_time(self) -> bool:
         """Return whether another attempt would exceed the deadline."""
-        return self.timed and self.search.remaining() < SLICE
+        return self.timed and self.search.remaining() < PARAMS.attempt
 
     def learn(self, name: str, work: float, seconds: float) -> None:
         """Update how long a unit of work takes; a first call, which compiles, does not count."""
-        if seconds < 10 * SLICE + 10 * self.pace[name] * work:
+        if seconds < 10 * PARAMS.attempt + 10 * self.pace[name] * work:
             self.pace[name] += 0.2 * (seconds / work - self.pace[name])
 
     def regrow(self) -> None:
@@ -290,7 +306,7 @@ class _Run:
         steps = self.draw_steps(length, len(patches))
         width = int(np.exp(rng.uniform(np.log(6), np.log(100))))
         if self.timed:
-            width = int(min(width, max(5, SLICE / (self.pace["regrow"] * len(patches)))))
+            width = int(min(width, max(5, PARAMS.attempt / (self.pace["regrow"] * len(patches)))))
         began = time.thread_time()
         grown = window.grow(
             self.max_pixels, steps, problem.max_loads, width, [draw_beam_style(rng)], int(rng.integers(2**31))
@@ -342,7 +358,7 @@ class _Run:
         work = sweep.work(problem, n) * length / n / sweep.WIDTH
         width = sweep.WIDTH
         if self.timed:
-            seconds = min(LONGEST, 0.1 * self.search.remaining())
+            seconds = min(PARAMS.longest, 0.1 * self.search.remaining())
             width = int(min(2 ** rng.integers(2, 6), seconds / (self.pace["cover"] * work)))
             if width == 0:
                 return
@@ -434,33 +450,9 @@ class _Run:
             Temperature to begin with, in pixel loads; None draws one.
         """
         problem, rng = self.problem, self.rng
-        n = len(self.groups)
         rows, movable = self._neighbourhood(whole)
-        local = [self.groups[row] for row in rows]
-        moving = [g for g, move in zip(local, movable, strict=True) if move]
-        fixed = [g for g, move in zip(local, movable, strict=True) if not move]
-        # Patches and pixels are numbered anew; patches that move come first, see `_annealing_kernel.build`.
-        patches = np.concatenate(moving + fixed)
-        n_moving = sum(map(len, moving))
-        known, pixels = np.unique(self.pixels[patches], return_inverse=True)
-        missing = int(known[0] < 0)
-        known = known[missing:]
-        number = np.full(problem.n_patches + 1, -1, np.int32)
-        number[patches] = np.arange(len(patches))
-        groups = [number[group].astype(np.int64) for group in local]
-        number[patches[n_moving:]] = -1
-        fewest, most_steps = (limit - n + len(rows) for limit in problem.steps_range)
-        spare = int(np.clip(most_steps - len(rows), 0, 8))
-        state = _annealing_kernel.build(
-            np.ascontiguousarray(pixels.reshape(len(patches), -1) - missing, dtype=np.int32),
-            number[self.near[patches[:n_moving]]],
-            groups,
-            movable,
-            self.loads[known],
-            self.max_pixels,
-            problem.max_loads,
-            spare,
-        )
+        fewest, most = (limit - len(self.groups) + len(rows) for limit in problem.steps_range)
+        state, patches, known = self._annealed(rows, movable, int(np.clip(most - len(rows), 0, 8)))
         over = int(state.groups.totals[_annealing_kernel.Total.OVER])
         # The kernel counts in pixel loads.
         unit = max(problem.load_cost, 1e-3)
@@ -469,17 +461,21 @@ class _Run:
         goal = now - (self.value.objective - self.goal.objective) / unit
         moves = 30_000
         if self.timed:
-            moves = int(np.clip(SLICE / self.pace["anneal"], 1000, 400_000))
+            moves = int(np.clip(PARAMS.attempt / self.pace["anneal"], 1000, 400_000))
         hot = heat or float(np.exp(rng.uniform(np.log(0.2), np.log(1.5))))
         began = time.thread_time()
+        worst = now + _annealing_kernel.FORBIDDEN * over
         found = _annealing_kernel.anneal(
-            state, moves, hot, min(hot, 0.15), int(rng.integers(2**31)),
-            _annealing_kernel.Limits(problem.max_loads, fewest, most_steps, LONGEST_STRETCH),
-            _annealing_kernel.Weights(VIOLATION, weight), now + _annealing_kernel.FORBIDDEN * over + 1e-6,
+            state,
+            _annealing_kernel.Cooling(moves, hot, min(hot, 0.15)),
+            int(rng.integers(2**31)),
+            _annealing_kernel.Limits(problem.max_loads, fewest, most, PARAMS.longest_stretch),
+            _annealing_kernel.Weights(PARAMS.violation, weight),
+            worst + 1e-6,
             goal,
-        )  # fmt: skip
+        )
         self.learn("anneal", moves, time.thread_time() - began)
-        if found > now + _annealing_kernel.FORBIDDEN * over:
+        if found > worst:
             return
         totals = state.best_totals
         self.consider(
@@ -489,6 +485,41 @@ class _Run:
             known,
             state.best_loads,
         )
+
+    def _annealed(
+        self, rows: list[int], movable: NDArray[np.bool_], spare: int
+    ) -> tuple[_annealing_kernel.State, Group, NDArray[np.integer[Any]]]:
+        """Return some steps as the kernel takes them, and the patches and pixels of its numbers.
+
+        Parameters
+        ----------
+        spare
+            Steps that may be opened besides.
+        """
+        local = [self.groups[row] for row in rows]
+        moving = [group for group, move in zip(local, movable, strict=True) if move]
+        fixed = [group for group, move in zip(local, movable, strict=True) if not move]
+        # Patches and pixels are numbered anew; patches that move come first, see `_annealing_kernel.build`.
+        patches = np.concatenate(moving + fixed)
+        n_moving = sum(map(len, moving))
+        known, pixels = np.unique(self.pixels[patches], return_inverse=True)
+        missing = int(known[0] < 0)
+        known = known[missing:]
+        number = np.full(self.problem.n_patches + 1, -1, np.int32)
+        number[patches] = np.arange(len(patches))
+        groups = [number[group].astype(np.int64) for group in local]
+        number[patches[n_moving:]] = -1
+        state = _annealing_kernel.build(
+            np.ascontiguousarray(pixels.reshape(len(patches), -1) - missing, dtype=np.int32),
+            number[self.near[patches[:n_moving]]],
+            groups,
+            movable,
+            self.loads[known],
+            self.max_pixels,
+            self.problem.max_loads,
+            spare,
+        )
+        return state, patches, known
 
     def _neighbourhood(self, whole: bool) -> tuple[list[int], NDArray[np.bool_]]:
         """Return the steps that take part in annealing, and which of them may change.
@@ -552,7 +583,7 @@ class _Run:
         if cut == SWEEP:
             seconds: float = self.pace["cover"] * sweep.work(self.problem, self.n_steps)
             return seconds
-        seconds = self.pace["restart"] * WIDTH * beam.work(self.problem, cut[0])
+        seconds = self.pace["restart"] * PARAMS.width * beam.work(self.problem, cut[0])
         return seconds
 
     def try_restart(self) -> None:
@@ -580,11 +611,11 @@ class _Run:
     def grown(self, cut: Cut) -> tuple[list[Group] | None, BeamStyle]:
         """Grow a plan strip by strip; return the first of the tastes, too."""
         problem, rng = self.problem, self.rng
-        tastes, width = 3, WIDTH
+        tastes, width = 3, PARAMS.width
         if self.timed:
             if self.small:
                 width *= int(2 ** rng.integers(5))
-            tastes = self.affordable(cut) * WIDTH // width or 1
+            tastes = self.affordable(cut) * PARAMS.width // width or 1
         styles = [draw_beam_style(rng) for _ in range(tastes)]
         # What did well elsewhere comes first.
         tried = self.tried.get(cut, 0)
@@ -600,10 +631,10 @@ class _Run:
         middle = beam.middle(problem, *cut)
         began = time.thread_time()
         n_steps = self.draw_steps(self.n_steps, problem.n_patches)
-        groups = beam.grow(
+        groups = beam.Strips(
             problem, self.near, self.max_pixels, *cut, n_steps, width, styles,
             int(rng.integers(2**31)), middle if usual else 0.5 - middle,
-        )  # fmt: skip
+        ).grow()  # fmt: skip
         self.learn("restart", tastes * width * beam.work(problem, cut[0]), time.thread_time() - began)
         return groups, styles[0]
 
@@ -627,17 +658,17 @@ class _Run:
             self.learn("cover", sweep.work(problem, n_steps), time.thread_time() - began)
             price = self.price(value(problem, Plan.from_groups(problem, groups)))
             found.append((price, groups))
-            self.sweeps = sorted([*self.sweeps, (price, taste)])[:POOL]
+            self.sweeps = sorted([*self.sweeps, (price, taste)])[: PARAMS.pool]
         return min(found, key=lambda plan: plan[0])[1]
 
     def affordable(self, cut: Cut) -> int:
         """Return how many tastes a restart may try."""
-        seconds = min(LONGEST, 0.1 * self.search.remaining())
-        return int(np.clip(seconds / self.taste_seconds(cut), 1, TASTES))
+        seconds = min(PARAMS.longest, 0.1 * self.search.remaining())
+        return int(np.clip(seconds / self.taste_seconds(cut), 1, PARAMS.tastes))
 
     def polish(self) -> None:
         """Repair the violations of a new plan and improve it until the ways to do so stop helping."""
-        whole = len(self.groups) * self.problem.n_pixels < CELLS
+        whole = len(self.groups) * self.problem.n_pixels < PARAMS.cells
         idle = 0
         while idle < (8 if self.value.violations else len(self.ways)) and not self.out_of_time():
             before = self.value

@@ -229,7 +229,7 @@ def test_a_wide_strip_grows_best_from_its_middle() -> None:
     )
     loads = {}
     for middle in (0.0, 0.5):
-        groups = beam.grow(
+        groups = beam.Strips(
             problem,
             near(problem),
             max_pixels_by_size(problem),
@@ -240,7 +240,7 @@ def test_a_wide_strip_grows_best_from_its_middle() -> None:
             beam.STYLES,
             0,
             middle,
-        )
+        ).grow()
         assert groups is not None
         plan = Plan.from_groups(problem, groups)
         check_partition(problem, plan)

@@ -100,6 +100,44 @@ class Store(NamedTuple):
     gone: NDArray[np.bool_]
 
 
+class Board(NamedTuple):
+    """A group laid out, and patches that are done beside it; there is room behind both.
+
+    Attributes
+    ----------
+    x, y : int64
+        Patches of the group, the first `n`.
+    done_x, done_y : int64
+        Patches that are done beside them, the first `n_done`.
+    """
+
+    x: Ints
+    y: Ints
+    done_x: Ints
+    done_y: Ints
+    n: int
+    n_done: int
+
+
+class Followers(NamedTuple):
+    """The patches that may follow a group, those first that share most pixels with it.
+
+    Attributes
+    ----------
+    x, y, shares : int64, masks : uint64
+        Their places, how many pixels they share, and which; the first `found`.
+    pixels
+        Pixels of the group.
+    """
+
+    x: Ints
+    y: Ints
+    shares: Ints
+    masks: NDArray[np.uint64]
+    found: int
+    pixels: int
+
+
 def store(states: int) -> Store:
     """Allocate a store for `states` states."""
     return Store(
@@ -158,9 +196,23 @@ def _less(a, na, b, nb):
 
 
 @inner
-def _clusters(kind, px, py, n, is_open, cluster):
+def _empty_board():
+    """Return a board without patches."""
+    beside = 2 * MOST * _BESIDE
+    x, y = np.zeros(MOST, np.int64), np.zeros(MOST, np.int64)
+    return Board(x, y, np.zeros(beside, np.int64), np.zeros(beside, np.int64), 0, 0)
+
+
+@inner
+def _sized(board, n, n_done):
+    """Return a board of which so many patches count."""
+    return Board(board.x, board.y, board.done_x, board.done_y, n, n_done)
+
+
+@inner
+def _clusters(kind, board, is_open, cluster):
     """Give each patch the number of its cluster, or of its piece if open; return how many there are."""
-    reach = 2 * (kind.kernel - 1)
+    px, py, n, reach = board.x, board.y, board.n, 2 * (kind.kernel - 1)
     cluster[:n] = -1
     n_clusters = 0
     for i in range(n):
@@ -192,9 +244,9 @@ def _field(x):
 
 
 @inner
-def _remembered(kind, px, py, n, cluster, c, x, y, is_open):
+def _remembered(kind, board, cluster, c, x, y, is_open):
     """Whether a state keeps in mind that a patch near cluster c is done."""
-    beside = False
+    px, py, n, beside = board.x, board.y, board.n, False
     for i in range(n):
         if cluster[i] == c and abs(px[i] - x) <= 1 and abs(py[i] - y) <= 1:
             beside = True
@@ -212,95 +264,107 @@ def _remembered(kind, px, py, n, cluster, c, x, y, is_open):
 
 
 @inner
-def _canonical(kind, px, py, n, dx, dy, nd, is_open, row):
+def _canonical(kind, board, is_open, row):
     """Write the row of a group, or of pieces on a board, and of what is done beside them."""
     cluster = np.zeros(MOST, np.int64)
-    n_clusters = _clusters(kind, px, py, n, is_open, cluster)
+    n_clusters = _clusters(kind, board, is_open, cluster)
     forms = np.zeros((n_clusters, _WIDTH), np.int64)
-    codes, others = np.zeros(MOST, np.int64), np.zeros(_BESIDE, np.int64)
     ex, ey = np.zeros(_BESIDE, np.int64), np.zeros(_BESIDE, np.int64)
     for c in range(n_clusters):
         beside = 0
-        for q in range(nd):
-            near = _remembered(kind, px, py, n, cluster, c, dx[q], dy[q], is_open)
+        for q in range(board.n_done):
+            x, y = board.done_x[q], board.done_y[q]
+            near = _remembered(kind, board, cluster, c, x, y, is_open)
             # Pieces that were laid out may have the same one beside them.
             for i in range(beside):
-                if ex[i] == dx[q] and ey[i] == dy[q]:
+                if ex[i] == x and ey[i] == y:
                     near = False
                     break
             if near:
-                ex[beside], ey[beside] = dx[q], dy[q]
+                ex[beside], ey[beside] = x, y
                 beside += 1
-        found = False
-        for image in range(8):
-            size, left, low = 0, MUCH, MUCH
-            for i in range(n):
-                if cluster[i] == c:
-                    x, y = _image(image, px[i], py[i])
-                    left, low = min(left, x), min(low, y)
-            for i in range(n):
-                if cluster[i] == c:
-                    x, y = _image(image, px[i], py[i])
-                    codes[size] = (x - left + 1) * 64 + y - low + 1
-                    size += 1
-            _sorted(codes, size)
-            order = -1
-            if found:
-                order = _less(codes, size, forms[c, 2:], size)
-                if order > 0:
-                    continue
-            for q in range(beside):
-                x, y = _image(image, ex[q], ey[q])
-                others[q] = (x - left + 1) * 64 + y - low + 1
-            _sorted(others, beside)
-            if order == 0 and _less(others, beside, forms[c, 2 + MOST :], beside) >= 0:
-                continue
-            found = True
-            forms[c, 0], forms[c, 1] = size, beside
-            forms[c, 2 : 2 + size] = codes[:size]
-            forms[c, 2 + MOST : 2 + MOST + beside] = others[:beside]
+        _least_image(board, cluster, c, ex[:beside], ey[:beside], forms[c])
     row[:] = 0
     row[0], row[_ROW - 1] = n_clusters, is_open
     used = np.zeros(n_clusters, np.bool_)
     for place in range(n_clusters):
         first = -1
         for c in range(n_clusters):
-            if used[c]:
-                continue
-            if first < 0:
-                first = c
-                continue
-            order = _less(forms[c, 2:], forms[c, 0], forms[first, 2:], forms[first, 0])
-            if order == 0:
-                order = _less(forms[c, 2 + MOST :], forms[c, 1], forms[first, 2 + MOST :], forms[first, 1])
-            if order < 0:
+            if not used[c] and (first < 0 or _before(forms[c], forms[first])):
                 first = c
         used[first] = True
         row[1 + place * _WIDTH : 1 + (place + 1) * _WIDTH] = forms[first]
 
 
 @inner
-def _laid_out(row, px, py, dx, dy):
-    """Put clusters on the board; return how many patches there are, and how many done ones."""
+def _before(form, other):
+    """Whether a cluster comes before another one in a row."""
+    order = _less(form[2:], form[0], other[2:], other[0])
+    if order == 0:
+        order = _less(form[2 + MOST :], form[1], other[2 + MOST :], other[1])
+    return order < 0
+
+
+@inner
+def _least_image(board, cluster, c, ex, ey, form):
+    """Write the least of the eight images of a cluster, with what is done beside it."""
+    codes, others = np.zeros(MOST, np.int64), np.zeros(_BESIDE, np.int64)
+    px, py, beside, found = board.x, board.y, len(ex), False
+    for image in range(8):
+        size, left, low = 0, MUCH, MUCH
+        for i in range(board.n):
+            if cluster[i] == c:
+                x, y = _image(image, px[i], py[i])
+                left, low = min(left, x), min(low, y)
+        for i in range(board.n):
+            if cluster[i] == c:
+                x, y = _image(image, px[i], py[i])
+                codes[size] = (x - left + 1) * 64 + y - low + 1
+                size += 1
+        _sorted(codes, size)
+        order = -1
+        if found:
+            order = _less(codes, size, form[2:], size)
+            if order > 0:
+                continue
+        for q in range(beside):
+            x, y = _image(image, ex[q], ey[q])
+            others[q] = (x - left + 1) * 64 + y - low + 1
+        _sorted(others, beside)
+        if order == 0 and _less(others, beside, form[2 + MOST :], beside) >= 0:
+            continue
+        found = True
+        form[0], form[1] = size, beside
+        form[2 : 2 + size] = codes[:size]
+        form[2 + MOST : 2 + MOST + beside] = others[:beside]
+
+
+@inner
+def _laid_out(row, board):
+    """Put clusters on a board and return it."""
     n = nd = 0
     for c in range(row[0]):
         at = 1 + c * _WIDTH
         shift = _EDGE + c * _APART
         for i in range(row[at]):
             code = row[at + 2 + i]
-            px[n], py[n] = code // 64 - 1 + shift, code % 64 - 1 + _EDGE
+            board.x[n], board.y[n] = code // 64 - 1 + shift, code % 64 - 1 + _EDGE
             n += 1
         for i in range(row[at + 1]):
             code = row[at + 2 + MOST + i]
-            dx[nd], dy[nd] = code // 64 - 1 + shift, code % 64 - 1 + _EDGE
+            board.done_x[nd], board.done_y[nd] = code // 64 - 1 + shift, code % 64 - 1 + _EDGE
             nd += 1
-    return n, nd
+    return _sized(board, n, nd)
 
 
 @inner
-def _next(kind, store, px, py, n, dx, dy, nd, qx, qy, masks, shares):
-    """Find the patches that may follow and what they share; return how many, and the pixels of the group."""
+def _next(kind, store, board):
+    """Find the patches that may follow and what they share."""
+    near = MOST * (2 * kind.kernel - 1) ** 2
+    qx, qy, shares = np.zeros(near, np.int64), np.zeros(near, np.int64), np.zeros(near, np.int64)
+    masks = np.zeros(near, np.uint64)
     kernel, number, gone, owner = kind.kernel, store.number, store.gone, store.owner
+    px, py, n = board.x, board.y, board.n
     pixels = 0
     for i in range(n):
         gone[px[i], py[i]] = True
@@ -309,8 +373,8 @@ def _next(kind, store, px, py, n, dx, dy, nd, qx, qy, masks, shares):
                 if number[x, y] < 0:
                     number[x, y] = pixels
                     pixels += 1
-    for i in range(nd):
-        gone[dx[i], dy[i]] = True
+    for i in range(board.n_done):
+        gone[board.done_x[i], board.done_y[i]] = True
     found = 0
     for i in range(n):
         for x in range(px[i] - kernel + 1, px[i] + kernel):
@@ -338,9 +402,9 @@ def _next(kind, store, px, py, n, dx, dy, nd, qx, qy, masks, shares):
         for x in range(px[i], px[i] + kernel):
             for y in range(py[i], py[i] + kernel):
                 number[x, y] = -1
-    for i in range(nd):
-        gone[dx[i], dy[i]] = False
-    return found, pixels
+    for i in range(board.n_done):
+        gone[board.done_x[i], board.done_y[i]] = False
+    return Followers(qx, qy, shares, masks, found, pixels)
 
 
 @inner
@@ -350,17 +414,17 @@ def _need(kind, pixels, n, lead):
 
 
 @inner
-def _covers(masks, shares, found, first, slots, mask, need):
+def _covers(followers, first, slots, mask, need):
     """Whether the given number of further patches can share enough pixels."""
-    have = _bits(mask)
+    masks, shares, have = followers.masks, followers.shares, _bits(mask)
     if have >= need:
         return True
     if slots == 0:
         return False
-    for i in range(first, found):
+    for i in range(first, followers.found):
         if have + slots * shares[i] < need:
             return False
-        if _covers(masks, shares, found, i + 1, slots - 1, mask | masks[i], need):
+        if _covers(followers, i + 1, slots - 1, mask | masks[i], need):
             return True
     return False
 
@@ -381,7 +445,7 @@ def _beside(row, other):
 
 
 @inner
-def _keep(kind, store, px, py, n, dx, dy, nd, is_open, lead):
+def _keep(kind, store, board, is_open, lead):
     """Keep a state unless one as good is known or nothing can follow; return False if the store is full.
 
     What is open stands on a board, each piece at its own place.
@@ -390,7 +454,7 @@ def _keep(kind, store, px, py, n, dx, dy, nd, is_open, lead):
     if at == len(store.rows):
         return False
     row = store.rows[at]
-    _canonical(kind, px, py, n, dx, dy, nd, is_open, row)
+    _canonical(kind, board, is_open, row)
     code = np.uint64(1469598103934665603)
     for c in range(row[0]):
         for i in range(MOST):
@@ -423,17 +487,13 @@ def _keep(kind, store, px, py, n, dx, dy, nd, is_open, lead):
 @inner
 def _followed(kind, store, row, lead):
     """Note the surplus of a group; return whether anything can follow it."""
-    ax, ay = np.zeros(MOST, np.int64), np.zeros(MOST, np.int64)
-    bx, by = np.zeros(MOST * _BESIDE, np.int64), np.zeros(MOST * _BESIDE, np.int64)
-    near = MOST * (2 * kind.kernel - 1) ** 2
-    qx, qy, shares = np.zeros(near, np.int64), np.zeros(near, np.int64), np.zeros(near, np.int64)
-    masks = np.zeros(near, np.uint64)
-    n, m = _laid_out(row, ax, ay, bx, by)
-    found, pixels = _next(kind, store, ax, ay, n, bx, by, m, qx, qy, masks, shares)
+    board = _laid_out(row, _empty_board())
+    followers = _next(kind, store, board)
+    n, pixels = board.n, followers.pixels
     surplus = kind.parts * (pixels - n) - kind.step - lead
     store.least[n, pixels] = min(store.least[n, pixels], surplus)
     need = _need(kind, pixels, n, lead)
-    return _covers(masks, shares, found, 0, kind.group, np.uint64(0), need)
+    return _covers(followers, 0, kind.group, np.uint64(0), need)
 
 
 @inner
@@ -474,33 +534,29 @@ class Pieces(NamedTuple):
 
 
 @inner
-def _place(kind, store, pieces, placed, n_pieces, px, py, n, dx, dy, nd, lead):
+def _place(kind, store, pieces, placed, n_pieces, board, lead):
     """Lay out the pieces that are not placed yet in every way; return False if the store is full.
 
     A piece stands near one of those before or far from all, so they come in every order: one may join two
     that are not near each other. Those that are alike come one after the other.
     """
     if placed == (1 << n_pieces) - 1:
-        return _keep(kind, store, px, py, n, dx, dy, nd, False, lead)
-    reach = 2 * (kind.kernel - 1)
+        return _keep(kind, store, board, False, lead)
+    px, py, n, reach = board.x, board.y, board.n, 2 * (kind.kernel - 1)
     tried: set[tuple[int, int]] = set()
     for k in range(n_pieces):
         if placed >> k & 1 or (pieces.alike[k] and not placed >> (k - 1) & 1):
             continue
         now = placed | 1 << k
         size, beside = pieces.sizes[k]
-        x, y = pieces.x[k], pieces.y[k]
+        x, y = pieces.x[k, : size + beside], pieces.y[k, : size + beside]
         right, left = -MUCH, MUCH
         for i in range(n):
             right = max(right, px[i])
         for i in range(size):
             left = min(left, x[i])
-        for i in range(size):
-            px[n + i], py[n + i] = x[i] - left + right + _APART, y[i]
-        for i in range(beside):
-            dx[nd + i], dy[nd + i] = x[size + i] - left + right + _APART, y[size + i]
-        m, done = n + size, nd + beside
-        if not _place(kind, store, pieces, now, n_pieces, px, py, m, dx, dy, done, lead):
+        larger = _add_piece(board, x, y, size, right - left + _APART, 0)
+        if not _place(kind, store, pieces, now, n_pieces, larger, lead):
             return False
         turned_x, turned_y = np.zeros(size + beside, np.int64), np.zeros(size + beside, np.int64)
         for image in range(8):
@@ -517,67 +573,81 @@ def _place(kind, store, pieces, placed, n_pieces, px, py, n, dx, dy, nd, lead):
                             if move in tried:
                                 continue
                             tried.add(move)
-                            if not _fits(px, py, n, dx, dy, nd, turned_x, turned_y, size, beside, mx, my):
+                            if not _fits(board, turned_x, turned_y, size, mx, my):
                                 continue
-                            for q in range(size):
-                                px[n + q], py[n + q] = turned_x[q] + mx, turned_y[q] + my
-                            for q in range(beside):
-                                dx[nd + q], dy[nd + q] = turned_x[size + q] + mx, turned_y[size + q] + my
-                            if not _place(
-                                kind, store, pieces, now, n_pieces, px, py, m, dx, dy, done, lead
-                            ):  # fmt: skip
+                            larger = _add_piece(board, turned_x, turned_y, size, mx, my)
+                            if not _place(kind, store, pieces, now, n_pieces, larger, lead):
                                 return False
     return True
 
 
 @inner
-def _fits(px, py, n, dx, dy, nd, x, y, size, beside, mx, my):
+def _add_piece(board, x, y, size, mx, my):
+    """Return a board with a piece more, whose first `size` places are patches and whose others are done."""
+    for q in range(size):
+        board.x[board.n + q], board.y[board.n + q] = x[q] + mx, y[q] + my
+    for q in range(size, len(x)):
+        at = board.n_done + q - size
+        board.done_x[at], board.done_y[at] = x[q] + mx, y[q] + my
+    return _sized(board, board.n + size, board.n_done + len(x) - size)
+
+
+@inner
+def _fits(board, x, y, size, mx, my):
     """Whether a piece may stand there: no patch is done twice."""
-    for q in range(size + beside):
+    for q in range(len(x)):
         u, v = x[q] + mx, y[q] + my
-        for i in range(n):
-            if px[i] == u and py[i] == v:
+        for i in range(board.n):
+            if board.x[i] == u and board.y[i] == v:
                 return False
         if q < size:
-            for i in range(nd):
-                if dx[i] == u and dy[i] == v:
+            for i in range(board.n_done):
+                if board.done_x[i] == u and board.done_y[i] == v:
                     return False
     return True
 
 
 @inner
-def _choose(kind, store, lead, state, chosen, n_chosen, first, mask, need):
-    """Choose what touches the last group and keep what may follow; return False if the store is full."""
-    n, masks, shares, found, pixels = state[4], state[8], state[9], state[10], state[11]
-    shared = _bits(mask)
+def _choose(kind, store, lead, board, followers, chosen, n_chosen, mask):
+    """Choose what touches the last group and keep what may follow; return False if the store is full.
+
+    Parameters
+    ----------
+    chosen
+        Numbers of the followers that are chosen, the first `n_chosen`.
+    mask
+        Pixels that they share with the group.
+    """
+    shared, need = _bits(mask), _need(kind, followers.pixels, board.n, lead)
     if n_chosen and shared >= need:
-        after = lead + kind.parts * (n - pixels + shared) + kind.step
-        if not _chosen(kind, store, after, state, chosen, n_chosen):
+        after = lead + kind.parts * (board.n - followers.pixels + shared) + kind.step
+        if not _chosen(kind, store, after, board, followers, chosen, n_chosen):
             return False
     if n_chosen == kind.group:
         return True
-    for i in range(first, found):
-        if shared + (kind.group - n_chosen) * shares[i] < need:
+    first = chosen[n_chosen - 1] + 1 if n_chosen else 0
+    for i in range(first, followers.found):
+        if shared + (kind.group - n_chosen) * followers.shares[i] < need:
             break
         chosen[n_chosen] = i
-        if not _choose(kind, store, lead, state, chosen, n_chosen + 1, i + 1, mask | masks[i], need):
+        larger = mask | followers.masks[i]
+        if not _choose(kind, store, lead, board, followers, chosen, n_chosen + 1, larger):
             return False
     return True
 
 
 @inner
-def _chosen(kind, store, lead, state, chosen, n_chosen):
+def _chosen(kind, store, lead, board, followers, chosen, n_chosen):
     """Keep the chosen patches as pieces by the cluster they touch, or as a group if it is one full piece."""
-    ax, ay, bx, by, n, m, qx, qy, _, _, _, _ = state
-    px, py = np.zeros(MOST, np.int64), np.zeros(MOST, np.int64)
-    dx, dy = np.zeros(2 * MOST * _BESIDE, np.int64), np.zeros(2 * MOST * _BESIDE, np.int64)
+    after = _empty_board()
     is_open = n_chosen < kind.group
     for j in range(n_chosen):
-        px[j], py[j] = qx[chosen[j]], qy[chosen[j]]
-        is_open |= _field(px[j]) != _field(px[0])
-    dx[:n], dy[:n] = ax[:n], ay[:n]
-    dx[n : n + m], dy[n : n + m] = bx[:m], by[:m]
-    return _keep(kind, store, px, py, n_chosen, dx, dy, n + m, is_open, lead)
+        after.x[j], after.y[j] = followers.x[chosen[j]], followers.y[chosen[j]]
+        is_open |= _field(after.x[j]) != _field(after.x[0])
+    n, m = board.n, board.n_done
+    after.done_x[:n], after.done_y[:n] = board.x[:n], board.y[:n]
+    after.done_x[n : n + m], after.done_y[n : n + m] = board.done_x[:m], board.done_y[:m]
+    return _keep(kind, store, _sized(after, n_chosen, n + m), is_open, lead)
 
 
 @inner
@@ -617,13 +687,11 @@ def _arrange(kind, store, row, lead, pieces):
     for k in range(n_pieces):
         _put(pieces, k, row)
         total += pieces.sizes[k, 0]
-    px, py = np.zeros(MOST, np.int64), np.zeros(MOST, np.int64)
-    dx, dy = np.zeros(2 * MOST * _BESIDE, np.int64), np.zeros(2 * MOST * _BESIDE, np.int64)
     size, beside = pieces.sizes[0]
     for k in range(n_pieces, n_pieces + kind.group - total + 1):
-        px[:size], py[:size] = pieces.x[0, :size], pieces.y[0, :size]
-        dx[:beside], dy[:beside] = pieces.x[0, size : size + beside], pieces.y[0, size : size + beside]
-        if not _place(kind, store, pieces, 1, k, px, py, size, dx, dy, beside, lead):
+        x, y = pieces.x[0, : size + beside], pieces.y[0, : size + beside]
+        board = _add_piece(_empty_board(), x, y, size, 0, 0)
+        if not _place(kind, store, pieces, 1, k, board, lead):
             return False
         pieces.sizes[k, 0], pieces.sizes[k, 1] = 1, 0
         pieces.x[k, 0], pieces.y[k, 0] = 0, 0
@@ -642,11 +710,7 @@ def follow(kind, store, most):
     int
         How many states are left to follow; -1 if `store` is full.
     """
-    near = MOST * (2 * kind.kernel - 1) ** 2
-    ax, ay = np.zeros(MOST, np.int64), np.zeros(MOST, np.int64)
-    bx, by = np.zeros(2 * MOST * _BESIDE, np.int64), np.zeros(2 * MOST * _BESIDE, np.int64)
-    qx, qy, shares = np.zeros(near, np.int64), np.zeros(near, np.int64), np.zeros(near, np.int64)
-    masks, chosen = np.zeros(near, np.uint64), np.zeros(MOST, np.int64)
+    board, chosen = _empty_board(), np.zeros(MOST, np.int64)
     pieces = Pieces(
         np.zeros((2 * MOST, 2), np.int64),
         np.zeros((2 * MOST, MOST + _BESIDE), np.int64),
@@ -655,7 +719,7 @@ def follow(kind, store, most):
         np.zeros(2 * MOST, np.bool_),
     )
     # A first group is one patch and others, near or far.
-    if store.used[0] == 0 and not _keep(kind, store, ax, ay, 1, bx, by, 0, True, 0):
+    if store.used[0] == 0 and not _keep(kind, store, _sized(board, 1, 0), True, 0):
         return -1
     while most > 0:
         # What follows may have a larger lead.
@@ -674,11 +738,9 @@ def follow(kind, store, most):
             if not _arrange(kind, store, row, lead, pieces):
                 return -1
             continue
-        n, m = _laid_out(row, ax, ay, bx, by)
-        found, pixels = _next(kind, store, ax, ay, n, bx, by, m, qx, qy, masks, shares)
-        need = _need(kind, pixels, n, lead)
-        state = (ax, ay, bx, by, n, m, qx, qy, masks, shares, found, pixels)
-        if not _choose(kind, store, lead, state, chosen, 0, 0, np.uint64(0), need):
+        last = _laid_out(row, board)
+        followers = _next(kind, store, last)
+        if not _choose(kind, store, lead, last, followers, chosen, 0, np.uint64(0)):
             return -1
     left = 0
     for lead in range(len(store.tops)):
