@@ -42,47 +42,74 @@ def build(problem: Problem, extras: bool = True) -> Any:
     m.problem, m.extras = problem, extras
     m.parameters = {"linearization_level": 0}  # the relaxation is weak, and takes half of the time
     n_min, n_max = problem.steps_range
+    m.steps = range(last_useful_step(problem) if extras else n_max)
+    m.parts = cells(problem)
+    m.done, m.used = _compute_patches(m)
+    m.held, m.seen, reloads = _count_gaps(m)
+    _fit_on_chip(m)
+    load_units, step_units = scaled_costs(problem)
+    first_loads = sum(len(part.pixels) for part in m.parts)
+    offset, m.unit = scale(problem)
+    m.offset = offset + m.unit * load_units * first_loads
+    m.minimize(load_units * reloads + step_units * (sum(m.used) - n_min))  # (13, 15)
+    if extras:
+        if m.parts:  # else patches are padding alone, and there is nothing to count
+            _add_cuts(m, m.seen, reloads + first_loads)
+        _break_symmetry(m, sum(m.used))
+    return m
+
+
+def _compute_patches(m: Any) -> tuple[list[list[Any]], list[Any]]:
+    """Compute each patch once; return which patches are done by each step, and which steps there are."""
+    problem: Problem = m.problem
+    n_min, _ = problem.steps_range
     patches = range(problem.n_patches)
-    steps = m.steps = range(last_useful_step(problem) if extras else n_max)
-    parts = cells(problem)
-
-    # Patches ------------------------------------------------------------------------------------------
-
-    at = m.at = [[m.new_bool_var(f"at[{i},{k}]") for k in steps] for i in patches]  # (2)
-    done = [[m.new_bool_var(f"done[{i},{k}]") for k in steps] for i in patches]
-    used = [m.new_constant(1) if k < n_min else m.new_bool_var(f"used[{k}]") for k in steps]
+    m.at = [[m.new_bool_var(f"at[{i},{k}]") for k in m.steps] for i in patches]  # (2)
+    done = [[m.new_bool_var(f"done[{i},{k}]") for k in m.steps] for i in patches]
+    used = [m.new_constant(1) if k < n_min else m.new_bool_var(f"used[{k}]") for k in m.steps]
     for i in patches:
-        m.add_exactly_one(at[i]).with_name(f"each patch once (3): {i}")
-        for k in steps:
+        m.add_exactly_one(m.at[i]).with_name(f"each patch once (3): {i}")
+        for k in m.steps:
             before = done[i][k - 1] if k else 0
-            m.add(done[i][k] == before + at[i][k]).with_name(f"done by now: {i}, {k}")
-    for k in steps:
-        members = sum(at[i][k] for i in patches)
+            m.add(done[i][k] == before + m.at[i][k]).with_name(f"done by now: {i}, {k}")
+    for k in m.steps:
+        members = sum(m.at[i][k] for i in patches)
         m.add(members <= problem.group_size * used[k]).with_name(f"group is not too large (4): {k}")
         m.add(members >= used[k]).with_name(f"used step is not empty: {k}")
         if k >= n_min:
             m.add_implication(used[k], used[k - 1]).with_name(f"unused steps come last: {k}")
+    return done, used
 
-    # Cells --------------------------------------------------------------------------------------------
 
-    def any_of(literals: list[Any], name: str) -> Any:
-        """Return a variable that says whether one of the literals holds."""
-        if len(literals) == 1:
-            return literals[0]
-        some = m.new_bool_var(name)
-        m.add_bool_or([*literals, ~some]).with_name(f"{name} only if one of it is")
-        for one in literals:
-            m.add_implication(one, some).with_name(f"{name} if one of it is")
-        return some
+def _any_of(m: Any, literals: list[Any], name: str) -> Any:
+    """Return a variable that says whether one of the literals holds."""
+    if len(literals) == 1:
+        return literals[0]
+    some = m.new_bool_var(name)
+    m.add_bool_or([*literals, ~some]).with_name(f"{name} only if one of it is")
+    for one in literals:
+        m.add_implication(one, some).with_name(f"{name} if one of it is")
+    return some
 
-    gaps: list[Any] = []
-    weights: list[int] = []
-    held: list[list[Any]] = [[] for _ in steps]  # (6)
+
+def _count_gaps(m: Any) -> tuple[list[list[Any]], list[list[Any]], Any]:
+    """Let each gap of a cell cost a load.
+
+    Returns
+    -------
+    held, seen
+        Of each step, the pixels on chip (6), and those that have been needed by then.
+    reloads
+        Loads beside the first one of each pixel.
+    """
+    most, steps = m.problem.max_loads, m.steps
+    reloads: Any = 0
+    held: list[list[Any]] = [[] for _ in steps]
     seen: list[list[Any]] = [[] for _ in steps]
-    for c, part in enumerate(parts):
+    for c, part in enumerate(m.parts):
         weight = len(part.pixels)
-        on_chip = [any_of([at[i][k] for i in part.patches], f"on_chip[{c},{k}]") for k in steps]
-        born = [any_of([done[i][k] for i in part.patches], f"born[{c},{k}]") for k in steps]
+        on_chip = [_any_of(m, [m.at[i][k] for i in part.patches], f"on_chip[{c},{k}]") for k in steps]
+        born = [_any_of(m, [m.done[i][k] for i in part.patches], f"born[{c},{k}]") for k in steps]
         for k in steps:
             held[k].append(weight * on_chip[k])
             seen[k].append(weight * born[k])
@@ -91,34 +118,24 @@ def build(problem: Problem, extras: bool = True) -> Any:
         ends = [m.new_bool_var(f"gap_ends[{c},{k}]") for k in steps[2:]]
         for k, end in zip(steps[2:], ends, strict=True):
             # Needed now, not in the step before, but in one before that (7, 8).
-            m.add_bool_or(~on_chip[k], on_chip[k - 1], ~born[k - 1], end).with_name(
-                f"gap costs a load: {c}, {k}"
-            )
-        gaps += ends
-        weights += [weight] * len(ends)
-        if problem.max_loads <= len(ends):
-            m.add(sum(ends) < problem.max_loads).with_name(f"pixel is not loaded too often (9): {c}")
+            gap = m.add_bool_or(~on_chip[k], on_chip[k - 1], ~born[k - 1], end)
+            gap.with_name(f"gap costs a load: {c}, {k}")
+        reloads += weight * sum(ends)
+        if most <= len(ends):
+            m.add(sum(ends) < most).with_name(f"pixel is not loaded too often (9): {c}")
+    return held, seen, reloads
 
-    # Limits and objective -----------------------------------------------------------------------------
 
-    if problem.machine.memory is not None:
-        room = problem.machine.memory - problem.kernel_elements
-        for k in steps:
-            outputs = problem.patch_outputs * sum(at[i][k] for i in patches)
-            inputs = problem.pixel_elements * sum(held[k])
-            m.add(inputs + outputs <= room).with_name(f"fits on chip (12): {k}")
-
-    load_units, step_units = scaled_costs(problem)
-    first_loads = sum(len(part.pixels) for part in parts)
-    offset, m.unit = scale(problem)
-    m.offset = offset + m.unit * load_units * first_loads
-    reloads = sum(weight * gap for weight, gap in zip(weights, gaps, strict=True))
-    m.minimize(load_units * reloads + step_units * (sum(used) - n_min))  # (13, 15)
-    if extras:
-        if parts:  # else patches are padding alone, and there is nothing to count
-            _add_cuts(m, seen, reloads + first_loads)
-        _break_symmetry(m, sum(used))
-    return m
+def _fit_on_chip(m: Any) -> None:
+    """Let the pixels and outputs of each step fit on chip."""
+    problem: Problem = m.problem
+    if problem.machine.memory is None:
+        return
+    room = problem.machine.memory - problem.kernel_elements
+    for k in m.steps:
+        outputs = problem.patch_outputs * sum(m.at[i][k] for i in range(problem.n_patches))
+        inputs = problem.pixel_elements * sum(m.held[k])
+        m.add(inputs + outputs <= room).with_name(f"fits on chip (12): {k}")
 
 
 def _add_cuts(m: Any, seen: list[list[Any]], loads: Any) -> None:

@@ -279,6 +279,8 @@ class _Level(NamedTuple):
 
     Attributes
     ----------
+    limits
+        Of what follows the partial plan.
     total, fresh, open
         Number of pixels that are covered; that are covered and to be loaded; that are on chip and undecided.
     slots
@@ -289,6 +291,7 @@ class _Level(NamedTuple):
         Most pixels that it and the steps after it may throw away.
     """
 
+    limits: _Limits
     total: int
     fresh: int
     open: int
@@ -418,7 +421,7 @@ def _bound_level(bits, rules, limits, level, workspace):
         else:
             for w in range(len(bits.patch_words)):
                 branches.barred[level, w] |= ~scratch.only[w]
-    return _Level(total, fresh, open_pixels, slots, allowed, later)
+    return _Level(limits, total, fresh, open_pixels, slots, allowed, later)
 
 
 @inlined
@@ -443,10 +446,11 @@ def _last_patches(bits, node, level, workspace):
 
 
 @inlined
-def _complete_groups(bits, rules, limits, node, level, parents, parent, table, workspace):
+def _complete_groups(bits, rules, node, level, parents, parent, table, workspace):
     """Try each last patch and insert the children; return False if the table is too full."""
     origin, branches, sets, _ = workspace
     step, load, size, cost = rules.step, rules.load, rules.size, parents.cost[parent]
+    limits = node.limits
     word = 0
     while word < len(bits.patch_words):
         bag = sets.candidates[word]
@@ -645,7 +649,7 @@ def _branch(bits, rules, limits, parents, parent, table, workspace):
             node = _bound_level(bits, rules, limits, level, workspace)
             if node.allowed >= 0 and node.slots == 1:
                 _last_patches(bits, node, level, workspace)
-                if not _complete_groups(bits, rules, limits, node, level, parents, parent, table, workspace):
+                if not _complete_groups(bits, rules, node, level, parents, parent, table, workspace):
                     return False
                 level -= 1
                 continue

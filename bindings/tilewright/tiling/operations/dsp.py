@@ -5,11 +5,10 @@ from __future__ import annotations
 import numpy as np
 
 from tilewright.simulator import Engine, Memory, Program, Report
-from tilewright.simulator.program import LazySteps
 from tilewright.tiling.dsp import cost
 from tilewright.tiling.dsp.machine import DspMachine
 from tilewright.tiling.operations.operation import Operation
-from tilewright.tiling.operations.steps import steps
+from tilewright.tiling.operations.steps import Timing, steps
 from tilewright.tiling.operations.units import (
     Costs,
     Unit,
@@ -61,12 +60,11 @@ class DspUnit(Unit):
             ),
             Engine("dsp", streams_over="bus"),
         )
-        durations, streamed = self._computing(walk), self._streamed(walk)
         return Program(
             tensors=moved,
             memories=(Memory("mem", machine.capacity),),
             engines=engines,
-            steps=LazySteps(walk.steps + 1, lambda: steps(walk, "bus", "dsp", durations, streamed)),
+            steps=steps(walk, Timing("bus", "dsp", self._computing(walk), self._streamed(walk))),
             copies=machine.copies,
         )
 

@@ -9,7 +9,6 @@ from typing import Any
 import numpy as np
 
 from tilewright.simulator import Engine, Memory, Program, Report
-from tilewright.simulator.program import LazySteps
 from tilewright.tiling.hierarchy.breakdown import whole
 from tilewright.tiling.hierarchy.cost import (
     TICKS,
@@ -22,7 +21,7 @@ from tilewright.tiling.hierarchy.cost import (
 from tilewright.tiling.hierarchy.machine import HierarchyMachine, Level, Operand, OperandBytes
 from tilewright.tiling.measures import MovedBytes, MovedEnergy
 from tilewright.tiling.operations.operation import Operation
-from tilewright.tiling.operations.steps import steps
+from tilewright.tiling.operations.steps import Timing, steps
 from tilewright.tiling.operations.units import Costs, Unit, host_program, on_host, rate, tensors
 from tilewright.tiling.operations.walk import OUTPUT, Walk
 
@@ -80,13 +79,12 @@ class HierarchyUnit(Unit):
         if self.host:
             return host_program(walk, self._host_cycles)
         moved = tensors(walk, lambda name: {"memory": OUTPUT if name == OUTPUT else "input"})
-        none = np.zeros(walk.steps, dtype=np.int64)
         # Capacities are in bits, which `overflow` looks at; in elements they are what it has let pass.
         return Program(
             tensors=moved,
             memories=(Memory("input", self._room(walk, "input")), Memory(OUTPUT, self._room(walk, OUTPUT))),
             engines=(Engine("port"), Engine("vector")),
-            steps=LazySteps(walk.steps + 1, lambda: steps(walk, "port", "vector", none, none)),
+            steps=steps(walk, Timing("port", "vector", np.zeros(walk.steps, dtype=np.int64))),
         )
 
     def _room(self, walk: Walk, operand: str) -> int | None:

@@ -2,13 +2,10 @@
 
 from __future__ import annotations
 
-import numpy as np
-
 from tilewright.simulator import Engine, Memory, Program, Report
-from tilewright.simulator.program import LazySteps
 from tilewright.tiling.npu.machine import NpuMachine
 from tilewright.tiling.operations.operation import Operation
-from tilewright.tiling.operations.steps import steps
+from tilewright.tiling.operations.steps import Timing, steps
 from tilewright.tiling.operations.units import Costs, Unit, bits_of, host_program, on_host, rate, tensors
 from tilewright.tiling.operations.walk import OUTPUT, Counts, Moved, Walk
 
@@ -62,12 +59,7 @@ class NpuUnit(Unit):
             tensors=moved,
             memories=tuple(Memory(name, capacity) for name, capacity in self.capacity.items()),
             engines=(dram, Engine("vector")),
-            steps=LazySteps(
-                walk.steps + 1,
-                lambda: steps(
-                    walk, "dram", "vector", durations, np.zeros(walk.steps, np.int64), bursts, moving
-                ),
-            ),
+            steps=steps(walk, Timing("dram", "vector", durations, bursts=bursts, moving=moving)),
         )
 
     def costs(self, walk: Walk, level: str) -> Costs:

@@ -8,11 +8,10 @@ from typing import Any, Protocol
 import numpy as np
 
 from tilewright.simulator import Engine, Memory, Program, Report, Tensor
-from tilewright.simulator.program import LazySteps
 from tilewright.tiling.dsp.machine import DspMachine
 from tilewright.tiling.hierarchy.machine import HierarchyMachine
 from tilewright.tiling.npu.machine import NpuMachine
-from tilewright.tiling.operations.steps import steps
+from tilewright.tiling.operations.steps import Timing, steps
 from tilewright.tiling.operations.walk import OUTPUT, Counts, Walk
 
 Machine = DspMachine | NpuMachine | HierarchyMachine
@@ -74,12 +73,11 @@ def host_program(walk: Walk, time: int) -> Program:
     """Return the program of an operation that the host does, which takes that time and no memory on chip."""
     durations = np.full(walk.steps, time // walk.steps, dtype=np.int64)  # of each image
     durations[0] += time % walk.steps
-    none = np.zeros(walk.steps, dtype=np.int64)
     return Program(
         tensors=tensors(walk, lambda _: {"memory": "host"}),
         memories=(Memory("host"),),
         engines=(Engine("bus"), Engine("host")),
-        steps=LazySteps(walk.steps + 1, lambda: steps(walk, "bus", "host", durations, none)),
+        steps=steps(walk, Timing("bus", "host", durations)),
     )
 
 
