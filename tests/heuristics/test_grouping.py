@@ -136,10 +136,11 @@ def test_covering_counts_what_it_evicts(problem: Problem, seed: int, data: st.Da
     rng = np.random.default_rng(seed)
     window = Window.of(problem, near(problem), np.arange(problem.n_patches))
     n_steps = data.draw(st.integers(problem.kmin, problem.kmax))
-    steps, evictions = _sweep_kernel.grow_by_group(
+    task = _sweep_kernel.Sweep(
         window.pixels, window.owners, window.near, window.needs, window.before, problem.group_size,
-        rng.uniform(0, n_steps, problem.n_patches), n_steps, 3, 2, draw_sweep_style(rng), seed,
+        rng.uniform(0, n_steps, problem.n_patches), n_steps, 3, 2,
     )  # fmt: skip
+    steps, evictions = _sweep_kernel.grow_by_group(task, draw_sweep_style(rng), seed)
     plan = Plan.from_steps(problem, steps)
     check_partition(problem, plan)
     sizes = [len(group) for group in plan.groups]
