@@ -1,116 +1,107 @@
-"""The Python API; everything here is reached as ``tilewright.<name>``."""
+"""What users call: functions that take a problem in any form, and refuse what is none.
+
+They are reached as ``tilewright.<name>``, and import what they need when they are called.
+"""
 
 from __future__ import annotations
 
-import os
-import threading
-import warnings
+import time
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from tilewright import codegen
-from tilewright.allocation import Plan as AllocationPlan
-from tilewright.allocation import Problem as AllocationProblem
-from tilewright.allocation.machine import ArrayMachine
-from tilewright.bitwidth import Plan as BitwidthPlan
-from tilewright.bitwidth import Problem as BitwidthProblem
-from tilewright.core import catalogue
-from tilewright.core.context import Outcome, RunContext
-from tilewright.core.room import check_plan, room_of
-from tilewright.fusion import Plan as FusionPlan
-from tilewright.fusion import Problem as FusionProblem
-from tilewright.fusion.machine import EngineMachine
-from tilewright.grouping import Plan as GroupingPlan
-from tilewright.grouping import Problem as GroupingProblem
-from tilewright.grouping.problem import GroupingMachine
-from tilewright.residency import Plan as ResidencyPlan
-from tilewright.residency import Problem as ResidencyProblem
-from tilewright.residency.machine import OneMemory
-from tilewright.run import compare as _comparison
-from tilewright.run import methods as _methods
-from tilewright.run import sweep as _sweeping
-from tilewright.run import verify as _verify
-from tilewright.run.arguments import limit, whole
-from tilewright.run.compare import Entry
-from tilewright.run.executors import executor_of as _executor_of
-from tilewright.run.finding import Finding
-from tilewright.run.instance import Instance, digest
-from tilewright.run.instance import read as _read
-from tilewright.run.journal import opened as _journal
-from tilewright.run.result import Result
-from tilewright.run.solve import solve
-from tilewright.run.sweep import Point, Sweep
-from tilewright.scheduling import Plan as SchedulingPlan
-from tilewright.scheduling import Problem as SchedulingProblem
-from tilewright.simulator import Report
-from tilewright.spec.errors import (
-    Disagreement,
-    InputError,
-    OutOfTimeError,
-    SolverMissingError,
-    TilewrightError,
-    UnknownNameError,
-)
-from tilewright.spec.layer import Layer
-from tilewright.spec.network import Network
-from tilewright.tiling import Plan as TilingPlan
-from tilewright.tiling import Problem as TilingProblem
-from tilewright.tiling.dsp.machine import DspMachine
-from tilewright.tiling.npu.machine import NpuMachine
-
 if TYPE_CHECKING:
+    import threading
+
     from matplotlib.axes import Axes
 
-__all__ = [
-    "AllocationPlan",
-    "AllocationProblem",
-    "ArrayMachine",
-    "BitwidthPlan",
-    "BitwidthProblem",
-    "Disagreement",
-    "DspMachine",
-    "EngineMachine",
-    "Entry",
-    "Finding",
-    "FusionPlan",
-    "FusionProblem",
-    "GroupingMachine",
-    "GroupingPlan",
-    "GroupingProblem",
-    "InputError",
-    "Instance",
-    "Layer",
-    "Network",
-    "NpuMachine",
-    "OneMemory",
-    "OutOfTimeError",
-    "Outcome",
-    "Point",
-    "Report",
-    "ResidencyPlan",
-    "ResidencyProblem",
-    "Result",
-    "RunContext",
-    "SchedulingPlan",
-    "SchedulingProblem",
-    "SolverMissingError",
-    "Sweep",
-    "TilewrightError",
-    "TilingPlan",
-    "TilingProblem",
-    "UnknownNameError",
-    "check",
-    "compare",
-    "emit",
-    "instances",
-    "methods",
-    "plot",
-    "read",
-    "simulate",
-    "solve",
-    "sweep",
-]
+    from tilewright.run.compare import Entry
+    from tilewright.run.finding import Finding
+    from tilewright.run.instance import Instance
+    from tilewright.run.result import Result
+    from tilewright.run.solve import Method, Progress
+    from tilewright.run.sweep import Point, Sweep
+    from tilewright.simulator import Report
+
+
+def solve(
+    problem: Any,
+    method: str | Method = "auto",
+    *,
+    machine: str | Path | None = None,
+    warm_start: Any = "auto",
+    time_limit: float = 60.0,
+    threads: int | None = None,
+    seed: int = 0,
+    on_plan: Callable[[Any, int], None] | None = None,
+    progress: Progress | None = None,
+    stop: threading.Event | None = None,
+    **options: Any,
+) -> Result:
+    """Solve a problem.
+
+    Parameters
+    ----------
+    problem : str, Path, Instance, Problem
+        What to solve: a bundled instance's name, an instance file, or what has been read or built; with a
+        machine also a network in ONNX or TOML.
+    method : str, callable
+        ``auto``, a heuristic's name, the name of an exact search, or ``MODEL@SOLVER``; or a function of
+        your own, called in this process with the problem, and with a `RunContext` if it takes a second
+        argument. It returns a plan, or an `Outcome` with what it has proven, and cannot be ended: it must
+        look at the context's deadline.
+    machine
+        A file with the table of a machine, or the name of a bundled one, as `read` takes it.
+    warm_start : str, Plan, Result, optional
+        A heuristic's name, a plan, a result of the same problem or its file, ``auto`` for the best
+        constructive heuristic, or ``none``.
+    time_limit
+        Seconds for everything, but for compiling what has not been compiled yet.
+    threads
+        Most processes and threads that work at a time; by default one per core.
+    seed
+        Seed of all random choices.
+    on_plan
+        Called with every better plan and its objective, as soon as it is found.
+    progress
+        Called several times a second with seconds, incumbent and bound.
+    stop
+        When set, the best plan so far is returned; so it is on KeyboardInterrupt.
+    **options
+        Others, which `tilewright.run.solve.Options` lists: ``confirm``, ``widen``, ``remember``, ``on_part``,
+        ``on_compile`` and ``started``.
+
+    Returns
+    -------
+    Result
+        Its plan has survived the simulator, and its objective is the simulator's; where executing the plan
+        takes longer than the time that is left, it is ``simulated = False`` and the closed form's.
+
+    Raises
+    ------
+    InputError, UnknownNameError
+        For a problem, method, option or start that does not exist or does not fit.
+    SolverMissingError
+        If the solver that the method names is not installed.
+    Disagreement
+        If a solver, a bound and the simulator contradict each other.
+    """
+    from tilewright.run.solve import solve
+
+    if machine is not None:
+        problem = read(problem, machine=machine)
+    return solve(
+        problem,
+        method,
+        warm_start=warm_start,
+        time_limit=time_limit,
+        threads=threads,
+        seed=seed,
+        on_plan=on_plan,
+        progress=progress,
+        stop=stop,
+        **options,
+    )
 
 
 def read(
@@ -147,8 +138,10 @@ def read(
         For anything that is wrong with a file or a value; names file, field, value and limit.
     """
     if machine is None and not (room or minimise or values or sizes or allow_unknown):
-        return _read(path)
-    from tilewright.importing.assembly import Changes, assembled  # for start-up time
+        from tilewright.run import instance
+
+        return instance.read(path)
+    from tilewright.importing.assembly import Changes, assembled
 
     names = (minimise,) if isinstance(minimise, str) else tuple(minimise)
     asked = Changes(
@@ -180,7 +173,13 @@ def simulate(
     deadline
         ``time.monotonic()`` at which to give up with an ``OutOfTimeError``.
     """
+    from tilewright.core.room import room_of
+    from tilewright.run.arguments import whole
+    from tilewright.spec.errors import OutOfTimeError
+
     problem, seed = _problem(problem), whole("seed", seed)
+    if time.monotonic() > deadline:
+        raise OutOfTimeError
     return room_of(problem).simulate(
         problem, _plan(problem, plan), numeric=numeric, seed=seed, deadline=deadline
     )
@@ -213,10 +212,14 @@ def check(
         could be ``not verified`` in time, and what is ``verified`` from what was not computed, which is
         ``unverified``, or is only ``told``.
     """
+    from tilewright.run import verify
+    from tilewright.run.arguments import limit
+    from tilewright.run.result import Result
+
     found = _instance(instance)
     claimed = result if isinstance(result, Result) else Result.read(result, found.problem)
     allowed = None if time_limit is None else limit("time_limit", time_limit)
-    return _verify.check(found, claimed, numeric=numeric, time_limit=allowed)
+    return verify.check(found, claimed, numeric=numeric, time_limit=allowed)
 
 
 def compare(
@@ -265,21 +268,32 @@ def compare(
     list of Entry
         Instance by instance, method by method, seed by seed: a result, or the error that stands for it.
     """
+    import os
+    import threading
+    import warnings
+
+    from tilewright.run import compare
+    from tilewright.run import journal as journals
+    from tilewright.run.arguments import limit, whole
+    from tilewright.run.executors import executor_of
+
     found = [_instance(each) for each in instances]
     jobs = whole("jobs", jobs, 1)
     if threads is None:
         threads = 1 if scheduler else max(1, (os.cpu_count() or 1) // jobs)
-    with _journal(journal, warnings.warn) as kept:
-        return _comparison.compare(
-            _comparison.plan_runs(found, None if methods is None else _names("methods", methods)),
+    with journals.opened(journal, warnings.warn) as kept:
+        return compare.compare(
+            compare.plan_runs(
+                found, None if methods is None else _some("methods", _names("methods", methods))
+            ),
             time_limit=limit("time_limit", time_limit),
             jobs=jobs,
             threads=whole("threads", threads, 1),
-            seeds=[whole("seed", each) for each in ([seed] if seeds is None else seeds)],
+            seeds=_some("seeds", [whole("seed", each) for each in ([seed] if seeds is None else seeds)]),
             on_entry=on_entry or (lambda _entry: None),
             on_compile=on_compile,
             stop=threading.Event(),
-            executor=_executor_of(scheduler, 1) if scheduler else None,
+            executor=executor_of(scheduler, 1) if scheduler else None,
             journal=kept,
         )
 
@@ -331,7 +345,13 @@ def sweep(
         Its points stand in the order asked for. Values that are no problem, as of a machine that is too
         small, are points without a result, too.
     """
-    from tilewright.importing.assembly import Changes, assembling, varying  # for start-up time
+    import warnings
+
+    from tilewright.importing.assembly import Changes, assembling, varying
+    from tilewright.run import journal as journals
+    from tilewright.run import sweep
+    from tilewright.run.arguments import limit, whole
+    from tilewright.run.executors import executor_of
 
     if isinstance(problem, str | Path):
         make = assembling(problem, Changes())
@@ -343,12 +363,12 @@ def sweep(
     _names("axes", axes or {})
     for point in points or ():
         _names("points", point)
-    with _journal(journal, warnings.warn) as kept:
-        return _sweeping.sweep(
+    with journals.opened(journal, warnings.warn) as kept:
+        return sweep.sweep(
             make,
-            _sweeping.product(axes or {}, [dict(point) for point in points or ({},)]),
+            sweep.product(axes or {}, [dict(point) for point in points or ({},)]),
             method,
-            _executor_of(scheduler, jobs, on_compile),
+            executor_of(scheduler, jobs, on_compile),
             name=name,
             time_limit=limit("time_limit", time_limit),
             threads=whole("threads", threads, 1),
@@ -374,6 +394,9 @@ def emit(problem: Any, plan: Any) -> str:
     InputError
         Where there is no loop nest to write.
     """
+    from tilewright import codegen
+    from tilewright.run.instance import Instance
+
     if isinstance(problem, str | Path):
         problem = read(problem)
     name, source = (problem.name, problem.source) if isinstance(problem, Instance) else ("layer", "")
@@ -401,6 +424,8 @@ def plot(problem: Any, plan: Any, path: str | Path | None = None, *, ax: Axes | 
     Axes, optional
         What has been drawn on; None with a `path`.
     """
+    from tilewright.core.room import room_of
+
     problem = _problem(problem)
     plan = _plan(problem, plan)
     room = room_of(problem)
@@ -419,18 +444,26 @@ def methods(room: Any) -> list[str]:
     room : str, Instance, Problem
         A room's name, or a problem of it.
     """
+    from tilewright.core import catalogue
+    from tilewright.core.room import room_of
+    from tilewright.run import methods
+
     name = room if isinstance(room, str) else room_of(_problem(room)).name
     catalogue.room(name)  # refuses what there is not
-    return _methods.methods(name)
+    return methods.methods(name)
 
 
 def instances(room: str | None = None) -> list[str]:
     """Return the names of the bundled instances, of all rooms or of one."""
+    from tilewright.core import catalogue
+
     rooms = catalogue.ROOMS if room is None else (catalogue.room(room).name,)
     return [path.stem for name in rooms for path in catalogue.instances(name)]
 
 
 def _problem(given: Any) -> Any:
+    from tilewright.run.instance import Instance
+
     if isinstance(given, str | Path):
         given = read(given)
     return given.problem if isinstance(given, Instance) else given
@@ -438,6 +471,9 @@ def _problem(given: Any) -> Any:
 
 def _instance(given: Any) -> Instance:
     """Return an instance, also of a problem that is none."""
+    from tilewright.core.room import room_of
+    from tilewright.run.instance import Instance, digest
+
     if isinstance(given, Instance):
         return given
     if isinstance(given, str | Path):
@@ -447,16 +483,33 @@ def _instance(given: Any) -> Instance:
 
 
 def _plan(problem: Any, given: Any) -> Any:
+    from tilewright.core.room import check_plan
+    from tilewright.run.result import Result
+    from tilewright.spec.errors import InputError
+
     plan = given.plan if isinstance(given, Result) else given
     if plan is None:
-        raise InputError("plan", None, "the result has none")
+        status = f" (status {given.status})" if isinstance(given, Result) else ""
+        raise InputError("plan", None, f"the result has no plan{status}")
     check_plan(problem, plan)
     return plan
 
 
 def _names(what: str, given: Iterable[Any]) -> list[str]:
+    """Return texts as a list."""
+    from tilewright.spec.errors import InputError
+
     names = list(given)
     wrong = [name for name in names if not isinstance(name, str)]
     if wrong or isinstance(given, str):
         raise InputError(what, wrong[0] if wrong else given, "must be texts")
     return names
+
+
+def _some(what: str, given: list[Any]) -> list[Any]:
+    """Return a list that must not be empty."""
+    from tilewright.spec.errors import InputError
+
+    if not given:
+        raise InputError(what, given, "must hold one at least")
+    return given

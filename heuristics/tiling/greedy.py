@@ -6,7 +6,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from tilewright.tiling import Plan, Problem, objective, violation
-from tilewright.tiling.dsp import exact, local_traffic, nest_of
+from tilewright.tiling.dsp import exact
+from tilewright.tiling.dsp.kind import local_traffic, nest_of
 from tilewright.tiling.dsp.nest import Nest, Tile
 from tilewright.tiling.dsp.plan import DspPlan
 from tilewright.tiling.dsp.traffic import Tiles

@@ -10,7 +10,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from tilewright.tiling import Plan, Problem, violation
-from tilewright.tiling.dsp import local_traffic, nest_of, thesis_model
+from tilewright.tiling.dsp import thesis_model
+from tilewright.tiling.dsp.kind import local_traffic, nest_of
 from tilewright.tiling.dsp.plan import SCHEDULES, DspPlan, allowed
 from tilewright.tiling.dsp.traffic import Tiles
 

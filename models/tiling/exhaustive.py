@@ -9,14 +9,12 @@ from __future__ import annotations
 
 from tilewright.core.bounds import Exact
 from tilewright.core.context import Outcome, RunContext
-from tilewright.heuristics.tiling import bottom_up
 from tilewright.spec.errors import InputError, OutOfTimeError
 from tilewright.tiling import (
     Plan,
     Problem,
     best_bound,
     best_of_network,
-    hierarchy,
     kind_of,
     last_stage,
     violation,
@@ -58,6 +56,10 @@ def solve(problem: Problem, search: RunContext) -> Outcome:
 
 def _constructed(problem: Problem, search: RunContext) -> Plan | None:
     """Return a first plan, where it takes milliseconds; None where there is no valid one."""
+    if problem.machine.kind != "hierarchy":
+        return None
+    from tilewright.heuristics.tiling import bottom_up  # for start-up time
+
     if not bottom_up.suits(problem):
         return None
     hurried = problem.layer is not None and search.remaining() < LEAST_SECONDS
@@ -84,6 +86,8 @@ def _search(problem: Problem, search: RunContext, start: Plan | None) -> Exact |
     known = start.layers[0] if start is not None and stage is problem else None
     if stage.machine.kind == "hierarchy" and stage.operation is None:
         plan = known if isinstance(known, HierarchyPlan) else None
+        from tilewright.tiling.hierarchy import kind as hierarchy  # for start-up time
+
         return hierarchy.exhaustive(stage, search.deadline, plan, told, search.latest)
     return kind_of(stage).exhaustive(stage, search.deadline)
 

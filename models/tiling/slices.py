@@ -23,9 +23,9 @@ import pyomo.environ as pyo
 
 from tilewright.core.cutoffs import narrow
 from tilewright.tiling import Plan, Problem
-from tilewright.tiling.npu import objective
 from tilewright.tiling.npu.cost import add_up, planes, rounds
 from tilewright.tiling.npu.exact import apart, choices
+from tilewright.tiling.npu.kind import objective
 from tilewright.tiling.npu.minizinc import cuts, known_plan, prices, scale, word_bits, words
 from tilewright.tiling.npu.minizinc import start as numbers
 from tilewright.tiling.npu.plan import PARTITIONS, SCHEDULES

@@ -8,7 +8,8 @@ from measuring import Benchmark, timed
 
 from tilewright.run.instance import read
 from tilewright.tiling import Problem, objective
-from tilewright.tiling.dsp import exact, exhaustive, local_traffic, nest_of
+from tilewright.tiling.dsp import exact
+from tilewright.tiling.dsp.kind import exhaustive, local_traffic, nest_of
 from tilewright.tiling.plan import Plan
 
 OBJECTIVES = ("accesses", "cycles", "energy")

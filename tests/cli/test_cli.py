@@ -93,7 +93,7 @@ def test_solve_prints_a_table_and_writes_a_result_that_checks(tilewright_process
 def test_json_prints_the_result_and_nothing_else(tilewright_process):
     solved = tilewright_process("solve", EXAMPLE, "--with", "zigzag", "--json")
     result = json.loads(solved.stdout)
-    assert result["format"] == 1
+    assert result["format"] == 2
     assert {
         "room",
         "instance",
@@ -369,7 +369,7 @@ def test_a_tampered_result_does_not_pass(tilewright, solved, tmp_path, change):
     elif change == "optimal":
         result["status"], result["bound"], result["gap"] = "optimal", result["objective"], 0.0
     else:
-        result["report"]["peak_memory"] += 1
+        result["report"]["measures"]["peak_elements"] += 1
     path.write_text(json.dumps(result))
     checked = tilewright("check", EXAMPLE, "r.json", "--time-limit", "120")
     assert checked.returncode == 1, checked.stdout

@@ -26,7 +26,7 @@ from tilewright.simulator import Box
 from tilewright.simulator.reference import convolution, random_values
 from tilewright.spec.errors import InputError
 from tilewright.tiling import Plan, Problem, simulate
-from tilewright.tiling.dsp import nest_of, violation
+from tilewright.tiling.dsp.kind import nest_of, violation
 from tilewright.tiling.dsp.lowering import lower
 from tilewright.tiling.dsp.plan import ORDERED, SCHEDULES, DspPlan
 

@@ -16,7 +16,8 @@ from tilewright.heuristics.tiling import manual
 from tilewright.run.instance import read
 from tilewright.spec.errors import InputError
 from tilewright.tiling import Plan, Problem, measured_objective, objective, simulate, violation
-from tilewright.tiling.dsp import exhaustive, nest_of, thesis_model
+from tilewright.tiling.dsp import thesis_model
+from tilewright.tiling.dsp.kind import exhaustive, nest_of
 from tilewright.tiling.dsp.plan import SCHEDULES, DspPlan
 from tilewright.tiling.dsp.traffic import Tiles
 

@@ -12,8 +12,8 @@ from tilewright.core import catalogue
 from tilewright.run.instance import read
 from tilewright.spec.errors import InputError
 from tilewright.tiling import Plan, Problem, objective, violation
-from tilewright.tiling.hierarchy import exhaustive
 from tilewright.tiling.hierarchy.chains import Chains
+from tilewright.tiling.hierarchy.kind import exhaustive
 from tilewright.tiling.hierarchy.nest import Nest
 from tilewright.tiling.hierarchy.plan import HierarchyPlan
 

@@ -16,8 +16,8 @@ from tilewright.models.tiling import slices
 from tilewright.run.instance import read
 from tilewright.spec.errors import InputError
 from tilewright.tiling import Plan, Problem, best_bound, objective, violation
-from tilewright.tiling.npu import cut_of, exhaustive
 from tilewright.tiling.npu import minizinc as bridge
+from tilewright.tiling.npu.kind import cut_of, exhaustive
 from tilewright.tiling.npu.plan import PARTITIONS, SCHEDULES, NpuPlan
 
 

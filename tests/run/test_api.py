@@ -2,22 +2,25 @@
 
 from __future__ import annotations
 
+import ast
 import inspect
 import subprocess
 import sys
 import time
 from functools import cache
 from pathlib import Path
-from typing import Any
+from typing import Any, get_args
 
 import numpy as np
 import pytest
 from conftest import THOROUGH, thinned
 
 import tilewright as tw
+from tilewright.core import catalogue
 from tilewright.core.room import register, room_of
 from tilewright.run import supervisor
 from tilewright.run.instance import parse, read
+from tilewright.spec.base import Spec
 from tilewright.tiling.problem import Problem
 
 ROOT = Path(__file__).parents[2]
@@ -29,10 +32,57 @@ SMALL: dict[str, Any] = {
 
 
 def test_every_export_is_there_in_a_new_process() -> None:
-    """All of them come with the same module, which the first one imports."""
+    """Each is imported from where it is defined; type checkers see the same ones."""
     each = "import tilewright as tw; print(*[getattr(tw, name) for name in tw.__all__])"
     done = subprocess.run([sys.executable, "-c", each], capture_output=True, text=True)
     assert done.returncode == 0, done.stderr
+    (checked,) = (
+        node
+        for node in ast.parse(Path(tw.__file__).read_text()).body
+        if isinstance(node, ast.If) and isinstance(node.test, ast.Name)
+    )
+    typed = {
+        alias.asname for node in checked.body if isinstance(node, ast.ImportFrom) for alias in node.names
+    }
+    assert typed - {None} == {*tw.__all__} - {"__version__"}
+
+
+def test_every_room_exports_its_types() -> None:
+    for name in catalogue.ROOMS:
+        room = catalogue.room(name)
+        exported = [getattr(tw, each) for each in tw.__all__]
+        types = [room.problem_type, room.plan_type]
+        fields = room.problem_type.model_fields
+        for field in fields.keys() & {
+            "machine",
+            "objective",
+            "limits",
+            "memory",
+            "graph",
+            "layer",
+            "network",
+        }:
+            types += annotated(fields[field].annotation)
+        assert not [each for each in types if each not in exported], name
+
+
+def annotated(kind: Any) -> list[type[Any]]:
+    """Return the specifications that a field's type names."""
+    if isinstance(kind, type) and issubclass(kind, Spec):
+        return [kind]
+    return [each for inner in get_args(kind) for each in annotated(inner)]
+
+
+def test_nothing_heavy_is_imported_for_a_small_layer() -> None:
+    """What takes long to import is not needed for the first solve of a layer on a DSP."""
+    solve = "import tilewright as tw, sys; tw.solve('alexnet-conv3-64k'); print(*sys.modules)"
+    done = subprocess.run([sys.executable, "-c", solve], capture_output=True, text=True)
+    assert done.returncode == 0, done.stderr
+    loaded = set(done.stdout.split())
+    heavy = {"numba", "networkx", "matplotlib", "pandas", "onnx", "pyomo", "rich", "click"}
+    assert not heavy & loaded
+    rooms = {name for name in catalogue.ROOMS if f"tilewright.{name}" in loaded}
+    assert rooms == {"tiling"}
 
 
 @pytest.mark.parametrize("name", tw.__all__)

@@ -187,7 +187,8 @@ def test_a_bad_field_is_named_with_its_value_and_limit(
     assert error.field.startswith(field)
     assert limit in str(error)
     if value is not None and error.value is not None:
-        assert str(error.value)[:40] in f"{value} {tuple(value) if isinstance(value, list) else ''}"
+        told = error.value  # lists are tuples from the base of all tables on
+        assert str(list(told) if isinstance(told, tuple) else told)[:40] in str(value)
 
 
 @pytest.mark.parametrize("number", ["nan", "inf", "-inf", "1e400"])

@@ -17,10 +17,10 @@ from tilewright.simulator.alike import counted
 from tilewright.simulator.columns import COMPUTE
 from tilewright.simulator.nest import LoopNest, NestedSteps, NestEvent
 from tilewright.simulator.program import Counts
-from tilewright.tiling.dsp import local_traffic, nest_of
+from tilewright.tiling.dsp.kind import local_traffic, nest_of
 from tilewright.tiling.dsp.lowering import lower as lower_dsp
 from tilewright.tiling.dsp.plan import ORDERED, REUSES, DspPlan
-from tilewright.tiling.npu import cut_of
+from tilewright.tiling.npu.kind import cut_of
 from tilewright.tiling.npu.lowering import lower as lower_npu
 from tilewright.tiling.npu.plan import PARTITIONS, SCHEDULES, NpuPlan
 

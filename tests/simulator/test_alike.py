@@ -22,10 +22,10 @@ from tilewright.simulator.columns import COMPUTE, FREE, LOAD, WRITE
 from tilewright.simulator.nest import Along, NestEvent
 from tilewright.spec.errors import OutOfTimeError
 from tilewright.tiling import Plan, measured_objective, objective, simulate
-from tilewright.tiling.dsp import local_traffic, nest_of
+from tilewright.tiling.dsp.kind import local_traffic, nest_of
 from tilewright.tiling.dsp.lowering import lower as lower_dsp
 from tilewright.tiling.dsp.plan import REUSES, DspPlan
-from tilewright.tiling.npu import cut_of
+from tilewright.tiling.npu.kind import cut_of
 from tilewright.tiling.npu.lowering import lower as lower_npu
 from tilewright.tiling.npu.plan import NpuPlan
 from tilewright.tiling.problem import Problem

@@ -111,7 +111,7 @@ def test_a_good_program_is_counted() -> None:
         "loaded": {},
         "computed": {},
         "footprint": {},
-        "cycles": 12,
+        "serial_cycles": 12,
     }
 
 

@@ -12,7 +12,7 @@ from hypothesis.strategies import SearchStrategy
 
 from tilewright.spec.errors import InputError
 from tilewright.tiling import Problem
-from tilewright.tiling.dsp import nest_of
+from tilewright.tiling.dsp.kind import nest_of
 from tilewright.tiling.dsp.plan import LOOPS, ORDERED, REUSES, SCHEDULES, DspPlan
 
 

@@ -25,8 +25,8 @@ from tilewright.tiling import (
     violation,
 )
 from tilewright.tiling import plot as pictures
-from tilewright.tiling.dsp import nest_of
 from tilewright.tiling.dsp.bounds import pebble_game
+from tilewright.tiling.dsp.kind import nest_of
 from tilewright.tiling.dsp.machine import DspMachine
 from tilewright.tiling.evaluation import recheck
 from tilewright.tiling.hierarchy.curve import any_schedule

@@ -27,10 +27,11 @@ from tilewright.tiling import (
     simulate,
     violation,
 )
-from tilewright.tiling.dsp import exact, exhaustive, local_traffic, nest_of, thesis_model
+from tilewright.tiling.dsp import exact, thesis_model
 from tilewright.tiling.dsp.cost import energy
 from tilewright.tiling.dsp.duration import duration
 from tilewright.tiling.dsp.exact import families, fewest_accesses
+from tilewright.tiling.dsp.kind import exhaustive, local_traffic, nest_of
 from tilewright.tiling.dsp.lowering import lower
 from tilewright.tiling.dsp.plan import LOOPS, SCHEDULES, DspPlan
 from tilewright.tiling.dsp.traffic import Tiles

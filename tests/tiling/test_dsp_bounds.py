@@ -15,11 +15,12 @@ from layers import make, plans, problems
 from tilewright.core import catalogue
 from tilewright.run.instance import read
 from tilewright.spec.layer import Layer
-from tilewright.tiling.dsp import best_bound, bounds, exhaustive, local_traffic, nest_of, simulate, violation
+from tilewright.tiling.dsp import bounds
 from tilewright.tiling.dsp.bounds import Work, fewest_tiles, fewest_transfers, in_units, pebble_game
 from tilewright.tiling.dsp.cost import measure
 from tilewright.tiling.dsp.duration import duration
 from tilewright.tiling.dsp.exact import fewest_accesses
+from tilewright.tiling.dsp.kind import best_bound, exhaustive, local_traffic, nest_of, simulate, violation
 from tilewright.tiling.summary import rows
 
 OBJECTIVES = ("accesses", "cycles", "energy", "pareto")

@@ -17,9 +17,9 @@ from tilewright.papers.tso import fitting
 from tilewright.run.instance import read
 from tilewright.spec.errors import InputError
 from tilewright.tiling import Plan, Problem, best_bound, measured_objective, objective, simulate, violation
-from tilewright.tiling.npu import cut_of, exhaustive
 from tilewright.tiling.npu.cost import OURS, Cost, Reading, cost, printed, published, totals
 from tilewright.tiling.npu.exact import largest_filter_step
+from tilewright.tiling.npu.kind import cut_of, exhaustive
 from tilewright.tiling.npu.plan import PARTITIONS, SCHEDULES, NpuPlan
 from tilewright.tiling.summary import costs_of_front
 

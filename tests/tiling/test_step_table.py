@@ -14,10 +14,10 @@ from test_npu import WITH_PLAN
 from tilewright.run.instance import read
 from tilewright.simulator import LazySteps, Program, execute
 from tilewright.simulator.columns import TabledSteps
-from tilewright.tiling.dsp import local_traffic, nest_of
+from tilewright.tiling.dsp.kind import local_traffic, nest_of
 from tilewright.tiling.dsp.lowering import lower
 from tilewright.tiling.dsp.plan import DspPlan
-from tilewright.tiling.npu import cut_of
+from tilewright.tiling.npu.kind import cut_of
 from tilewright.tiling.npu.lowering import lower as lower_npu
 from tilewright.tiling.npu.plan import NpuPlan
 

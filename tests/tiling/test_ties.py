@@ -24,7 +24,7 @@ from tilewright.tiling import Plan, Problem, kind_of, objective, violation
 from tilewright.tiling.evaluation import rank
 from tilewright.tiling.halving import halved
 from tilewright.tiling.hierarchy.exact import ties
-from tilewright.tiling.npu import cut_of
+from tilewright.tiling.npu.kind import cut_of
 from tilewright.tiling.npu.plan import PARTITIONS, SCHEDULES, NpuPlan
 
 

@@ -12,7 +12,7 @@ from tilewright.core import catalogue
 from tilewright.run.instance import parse, read
 from tilewright.tiling import Plan, Problem, npu, simulate
 from tilewright.tiling import plot as pictures
-from tilewright.tiling.dsp import exhaustive, nest_of
+from tilewright.tiling.dsp.kind import exhaustive, nest_of
 from tilewright.tiling.dsp.plan import DspPlan
 
 

@@ -20,7 +20,6 @@ from tilewright.addresses.execution import simulate
 from tilewright.addresses.measures import AddressesMeasures
 from tilewright.addresses.plan import Plan
 from tilewright.addresses.problem import Buffer, Memory, Problem
-from tilewright.addresses.summary import decisions, rows
 from tilewright.core.room import Room, register
 
 __all__ = [
@@ -62,9 +61,7 @@ class Addresses(Room[Problem, Plan]):
     numeric_elements = staticmethod(numeric_elements)
     most_values = staticmethod(most_values)
     portfolio = staticmethod(portfolio)
-    rows = staticmethod(rows)
     lines = staticmethod(lines)
-    decisions = staticmethod(decisions)
     read_file = staticmethod(read_file)
 
     def compile_kernels(self, bundled: Callable[[str], Problem]) -> None:

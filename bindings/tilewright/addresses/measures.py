@@ -2,12 +2,10 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-
-from tilewright.core.measures import Count, InCycles
+from tilewright.core.measures import Count, InCycles, measures
 
 
-@dataclass(frozen=True, kw_only=True)
+@measures
 class AddressesMeasures(InCycles):
     """Of buffers in one memory."""
 

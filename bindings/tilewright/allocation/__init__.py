@@ -18,10 +18,8 @@ from tilewright.allocation.evaluation import (
 from tilewright.allocation.exact.trimming import rank
 from tilewright.allocation.machine import machine_from
 from tilewright.allocation.measures import PipelineMeasures
-from tilewright.allocation.overview import overview
 from tilewright.allocation.plan import PACINGS, Plan
 from tilewright.allocation.problem import Problem
-from tilewright.allocation.summary import rows, table
 from tilewright.core.room import Room, register
 
 __all__ = [
@@ -64,9 +62,6 @@ class Allocation(Room[Problem, Plan]):
     most_values = staticmethod(most_values)
     portfolio = staticmethod(portfolio)
     rank = staticmethod(rank)
-    rows = staticmethod(rows)
-    table = staticmethod(table)
-    overview = staticmethod(overview)
     recheck = staticmethod(recheck)
     machine_from = staticmethod(machine_from)
 

@@ -3,13 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass
 from typing import ClassVar
 
-from tilewright.core.measures import Count, InCycles, Table
+from tilewright.core.measures import Count, InCycles, Table, measures
 
 
-@dataclass(frozen=True, kw_only=True)
+@measures
 class PipelinePoint(Table):
     """A plan of a Pareto front."""
 
@@ -20,7 +19,7 @@ class PipelinePoint(Table):
     """From a frame's first pixel to its last output."""
 
 
-@dataclass(frozen=True, kw_only=True)
+@measures
 class PublishedPipeline(Table):
     """As the paper's equations 3 to 13 have it."""
 
@@ -29,7 +28,7 @@ class PublishedPipeline(Table):
     frames_per_second: float
 
 
-@dataclass(frozen=True, kw_only=True)
+@measures
 class PipelineLayer(Table):
     """Of a layer of a pipeline, on its first frame."""
 
@@ -55,7 +54,7 @@ class PipelineLayer(Table):
     """Most of its output that was held."""
 
 
-@dataclass(frozen=True, kw_only=True)
+@measures
 class PipelineMeasures(InCycles):
     """Of an allocation; of a front those of its first plan, with the points of all."""
 

@@ -2,13 +2,25 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+from typing import Any
+
 from tilewright.allocation.measures import PipelineLayer, PipelineMeasures, PipelinePoint
 from tilewright.allocation.problem import Problem
 from tilewright.core.front import thinned
+from tilewright.core.overview import Front, Overview, of_table
 from tilewright.core.room import Rows
 
 MOST_POINTS = 40
 """Most lines of a Pareto front that are printed; a longer one is thinned out."""
+
+
+ABOUT = (
+    "All layers work at the same time, each on PEs of its own. Split: into which parts its PEs divide a "
+    "layer. Work, pace: cycles from one output position to the next, without and with waits. Start: cycles "
+    "after the begin of a frame. Busy, load: cycles for which a frame keeps a layer busy, with and without "
+    "waits; the largest load sets the rate. Buffer: words that a layer's output takes."
+)
 
 
 def rows(problem: Problem, measures: PipelineMeasures) -> Rows:
@@ -72,3 +84,12 @@ def _line(name: str, layer: PipelineLayer) -> tuple[str, ...]:
         f"{layer.load_cycles:,}",
         f"{layer.buffer_words:,}",
     )
+
+
+def overview(problem: Problem, plan: Any, measures: PipelineMeasures) -> Overview:
+    """Return the table with what its columns mean; of a front its points, too."""
+    told = of_table(table(problem, measures))
+    if not measures.front:
+        return replace(told, about=ABOUT)
+    traded = [(float(point.pes), float(point.interval_cycles)) for point in measures.front]
+    return replace(told, what="plan of the front", front=Front("PEs", "cycles per frame", traded))

@@ -16,10 +16,8 @@ from tilewright.bitwidth.evaluation import (
     violation,
 )
 from tilewright.bitwidth.measures import BitwidthMeasures
-from tilewright.bitwidth.overview import overview
 from tilewright.bitwidth.plan import Plan
 from tilewright.bitwidth.problem import Problem
-from tilewright.bitwidth.summary import rows, table
 from tilewright.core.room import Room, register
 
 __all__ = [
@@ -60,9 +58,6 @@ class Bitwidth(Room[Problem, Plan]):
     most_values = staticmethod(most_values)
     portfolio = staticmethod(portfolio)
     recheck = staticmethod(recheck)
-    rows = staticmethod(rows)
-    table = staticmethod(table)
-    overview = staticmethod(overview)
 
     def runs_compiled(self, problem: Problem) -> bool:
         return False

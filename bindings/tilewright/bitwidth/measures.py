@@ -3,18 +3,17 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass
 from typing import Annotated, ClassVar
 
 from pydantic import Field
 
-from tilewright.core.measures import Amounts, Count, InCycles, Table
+from tilewright.core.measures import Amounts, Count, InCycles, Table, measures
 
 Format = Annotated[list[int], Field(min_length=2, max_length=2)]
 """The bits of a number, and those behind the point."""
 
 
-@dataclass(frozen=True, kw_only=True)
+@measures
 class Seen(Table):
     """What was seen of integers beside floating point."""
 
@@ -24,7 +23,7 @@ class Seen(Table):
     """Complete sums that the accumulator does not hold."""
 
 
-@dataclass(frozen=True, kw_only=True)
+@measures
 class LayerSeen(Seen):
     """Of a layer: the ratio is that when it alone is quantised."""
 
@@ -36,7 +35,7 @@ class LayerSeen(Seen):
     """Values that the layer read or stored and that their format does not hold."""
 
 
-@dataclass(frozen=True, kw_only=True)
+@measures
 class NetworkSeen(Seen):
     """Of a network: the ratio is that of its outputs."""
 
@@ -52,7 +51,7 @@ class NetworkSeen(Seen):
     """Values that their format does not hold, wherever they are read or stored; missing in older files."""
 
 
-@dataclass(frozen=True, kw_only=True)
+@measures
 class BitwidthPoint(Table):
     """A plan of a Pareto front of bit widths."""
 
@@ -62,7 +61,7 @@ class BitwidthPoint(Table):
     """Of all inputs and weights, each once."""
 
 
-@dataclass(frozen=True, kw_only=True)
+@measures
 class BitwidthLayer(Table):
     """Of a layer with its formats: width, and bits behind the point."""
 
@@ -83,7 +82,7 @@ class BitwidthLayer(Table):
     """Missing where the instance has no weights and samples."""
 
 
-@dataclass(frozen=True, kw_only=True)
+@measures
 class BitwidthMeasures(InCycles):
     """Of bit widths; of a front those of its first plan, with the points of all."""
 

@@ -2,11 +2,15 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+from typing import Any
+
 from tilewright.bitwidth.measurement import interval
 from tilewright.bitwidth.measures import BitwidthLayer, BitwidthMeasures, LayerSeen, NetworkSeen
 from tilewright.bitwidth.noise import decibels
 from tilewright.bitwidth.problem import Problem
 from tilewright.core.front import thinned
+from tilewright.core.overview import Front, Overview, of_table
 from tilewright.core.room import Rows
 
 FAR_BELOW_DB = 6.0
@@ -14,6 +18,13 @@ FAR_BELOW_DB = 6.0
 
 MOST_POINTS = 40
 """Most lines of a Pareto front that are printed; a longer one is thinned out."""
+
+
+ABOUT = (
+    "Inputs and weights of a layer are two's complement numbers of so many bits, the last FL of them behind "
+    "the point; K products are added up for each output. Together: the bits of both, and how many the "
+    "accumulator leaves them. Noise: of quantisation by the model, in parts per billion of the signal."
+)
 
 
 def rows(problem: Problem, measures: BitwidthMeasures) -> Rows:
@@ -100,3 +111,12 @@ def _line(name: str, layer: BitwidthLayer) -> tuple[str, ...]:
 def _measured(seen: LayerSeen) -> tuple[str, str]:
     ratio = seen.signal_to_noise_db
     return "" if ratio is None else f"{ratio:.2f}", f"{seen.overflows:,}"
+
+
+def overview(problem: Problem, plan: Any, measures: BitwidthMeasures) -> Overview:
+    """Return the table with what its columns mean; of a front its points, too."""
+    told = of_table(table(problem, measures))
+    if not measures.front:
+        return replace(told, what="layer", about=ABOUT)
+    traded = [(float(point.moved_bits), float(point.noise_ppb)) for point in measures.front]
+    return replace(told, what="plan of the front", front=Front("bits", "noise ppb", traded))

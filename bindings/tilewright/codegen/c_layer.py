@@ -14,7 +14,7 @@ from tilewright.codegen.c_text import for_loop, times
 from tilewright.codegen.c_types import CType, CTypes
 from tilewright.spec.errors import InputError
 from tilewright.spec.layer import Layer
-from tilewright.tiling.dsp import nest_of, violation
+from tilewright.tiling.dsp.kind import nest_of, violation
 from tilewright.tiling.dsp.machine import DspMachine
 from tilewright.tiling.dsp.nest import G, K, N, Nest, X, Y
 from tilewright.tiling.dsp.plan import LOOPS, DspPlan

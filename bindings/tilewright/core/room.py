@@ -15,7 +15,6 @@ from typing import TYPE_CHECKING, Any, NamedTuple, Protocol, TypeVar, cast
 
 from tilewright.core.bounds import Bound
 from tilewright.core.machines import MachineReading
-from tilewright.core.overview import Decisions, Overview, of_table
 from tilewright.core.portfolio import Portfolio
 from tilewright.simulator import Report
 from tilewright.spec.errors import InputError
@@ -23,6 +22,8 @@ from tilewright.spec.errors import InputError
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
     from matplotlib.figure import Figure
+
+    from tilewright.core.overview import Decisions, Overview
 
 ProblemT = TypeVar("ProblemT")
 PlanT = TypeVar("PlanT")
@@ -172,25 +173,9 @@ class Room(Protocol[ProblemT, PlanT]):
         """Return the exact method that solves a part whatever is asked for; None where any may."""
         return None
 
-    def rows(self, problem: ProblemT, measures: Any) -> Rows:
-        """Return the lines of a result's summary, from what was measured of its plan."""
-        return []
-
-    def table(self, problem: ProblemT, measures: Any) -> list[tuple[str, ...]] | None:
-        """Return a header and a line for each part of a plan, or None where there are no parts."""
-        return None
-
-    def decisions(self, problem: ProblemT, plan: PlanT, measures: Any) -> Decisions | None:
-        """Return a table of what a plan decides, or None; `measures` are None if it was not executed."""
-        return None
-
     def lines(self, problem: ProblemT, plan: PlanT) -> list[dict[str, Any]] | None:
         """Return the lines of a plan as a table; None where they are what was measured of its parts."""
         return None
-
-    def overview(self, problem: ProblemT, plan: PlanT, measures: Any) -> Overview:
-        """Return what a report for people shows of a plan, from what was measured of it; here the table."""
-        return of_table(self.table(problem, measures))
 
     def recheck(self, problem: ProblemT, plan: PlanT, deadline: float) -> list[tuple[str, bool | None, str]]:
         """Verify what an optimal plan claims beyond its objective: (what, holds, detail).
@@ -240,17 +225,47 @@ class Room(Protocol[ProblemT, PlanT]):
         """Whether a problem needs what `compile_kernels` compiles."""
         return True
 
+    # What people are shown: by the room's module ``summary``, which is imported when it is used ----------
+
+    def rows(self, problem: ProblemT, measures: Any) -> Rows:
+        """Return the lines of a result's summary, from what was measured of its plan."""
+        rows: Rows = self._module("summary").rows(problem, measures)
+        return rows
+
+    def table(self, problem: ProblemT, measures: Any) -> list[tuple[str, ...]] | None:
+        """Return a header and a line for each part of a plan, or None where there are no parts."""
+        table = getattr(self._module("summary"), "table", None)
+        return None if table is None else table(problem, measures)
+
+    def decisions(self, problem: ProblemT, plan: PlanT, measures: Any) -> Decisions | None:
+        """Return a table of what a plan decides, or None; `measures` are None if it was not executed."""
+        decisions = getattr(self._module("summary"), "decisions", None)
+        return None if decisions is None else decisions(problem, plan, measures)
+
+    def overview(self, problem: ProblemT, plan: PlanT, measures: Any) -> Overview:
+        """Return what a report for people shows of a plan, from what was measured of it; here the table."""
+        from tilewright.core.overview import of_table  # for start-up time
+
+        overview = getattr(self._module("summary"), "overview", None)
+        if overview is None:
+            return of_table(self.table(problem, measures))
+        found: Overview = overview(problem, plan, measures)
+        return found
+
     # Where the rest of a room lies: imported when it is used -------------------------------------------
+
+    def _module(self, name: str) -> Any:
+        return importlib.import_module(f"{type(self).__module__}.{name}")
 
     @property
     def minizinc(self) -> MiniZincBridge:
         """The room's bridge to MiniZinc, ``tilewright.<room>.minizinc``."""
-        return cast(MiniZincBridge, importlib.import_module(f"{type(self).__module__}.minizinc"))
+        return cast(MiniZincBridge, self._module("minizinc"))
 
     @property
     def plot(self) -> Pictures:
         """What draws the room's plans, ``tilewright.<room>.plot``."""
-        return cast(Pictures, importlib.import_module(f"{type(self).__module__}.plot"))
+        return cast(Pictures, self._module("plot"))
 
 
 class MiniZincBridge(Protocol):

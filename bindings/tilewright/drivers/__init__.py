@@ -10,7 +10,6 @@ from __future__ import annotations
 
 import ast
 import importlib
-import importlib.metadata
 import importlib.util
 import warnings
 from dataclasses import dataclass, replace
@@ -154,6 +153,8 @@ def files() -> list[Path]:
 
 @lru_cache(maxsize=1)
 def _entry_points() -> list[tuple[str, str]]:
+    import importlib.metadata  # for start-up time
+
     return [(point.name, point.value) for point in importlib.metadata.entry_points(group=GROUP)]
 
 

@@ -20,11 +20,8 @@ from tilewright.fusion.execution import simulate
 from tilewright.fusion.host import unknown_of
 from tilewright.fusion.machine import machine_from
 from tilewright.fusion.measures import FusionMeasures
-from tilewright.fusion.overview import overview
 from tilewright.fusion.plan import Group, Plan
 from tilewright.fusion.problem import Problem
-from tilewright.fusion.summary import rows, table
-from tilewright.fusion.tiles import best
 
 __all__ = [
     "ROOM",
@@ -63,11 +60,10 @@ class Fusion(Room[Problem, Plan]):
     most_values = staticmethod(most_values)
     portfolio = staticmethod(portfolio)
     machine_from = staticmethod(machine_from)
-    rows = staticmethod(rows)
-    table = staticmethod(table)
-    overview = staticmethod(overview)
 
     def compile_kernels(self, bundled: Callable[[str], Problem]) -> None:
+        from tilewright.fusion.tiles import best  # for start-up time
+
         best(bundled("squeezenet-fire"), (0,))
 
     def at_least(self, problem: Problem, plan: Plan) -> dict[str, str]:

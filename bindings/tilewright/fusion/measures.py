@@ -3,13 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass
 from typing import ClassVar
 
-from tilewright.core.measures import Amounts, Count, Lasting, Table
+from tilewright.core.measures import Amounts, Count, Lasting, Table, measures
 
 
-@dataclass(frozen=True, kw_only=True)
+@measures
 class FusedTile(Table):
     """How a group is cut up (docs/formats.md, Plans)."""
 
@@ -22,7 +21,7 @@ class FusedTile(Table):
     parameters: str
 
 
-@dataclass(frozen=True, kw_only=True)
+@measures
 class FusedTotals(Table):
     """Of a group of operations, or of all groups."""
 
@@ -40,7 +39,7 @@ class FusedTotals(Table):
     """Of convolutions."""
 
 
-@dataclass(frozen=True, kw_only=True)
+@measures
 class FusedGroupMeasures(FusedTotals):
     """Of a group of operations that run fused."""
 
@@ -54,7 +53,7 @@ class FusedGroupMeasures(FusedTotals):
     """By operation: most rows, columns and channels that are computed at a time."""
 
 
-@dataclass(frozen=True, kw_only=True)
+@measures
 class FusionMeasures(Lasting, FusedTotals):
     """Of a fusion."""
 

@@ -2,6 +2,10 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+from typing import Any
+
+from tilewright.core.overview import Cell, Overview, of_table
 from tilewright.core.room import Rows
 from tilewright.fusion.measures import FusionMeasures
 from tilewright.fusion.problem import Problem
@@ -9,6 +13,12 @@ from tilewright.plotting import shortened
 
 LONGEST = 36
 """Most characters of a name."""
+
+
+ABOUT = (
+    "Operations of one group run as one, tile by tile: what one gives the next stays on chip. What a group "
+    "costs stands in the line of its first operation: cycles, bytes loaded and saved, and of on-chip buffers."
+)
 
 
 def rows(problem: Problem, measures: FusionMeasures) -> Rows:
@@ -67,3 +77,14 @@ def table(problem: Problem, measures: FusionMeasures) -> list[tuple[str, ...]]:
             rest = ("",) * len(first) if place else first
             lines.append(("" if place else str(number), shortened(name, LONGEST), size, *rest))
     return lines
+
+
+def overview(problem: Problem, plan: Any, measures: FusionMeasures) -> Overview:
+    """Return the table with the group in every line, so that it can be sorted, and what the host computes."""
+    told = of_table(table(problem, measures))
+    group: Cell = None
+    lines = []
+    for line in told.lines:
+        group = group if line["0"] is None else line["0"]
+        lines.append({**line, "0": group})
+    return replace(told, what="operation", about=ABOUT, lines=lines)

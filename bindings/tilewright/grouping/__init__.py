@@ -17,7 +17,6 @@ from tilewright.grouping.measures import GroupingMeasures
 from tilewright.grouping.plan import Plan
 from tilewright.grouping.portfolio import portfolio
 from tilewright.grouping.problem import Problem
-from tilewright.grouping.summary import rows
 
 __all__ = [
     "ROOM",
@@ -55,7 +54,6 @@ class Grouping(Room[Problem, Plan]):
     numeric_elements = staticmethod(numeric_elements)
     most_values = staticmethod(most_values)
     portfolio = staticmethod(portfolio)
-    rows = staticmethod(rows)
 
 
 ROOM = register(Grouping())

@@ -6,7 +6,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from tilewright.grouping.cost import structural_violation
-from tilewright.grouping.measures import measures
+from tilewright.grouping.measures import measured
 from tilewright.grouping.plan import Plan
 from tilewright.grouping.problem import Problem
 from tilewright.simulator import (
@@ -192,7 +192,7 @@ def simulate(
     if report.violation is None:
         report.violation = violation
     if report.violation is None:
-        report.measures = measures(report)
+        report.measures = measured(report)
     return report
 
 

@@ -2,18 +2,16 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-
-from tilewright.core.measures import Lasting, counted
+from tilewright.core.measures import Lasting, counted, measures
 from tilewright.simulator import Report
 
 
-@dataclass(frozen=True, kw_only=True)
+@measures
 class GroupingMeasures(Lasting):
     """Of a grouping; what it takes is one stage of a step after the other."""
 
 
-def measures(report: Report) -> GroupingMeasures:
+def measured(report: Report) -> GroupingMeasures:
     """Return the measures of a valid plan."""
     assert report.sequential is not None
     return GroupingMeasures(**counted(report), duration_cycles=report.sequential.cycles, duration_of="serial")

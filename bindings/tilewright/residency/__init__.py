@@ -23,10 +23,8 @@ from tilewright.residency.execution import simulate
 from tilewright.residency.graph import unknown_of
 from tilewright.residency.machine import machine_from
 from tilewright.residency.measures import ResidencyMeasures
-from tilewright.residency.overview import overview
 from tilewright.residency.plan import Plan, Step
 from tilewright.residency.problem import Problem
-from tilewright.residency.summary import rows, table
 
 __all__ = [
     "ROOM",
@@ -66,9 +64,6 @@ class Residency(Room[Problem, Plan]):
     most_values = staticmethod(most_values)
     portfolio = staticmethod(portfolio)
     machine_from = staticmethod(machine_from)
-    rows = staticmethod(rows)
-    table = staticmethod(table)
-    overview = staticmethod(overview)
     recheck = staticmethod(recheck)
 
     def at_least(self, problem: Problem, plan: Plan) -> dict[str, str]:

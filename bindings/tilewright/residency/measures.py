@@ -3,13 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass
 from typing import ClassVar
 
-from tilewright.core.measures import Amounts, Count, Executed, Table
+from tilewright.core.measures import Amounts, Count, Executed, Table, measures
 
 
-@dataclass(frozen=True, kw_only=True)
+@measures
 class StepMeasures(Table):
     """Of a step of the plan."""
 
@@ -39,7 +38,7 @@ class StepMeasures(Table):
     """Whether what is loaded and written in passes has second buffers; missing where it has none."""
 
 
-@dataclass(frozen=True, kw_only=True)
+@measures
 class ResidencyMeasures(Executed):
     """Of a network in one memory."""
 

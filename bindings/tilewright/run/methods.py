@@ -9,7 +9,6 @@ import threading
 import time
 import traceback
 from collections.abc import Callable, Iterator, Sequence
-from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass, replace
 from functools import partial
@@ -416,6 +415,8 @@ class _Parts:
             for number, key in enumerate(keys):
                 run(number, key)
             return short
+        from concurrent.futures import ThreadPoolExecutor  # for start-up time
+
         with ThreadPoolExecutor(self.threads) as pool:
             try:
                 for one in [pool.submit(run, number, key) for number, key in enumerate(keys)]:

@@ -10,10 +10,12 @@ import contextlib
 import os
 import subprocess
 from collections.abc import Iterator
-
-import psutil
+from typing import TYPE_CHECKING
 
 from tilewright.core.locations import PACKAGE
+
+if TYPE_CHECKING:
+    import psutil
 
 SECONDS = 1.0
 """Seconds in which what was killed has ended."""
@@ -42,6 +44,8 @@ def kill(process: subprocess.Popen[bytes]) -> None:
 
 def kill_marked(folder: str, *, but: int | None = None) -> None:
     """Kill every process whose TMPDIR is that folder, except the one with the number `but`."""
+    import psutil  # for start-up time
+
     for process in _marked(folder):
         with contextlib.suppress(psutil.Error, OSError):
             if process.pid != but:
@@ -50,6 +54,8 @@ def kill_marked(folder: str, *, but: int | None = None) -> None:
 
 def suspend_marked(folder: str) -> None:
     """Suspend every process whose TMPDIR is that folder, with those that they start meanwhile."""
+    import psutil  # for start-up time
+
     known: set[int] = set()
     while found := [process for process in _marked(folder) if process.pid not in known]:
         for process in found:
@@ -60,12 +66,16 @@ def suspend_marked(folder: str) -> None:
 
 def resume_marked(folder: str) -> None:
     """Let every process go on whose TMPDIR is that folder."""
+    import psutil  # for start-up time
+
     for process in _marked(folder):
         with contextlib.suppress(psutil.Error, OSError):
             process.resume()
 
 
 def _marked(folder: str) -> Iterator[psutil.Process]:
+    import psutil  # for start-up time
+
     for process in psutil.process_iter():
         with contextlib.suppress(psutil.Error, OSError):
             if process.environ().get("TMPDIR") == folder:

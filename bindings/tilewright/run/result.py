@@ -14,7 +14,6 @@ from tilewright.core import catalogue, json_file
 from tilewright.core.context import MAX_SECONDS, Status
 from tilewright.core.files import write_atomically
 from tilewright.core.measures import read_measures
-from tilewright.core.overview import Decisions
 from tilewright.core.room import Rows, room_of
 from tilewright.core.version import __version__
 from tilewright.run import format_1
@@ -27,6 +26,8 @@ from tilewright.spec.errors import InputError
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
+
+    from tilewright.core.overview import Decisions
 
 FORMAT = 2
 """What files say that are written; format 1 is read, too (`run.format_1`)."""

@@ -7,8 +7,8 @@ import inspect
 import os
 import threading
 import time
-from collections.abc import Callable, Iterator
-from dataclasses import dataclass, replace
+from collections.abc import Callable, Iterator, Mapping
+from dataclasses import dataclass, fields, replace
 from functools import partial
 from pathlib import Path
 from typing import Any
@@ -17,15 +17,16 @@ from tilewright.core import catalogue
 from tilewright.core.bounds import Bound
 from tilewright.core.context import CONSTRUCT, Outcome, RunContext, Status
 from tilewright.core.portfolio import Portfolio
-from tilewright.core.room import Room, Wider, check_plan, room_of, unit_of
+from tilewright.core.room import Wider, check_plan, room_of, unit_of
 from tilewright.run import compiling, second_route
-from tilewright.run.arguments import limit, whole
+from tilewright.run.arguments import limit as seconds_limit
+from tilewright.run.arguments import whole
+from tilewright.run.incumbent import Claim, Incumbent
 from tilewright.run.instance import Instance, digest, read
 from tilewright.run.methods import (
     Listener,
     PartInHand,
     check_method,
-    is_before,
     is_narrow,
     is_trusted,
     proves,
@@ -44,6 +45,7 @@ from tilewright.spec.errors import (
     SolverMissingError,
     TilewrightError,
     UnknownNameError,
+    did_you_mean,
     of_status,
 )
 
@@ -72,7 +74,7 @@ The longer time is for solvers that may well be missing, and where there is no p
 answer then. Importing a solver's package takes long on a busy machine.
 """
 
-HURRY_SECONDS, LEAST_HURRY_SECONDS = 0.5, 0.1
+ANY_PLAN_SECONDS, LEAST_ANY_PLAN_SECONDS = 0.5, 0.1
 """How long after the time limit some plan is still looked for where there is none, and how long at least."""
 
 GRACE_SECONDS = 0.2
@@ -101,159 +103,14 @@ class _Enough(Exception):
 
 
 @dataclass(frozen=True)
-class Claim:
-    """What a method says that it has proven.
+class Options:
+    """How a problem is to be solved.
 
     Attributes
     ----------
-    by
-        The method.
-    bound
-        Of the objective of every plan, None if it says that there is no plan.
-    narrow
-        Whether it may be of a narrower problem, as that of a model of the user's own: then a plan that denies
-        it is no contradiction.
-    """
-
-    by: str
-    bound: int | None
-    narrow: bool = False
-
-    def denied(self, objective: int | None) -> bool:
-        """Whether a valid plan of some cost denies it."""
-        return objective is not None and (self.bound is None or self.bound > objective)
-
-
-class Incumbent:
-    """The best valid plan and the best bound so far, with their history."""
-
-    def __init__(
-        self, room: Room[Any, Any], problem: Any, started: float, on_plan: Callable[[Any, int], None] | None
-    ) -> None:
-        self.room, self.problem, self.started, self.on_plan = room, problem, started, on_plan
-        self.plan: Any = None
-        self.objective: int | None = None
-        self.bound: int | None = None
-        self.bound_by: str | None = None
-        self.grounds: str | None = None
-        self.violation: str | None = None
-        self.infeasible = False
-        self.infeasible_by: str | None = None
-        self.word: Claim | None = None
-        self.denial: str | None = None
-        self.trace: list[tuple[float, int | None, int | None]] = []
-
-    def offer(self, plan: Any, *, proven: bool = False) -> None:
-        """Take a plan if it is valid and better: of equal objective, if the room ranks it before.
-
-        Of equal rank is taken what comes from a method that proves. What such a method calls valid must be.
-        """
-        check_plan(self.problem, plan)
-        violation = self.room.violation(self.problem, plan)
-        if violation is not None:
-            if proven:
-                raise Disagreement(f"a solver's plan breaks a limit: {violation}")
-            self.violation = self.violation or violation
-            return
-        objective = self.room.objective(self.problem, plan)
-        if self.objective is None or objective < self.objective:
-            self.plan, self.objective = plan, objective
-            self._note()
-            if self.on_plan is not None:
-                self.on_plan(plan, objective)
-        elif objective == self.objective and is_before(self.room, self.problem, plan, self.plan, proven):
-            self.plan = plan
-
-    def claim(self, claim: Claim) -> None:
-        """Take the word of a method that is not trusted: it counts once it is confirmed."""
-        word = self.word
-        if word is None or claim.bound is None or (word.bound is not None and claim.bound > word.bound):
-            self.word = claim
-            self._contradicted()
-
-    def _contradicted(self) -> None:
-        word = self.word
-        if word is not None and word.denied(self.objective):
-            self.denial = f"there is a valid plan of {self.objective}"
-            if not word.narrow:
-                said = "the problem infeasible" if word.bound is None else f"{word.bound} a bound"
-                raise Disagreement(f"{word.by} calls {said}, but {self.denial}")
-
-    def raise_bound(self, bound: int, by: str, grounds: str | None = None) -> None:
-        """Take a proven bound if it is better."""
-        if self.bound is None or bound > self.bound:
-            self.bound, self.bound_by, self.grounds = bound, by, grounds
-            self._note()
-
-    def believe(self, claim: Claim) -> None:
-        """Take a claim that is confirmed for a proof."""
-        if claim.bound is None:
-            self.infeasible, self.infeasible_by = True, claim.by
-        else:
-            self.raise_bound(claim.bound, claim.by)
-
-    def unverified(self) -> str | None:
-        """Say what a method claims beyond what is proven, or None."""
-        word = self.word
-        if word is None or self.infeasible:
-            return None
-        if word.bound is not None and self.bound is not None and self.bound >= word.bound:
-            return None
-        what = "that this is optimal" if word.bound == self.objective else f"a bound of {word.bound}"
-        claims = f"{word.by} claims {'that nothing is feasible' if word.bound is None else what}"
-        if self.denial is None:
-            return f"{claims}; no second method has proven it"
-        return f"{claims}, but {self.denial}: its model leaves out a part of the problem"
-
-    @property
-    def closed(self) -> bool:
-        """Whether nothing is left to search for."""
-        return self.optimal or self.infeasible
-
-    @property
-    def optimal(self) -> bool:
-        """Whether plan and bound meet."""
-        return self.objective is not None and self.bound is not None and self.objective <= self.bound
-
-    def _note(self) -> None:
-        if self.objective is not None and self.bound is not None and self.bound > self.objective:
-            raise Disagreement(f"bound {self.bound} ({self.bound_by}) above a valid plan of {self.objective}")
-        self._contradicted()
-        self.trace.append((round(time.monotonic() - self.started, 3), self.objective, self.bound))
-
-
-def solve(
-    problem: Any,
-    method: str | Method = "auto",
-    *,
-    warm_start: Any = "auto",
-    time_limit: float = 60.0,
-    threads: int | None = None,
-    seed: int = 0,
-    on_plan: Callable[[Any, int], None] | None = None,
-    progress: Progress | None = None,
-    on_part: Callable[[PartInHand], None] | None = None,
-    on_compile: compiling.Tell | None = None,
-    stop: threading.Event | None = None,
-    started: float | None = None,
-    confirm: bool = True,
-    widen: bool = True,
-    remember: bool | str = False,
-) -> Result:
-    """Solve a problem or an instance.
-
-    Parameters
-    ----------
-    problem : str, Path, Instance, Problem
-        What to solve: a bundled instance's name, an instance file, or what has been read or built.
-    method : str, callable
-        ``auto``, a heuristic's name, the name of an exact search, or ``MODEL@SOLVER``; or a function of
-        your own, called in this process with the problem, and with a `RunContext` if it takes a second
-        argument. It returns a plan, or an `Outcome` with what it has proven, and cannot be ended: it must
-        look at the context's deadline.
     warm_start : str, Plan, Result, optional
-        A heuristic's name, a plan, a result of the same problem, ``auto`` for the best constructive
-        heuristic, or ``none``.
+        A heuristic's name, a plan, a result of the same problem or its file, ``auto`` for the best
+        constructive heuristic, or ``none``.
     time_limit
         Seconds for everything, counted from `started`, but for compiling what has not been compiled yet.
     threads
@@ -272,7 +129,7 @@ def solve(
     stop
         When set, the best plan so far is returned; so it is on KeyboardInterrupt.
     started
-        ``time.monotonic()`` from which the time limit counts.
+        ``time.monotonic()`` from which the time limit counts; by default now.
     confirm
         Whether a claim that rests on one solver, or that nothing is feasible, is put to a second method for a
         part of the time that is left.
@@ -282,25 +139,60 @@ def solve(
     remember
         Whether layers need no search that equal one which the same process has solved; or the file in which
         it and others keep them, too.
-
-    Returns
-    -------
-    Result
-        Its plan has survived the simulator, and its objective is the simulator's; where executing the plan
-        takes longer than the time that is left, it is ``simulated = False`` and the closed form's.
-
-    Raises
-    ------
-    InputError, UnknownNameError
-        For a problem, method or start that does not exist or does not fit.
-    SolverMissingError
-        If the solver that the method names is not installed.
-    Disagreement
-        If a solver, a bound and the simulator contradict each other.
     """
-    started = time.monotonic() if started is None else started
-    time_limit, seed = limit("time_limit", time_limit), whole("seed", seed)
-    threads = os.cpu_count() or 1 if threads is None else whole("threads", threads, 1)
+
+    warm_start: Any = "auto"
+    time_limit: float = 60.0
+    threads: int | None = None
+    seed: int = 0
+    on_plan: Callable[[Any, int], None] | None = None
+    progress: Progress | None = None
+    on_part: Callable[[PartInHand], None] | None = None
+    on_compile: compiling.Tell | None = None
+    stop: threading.Event | None = None
+    started: float | None = None
+    confirm: bool = True
+    widen: bool = True
+    remember: bool | str = False
+
+    @classmethod
+    def of(cls, given: Mapping[str, Any]) -> Options:
+        """Return options from what a caller has given, checked.
+
+        Raises
+        ------
+        InputError
+            For an option that there is not, or a value that it cannot have.
+        """
+        known = [field.name for field in fields(cls)]
+        for name in given:
+            if name not in known:
+                limit = f"unknown option{did_you_mean(name, known)}"
+                raise InputError(name, str(given[name]), limit)
+        options = cls(**given)
+        threads = options.threads
+        return replace(
+            options,
+            time_limit=seconds_limit("time_limit", options.time_limit),
+            threads=os.cpu_count() or 1 if threads is None else whole("threads", threads, 1),
+            seed=whole("seed", options.seed),
+            started=time.monotonic() if options.started is None else options.started,
+        )
+
+
+def solve(problem: Any, method: str | Method = "auto", **options: Any) -> Result:
+    """Solve a problem or an instance, as `tilewright.solve` says.
+
+    Parameters
+    ----------
+    problem : str, Path, Instance, Problem
+        What to solve: a bundled instance's name, an instance file, or what has been read or built.
+    method : str, callable
+        A method's name, or a function.
+    **options
+        Those of `Options`.
+    """
+    asked = Options.of(options)
     if isinstance(problem, str | Path):
         problem = read(problem)
     name = problem.name if isinstance(problem, Instance) else "unnamed"
@@ -311,39 +203,43 @@ def solve(
         check_method(room.name, method)
     elif not callable(method):
         raise InputError("method", method, "must be the name of a method, or a function")
-    incumbent = Incumbent(room, problem, started, on_plan)
-    run = _Run(incumbent, threads, seed, progress, stop, on_compile, on_part)
-    run.remember = remember
-    interrupted, wider = False, room.wider(problem) if widen and method == "auto" else None
-    gained: dict[str, Any] | None = None
+    assert asked.started is not None
+    run = _Run(Incumbent(room, problem, asked.started, asked.on_plan), asked)
+    interrupted, gained = False, None
     try:
-        run.prepare(method)
-        run.compile([])
-        with run.in_phase("bounding"):
-            bound = room.best_bound(problem)
-        run.simulation_seconds = room.simulation_seconds(problem, bound.steps)
-        judging = max(run.simulation_seconds, JUDGING_SHARE * time_limit)
-        run.latest = incumbent.started + time_limit
-        run.deadline = run.latest - min(0.25 * time_limit, judging)
-        run.part_bounds = bound.parts
-        incumbent.raise_bound(bound.value, str(bound))
-        incumbent.infeasible = bound.impossible is not None
-        kept = 0.0 if wider is None else WIDER_SHARE * time_limit
-        run.deadline -= kept
-        _run_phases(run, method, warm_start)
-        run.deadline += kept
-        if confirm:
-            _confirm(run, method, bound)
-        if wider is not None:
-            gained = _widen(run, wider, kept)
+        gained = _search(run, method)
     except (KeyboardInterrupt, _Interrupted):
         interrupted = True
     finally:
         run.dismiss()
     said = method if isinstance(method, str) else _name(method)
-    result = _judge(run, name, said, interrupted, incumbent.started + time_limit)
+    result = _judge(run, name, said, interrupted, run.incumbent.started + asked.time_limit)
     spent = run.phases.seconds()
-    return replace(result, time_limit=time_limit, threads=run.threads, spent=spent, wider=gained)
+    return replace(result, time_limit=asked.time_limit, threads=run.threads, spent=spent, wider=gained)
+
+
+def _search(run: _Run, method: str | Method) -> dict[str, Any] | None:
+    """Run a method within the time limit, and put its claims to a second one; return what `_widen` does."""
+    room, incumbent, asked = run.room, run.incumbent, run.options
+    wider = room.wider(incumbent.problem) if asked.widen and method == "auto" else None
+    run.prepare(method)
+    run.compile([])
+    with run.in_phase("bounding"):
+        bound = room.best_bound(incumbent.problem)
+    run.simulation_seconds = room.simulation_seconds(incumbent.problem, bound.steps)
+    judging = max(run.simulation_seconds, JUDGING_SHARE * asked.time_limit)
+    run.latest = incumbent.started + asked.time_limit
+    run.deadline = run.latest - min(0.25 * asked.time_limit, judging)
+    run.part_bounds = bound.parts
+    incumbent.raise_bound(bound.value, str(bound))
+    incumbent.infeasible = bound.impossible is not None
+    kept = 0.0 if wider is None else WIDER_SHARE * asked.time_limit
+    run.deadline -= kept
+    _run_phases(run, method, asked.warm_start)
+    run.deadline += kept
+    if asked.confirm:
+        _confirm(run, method, bound)
+    return None if wider is None else _widen(run, wider, kept)
 
 
 def _name(method: Method) -> str:
@@ -373,24 +269,14 @@ def _run_phases(run: _Run, method: str | Method, warm_start: Any) -> None:
 class _Run:
     """What the phases of one solve share."""
 
-    def __init__(
-        self,
-        incumbent: Incumbent,
-        threads: int,
-        seed: int,
-        progress: Progress | None,
-        stop: threading.Event | None,
-        on_compile: compiling.Tell | None = None,
-        on_part: Callable[[PartInHand], None] | None = None,
-    ) -> None:
-        self.room, self.incumbent, self.threads, self.seed = incumbent.room, incumbent, threads, seed
-        self.progress, self.stop, self.on_compile = progress, stop, on_compile
-        self.on_part = on_part
+    def __init__(self, incumbent: Incumbent, options: Options) -> None:
+        assert options.threads is not None
+        self.room, self.incumbent, self.options = incumbent.room, incumbent, options
+        self.threads, self.seed, self.stop = options.threads, options.seed, options.stop
         self.deadline = self.latest = float("inf")
         self.simulation_seconds = 0.0
         self.part_bounds: tuple[int, ...] = ()
         self.optional = self.alone = self.chooses = False
-        self.remember: bool | str = False
         self.failures: list[str] = []
         self.warm_start: str | None = None
         self.confirmed_by: str | None = None
@@ -401,12 +287,17 @@ class _Run:
         self._jobs_made = 0
         self._last = 0.0
 
+    @property
+    def quiet_options(self) -> Options:
+        """The options of a run beside this one, which tells nobody and remembers nothing."""
+        return Options(threads=self.threads, seed=self.seed, stop=self.stop)
+
     def compile(self, methods: list[str]) -> float:
         """Have compiled what the room and some methods need; return for how many seconds the clock stood."""
         began = time.monotonic()
         try:
             needed = compiling.units(self.room.name, methods, self.incumbent.problem)
-            compiling.ensure(needed, self.on_compile, self._look_for_stop)
+            compiling.ensure(needed, self.options.on_compile, self._look_for_stop)
         finally:
             stood = time.monotonic() - began
             self.incumbent.started += stood
@@ -593,7 +484,7 @@ class _Run:
                 "threads": share.threads,
                 "bound": self.incumbent.bound,
                 "part_bounds": self.part_bounds,
-                "remember": self.remember,
+                "remember": self.options.remember,
                 "only_look": False,
             }
             for number, share in enumerate(shares)
@@ -624,7 +515,7 @@ class _Run:
             chooses and time.monotonic() >= until
         )  # among the best plans it may not have chosen
 
-    def hurry(self, method: str) -> None:
+    def find_any_plan(self, method: str) -> None:
         """Run a method that gives some plan at once in this process, as time is up and there is none.
 
         Where even that takes long it is left alone, and what it finds later counts for nothing.
@@ -648,7 +539,7 @@ class _Run:
         thread = threading.Thread(target=begin, daemon=True)
         with self.in_phase("starting"):
             thread.start()
-            thread.join(max(LEAST_HURRY_SECONDS, self.latest + HURRY_SECONDS - now))
+            thread.join(max(LEAST_ANY_PLAN_SECONDS, self.latest + ANY_PLAN_SECONDS - now))
         for tell in list(found):
             tell()
         if failed:
@@ -679,7 +570,7 @@ class _Run:
             threads=self.threads,
             bound=self.incumbent.bound,
             part_bounds=self.part_bounds,
-            remember=self.remember,
+            remember=self.options.remember,
             on_plan=lambda plan: self.incumbent.offer(plan, proven=proven),
             on_bound=lambda bound, grounds=None: self._proved(method, bound, grounds),
             on_failure=self.failures.append,
@@ -718,8 +609,9 @@ class _Run:
 
     def _tell_part(self, method: str, part: PartInHand) -> None:
         """Hand on which part is in hand, unless another method's parts are told."""
-        if self.on_part is not None and (self.alone or proves(self.room.name, method)):
-            self.on_part(part)
+        on_part = self.options.on_part
+        if on_part is not None and (self.alone or proves(self.room.name, method)):
+            on_part(part)
 
     def _take_error(self, method: str, error: TilewrightError, *, died: bool = False) -> None:
         """Raise what ends the run; note what other methods make up for, as that a method's process died."""
@@ -760,9 +652,10 @@ class _Run:
     def _on_tick(self) -> None:
         self._look_for_stop()
         now = time.monotonic()
-        if self.progress is not None and now - self._last > 0.2:
+        progress = self.options.progress
+        if progress is not None and now - self._last > 0.2:
             self._last = now
-            self.progress(now - self.incumbent.started, self.incumbent.objective, self.incumbent.bound)
+            progress(now - self.incumbent.started, self.incumbent.objective, self.incumbent.bound)
 
 
 def _resolve(run: _Run, warm_start: Any) -> Any:
@@ -813,7 +706,7 @@ def _auto(run: _Run, warm_start: Any) -> None:
         run.compile(list(parts.methods))
     run.portfolio(parts, start)
     if parts.alone and parts.proving is not None and run.incumbent.plan is None and not run.incumbent.closed:
-        run.hurry(parts.proving)
+        run.find_any_plan(parts.proving)
 
 
 def _confirm(run: _Run, method: str | Method, own: Bound) -> None:
@@ -835,7 +728,7 @@ def _confirm(run: _Run, method: str | Method, own: Bound) -> None:
         run.compile([other])
         found = Incumbent(run.room, incumbent.problem, time.monotonic(), None)
         found.raise_bound(own.value, str(own))
-        again = _Run(found, run.threads, run.seed, None, run.stop)
+        again = _Run(found, run.quiet_options)
         again.deadline = min(run.deadline, time.monotonic() + seconds)
         try:
             with run.in_phase("confirming"):
@@ -850,7 +743,7 @@ def _confirm(run: _Run, method: str | Method, own: Bound) -> None:
             least = found.bound
             if found.infeasible if claim.bound is None else least is not None and least >= claim.bound:
                 run.confirmed_by = other
-                incumbent.believe(claim)
+                incumbent.accept_claim(claim)
         elif claim.narrow:
             incumbent.denial = denial
         else:
@@ -874,7 +767,7 @@ def _widen(run: _Run, wider: Wider, kept: float) -> dict[str, Any] | None:
     found.raise_bound(bound.value, str(bound))
     if incumbent.plan is not None:
         found.offer(incumbent.plan)
-    again = _Run(found, run.threads, run.seed, None, run.stop)
+    again = _Run(found, run.quiet_options)
     again.part_bounds, again.simulation_seconds = bound.parts, run.simulation_seconds
     run.compile(list(run.room.portfolio(wider.problem).methods))
     now = time.monotonic()
@@ -900,7 +793,7 @@ def _claim(incumbent: Incumbent, method: str, own: Bound) -> Claim | None:
         return None if by_itself else Claim(incumbent.bound_by or method, incumbent.bound)
     if incumbent.infeasible:
         return None if own.impossible is not None else Claim(incumbent.infeasible_by or method, None)
-    word = incumbent.word
+    word = incumbent.untrusted
     ends = word is not None and word.bound in (None, incumbent.objective)
     return word if ends and incumbent.denial is None else None
 

@@ -6,12 +6,13 @@ import csv
 import io
 import json
 from collections.abc import Iterable, Mapping, Sequence
-from html import escape
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from tilewright.core.files import as_text
-from tilewright.core.overview import Decisions, said_once
 from tilewright.core.room import Rows
+
+if TYPE_CHECKING:
+    from tilewright.core.overview import Decisions
 
 
 def flat(table: Mapping[str, Any], path: str = "") -> dict[str, Any]:
@@ -86,6 +87,8 @@ def aligned(rows: Iterable[Sequence[object]], header: Sequence[str] | None = Non
 
 def decided(decisions: Decisions) -> list[str]:
     """Return the lines of a table of what a plan decides."""
+    from tilewright.core.overview import said_once  # for start-up time
+
     lines = said_once(decisions.lines)
     widths = [max(map(len, column)) for column in zip(decisions.header, *lines, strict=True)]
     cells = [
@@ -108,6 +111,7 @@ def text(rows: Rows, table: Sequence[Sequence[str]], decisions: Decisions | None
 
 def html(rows: Rows, table: Sequence[Sequence[str]], decisions: Decisions | None = None) -> str:
     """Return a summary as a person reads it in a notebook."""
+    from html import escape  # for start-up time
 
     def line(cells: Sequence[str], tag: str) -> str:
         return "<tr>" + "".join(f"<{tag}>{escape(cell)}</{tag}>" for cell in cells) + "</tr>"

@@ -18,12 +18,10 @@ from tilewright.scheduling.evaluation import (
 from tilewright.scheduling.graph_file import read_file
 from tilewright.scheduling.lowering import simulate
 from tilewright.scheduling.measures import SchedulingMeasures
-from tilewright.scheduling.overview import overview
 from tilewright.scheduling.plan import Plan
 from tilewright.scheduling.problem import Problem
 from tilewright.scheduling.rules import rank, violation
 from tilewright.scheduling.structure import LONGEST
-from tilewright.scheduling.summary import rows, table
 
 __all__ = [
     "ROOM",
@@ -65,9 +63,6 @@ class Scheduling(Room[Problem, Plan]):
     most_values = staticmethod(most_values)
     portfolio = staticmethod(portfolio)
     rank = staticmethod(rank)
-    rows = staticmethod(rows)
-    table = staticmethod(table)
-    overview = staticmethod(overview)
     read_file = staticmethod(read_file)
 
     def compile_kernels(self, bundled: Callable[[str], Problem]) -> None:

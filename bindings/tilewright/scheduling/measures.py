@@ -3,13 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass
 from typing import ClassVar
 
-from tilewright.core.measures import Count, InCycles, NonNegative, Table
+from tilewright.core.measures import Count, InCycles, NonNegative, Table, measures
 
 
-@dataclass(frozen=True, kw_only=True)
+@measures
 class SubgraphMeasures(Table):
     """Of a subgraph; times are in the instance's unit, elements those of fast memory."""
 
@@ -31,7 +30,7 @@ class SubgraphMeasures(Table):
     peak_elements: Count
 
 
-@dataclass(frozen=True, kw_only=True)
+@measures
 class SchedulingMeasures(InCycles):
     """Of a graph of operations on a small memory."""
 

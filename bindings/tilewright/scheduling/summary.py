@@ -2,6 +2,10 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+from typing import Any
+
+from tilewright.core.overview import Overview, of_table
 from tilewright.core.room import Rows
 from tilewright.scheduling.measures import SchedulingMeasures, SubgraphMeasures
 from tilewright.scheduling.problem import Problem
@@ -11,6 +15,13 @@ SHORT = 1_000_000
 
 MOST_LISTED = 6
 """Most operations of a subgraph, or tensors that it keeps, that are listed."""
+
+
+ABOUT = (
+    "Operations of a subgraph run as one on tiles of w x h, and add up k products in a step. Kept: tensors "
+    "that stay in fast memory for the next subgraph. A step takes as long as computing or moving, whichever "
+    "is longer; latency is the sum of all steps."
+)
 
 
 def rows(problem: Problem, measures: SchedulingMeasures) -> Rows:
@@ -52,3 +63,8 @@ def _line(number: int, step: SubgraphMeasures) -> tuple[str, ...]:
 def listed(numbers: list[int]) -> str:
     """Return the first of some numbers as a text."""
     return " ".join(map(str, numbers[:MOST_LISTED])) + (" ..." if len(numbers) > MOST_LISTED else "")
+
+
+def overview(problem: Problem, plan: Any, measures: SchedulingMeasures) -> Overview:
+    """Return the table with what its columns mean."""
+    return replace(of_table(table(problem, measures)), what="subgraph", about=ABOUT)

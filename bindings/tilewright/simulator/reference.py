@@ -10,7 +10,6 @@ from collections.abc import Sequence
 
 import numpy as np
 
-from tilewright.simulator.network_executor import layer_output
 from tilewright.simulator.program import Values
 from tilewright.spec.layer import Layer
 from tilewright.spec.network import AnyLayer, Function, MatMul, NamedLayer, Opaque, Pool
@@ -113,6 +112,8 @@ def small_output(layer: AnyLayer, given: Sequence[Values], parameters: Values | 
         bias, own = int(layer.bias), layer.unnamed(len(joined))
         sums = convolution(own, joined, parameters[:, bias:].reshape(own.kernels_shape))
         return sums + (parameters[:, 0, None, None] if bias else 0)
+
+    from tilewright.simulator.network_executor import layer_output  # for start-up time
 
     return layer_output(layer, values, compute, integers=True).reshape(-1, *layer.output)
 

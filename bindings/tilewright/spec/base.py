@@ -27,7 +27,7 @@ class Spec(BaseModel):
         hold either. NumPy's numbers and arrays are taken as Python's.
     """
 
-    model_config = ConfigDict(extra="forbid", strict=True, frozen=True)
+    model_config = ConfigDict(extra="forbid", strict=True, frozen=True, defer_build=True)
 
     table_name: ClassVar[str] = ""
     """Name of the table that errors begin with, where a spec is a table of its own."""

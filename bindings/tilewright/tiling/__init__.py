@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
+from typing import TYPE_CHECKING, Any
 
 from tilewright.core.room import Room, register
 from tilewright.tiling.evaluation import (
@@ -25,12 +26,8 @@ from tilewright.tiling.evaluation import (
     violation,
     wider,
 )
-from tilewright.tiling.measures import TilingMeasures
-from tilewright.tiling.overview import overview
 from tilewright.tiling.plan import Plan
 from tilewright.tiling.problem import Problem
-from tilewright.tiling.summary import rows, table
-from tilewright.tiling.tiles import decisions
 
 __all__ = [
     "MACHINES",
@@ -51,6 +48,10 @@ __all__ = [
     "violation",
 ]
 
+if TYPE_CHECKING:
+    from tilewright.core.overview import Decisions, Overview
+    from tilewright.tiling.measures import TilingMeasures
+
 
 class Tiling(Room[Problem, Plan]):
     """The room as the rest of tilewright knows it."""
@@ -59,7 +60,12 @@ class Tiling(Room[Problem, Plan]):
     decides = "Tiling: tiles, loop orders and partitions of layers, on a DSP, an NPU or any memory hierarchy."
     problem_type = Problem
     plan_type = Plan
-    measures_type = TilingMeasures
+
+    @property
+    def measures_type(self) -> Any:
+        from tilewright.tiling.measures import TilingMeasures  # for start-up time
+
+        return TilingMeasures
 
     best_bound = staticmethod(best_bound)
     rank = staticmethod(rank)
@@ -74,11 +80,17 @@ class Tiling(Room[Problem, Plan]):
     numeric_elements = staticmethod(numeric_elements)
     most_values = staticmethod(most_values)
     portfolio = staticmethod(portfolio)
-    rows = staticmethod(rows)
-    table = staticmethod(table)
-    decisions = staticmethod(decisions)
-    overview = staticmethod(overview)
     recheck = staticmethod(recheck)
+
+    def decisions(self, problem: Problem, plan: Plan, measures: TilingMeasures | None) -> Decisions | None:
+        from tilewright.tiling.tiles import decisions  # for start-up time
+
+        return decisions(problem, plan, measures)
+
+    def overview(self, problem: Problem, plan: Plan, measures: TilingMeasures) -> Overview:
+        from tilewright.tiling.overview import overview  # for start-up time
+
+        return overview(problem, plan, measures)
 
     def compile_kernels(self, bundled: Callable[[str], Problem]) -> None:
         levels = [{"name": "dram"}, {"name": "buffer", "capacity_bytes": 1000}]

@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+import importlib
 import time
-from collections.abc import Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from fractions import Fraction
+from functools import cache
 from itertools import pairwise, zip_longest
 from math import prod
-from typing import Any
+from typing import Any, cast
 
 from tilewright.core import front
 from tilewright.core.bounds import Bound, Exact
@@ -15,24 +17,45 @@ from tilewright.core.context import CONSTRUCT
 from tilewright.core.portfolio import Portfolio
 from tilewright.core.room import Wider
 from tilewright.simulator import Report, Violation
-from tilewright.simulator.level_numbers import MOST_MACS
 from tilewright.spec.errors import InputError, OutOfTimeError
 from tilewright.spec.layer import Layer
 from tilewright.spec.network import MAX_LAYERS
-from tilewright.tiling import dsp, hierarchy, npu, operations, totals
+from tilewright.tiling import totals
 from tilewright.tiling.machine_kind import MachineKind
-from tilewright.tiling.network_measures import layer_front, network_measures
 from tilewright.tiling.operations.plan import OperationPlan
 from tilewright.tiling.plan import Plan
 from tilewright.tiling.problem import Problem
 
-MACHINES: dict[str, MachineKind] = {"dsp": dsp, "npu": npu, "hierarchy": hierarchy}
+
+class _Machines(Mapping[str, MachineKind]):
+    """The kinds of machines by name, each imported when it is asked for: start-up time."""
+
+    NAMES = ("dsp", "npu", "hierarchy")
+
+    def __getitem__(self, name: str) -> MachineKind:
+        if name not in self.NAMES:
+            raise KeyError(name)
+        return _imported(name)
+
+    def __iter__(self) -> Iterator[str]:
+        return iter(self.NAMES)
+
+    def __len__(self) -> int:
+        return len(self.NAMES)
+
+
+MACHINES = _Machines()
 """What each kind of machine knows of a layer's plans."""
+
+
+@cache
+def _imported(kind: str) -> MachineKind:
+    return cast(MachineKind, importlib.import_module(f"tilewright.tiling.{kind}.kind"))
 
 
 def kind_of(problem: Problem) -> MachineKind:
     """Return what is known of a part's plans: by the kind of its machine, or of operations."""
-    return MACHINES[problem.machine.kind] if problem.operation is None else operations
+    return _imported("operations" if problem.operation is not None else problem.machine.kind)
 
 
 def best_bound(problem: Problem) -> Bound:
@@ -165,7 +188,11 @@ def at_least(problem: Problem, plan: Plan) -> dict[str, str]:
     plans = [plan] if problem.network is None else plan.split()
     for (name, part), one in zip(problem.parts, plans, strict=True):
         for each in one.layers:
-            why = operations.at_least(part, each) if isinstance(each, OperationPlan) else None
+            why = None
+            if isinstance(each, OperationPlan):
+                from tilewright.tiling.operations.kind import at_least as least_of_operation  # start-up time
+
+                why = least_of_operation(part, each)
             if why is not None:
                 found[name] = why
     return found
@@ -251,8 +278,10 @@ def _execute(problem: Problem, plan: Plan, options: dict[str, Any]) -> Report:
     report.numeric = _numeric(problem, reports, large)
     report.not_computed = tuple(reason for one in reports for reason in one.not_computed)
     if large:
-        report.not_computed += (f"layers, as there are some of more than {MOST_MACS:,} MACs",)
+        report.not_computed += (f"layers, as there are some of more than {_most_macs():,} MACs",)
     if report.violation is None:
+        from tilewright.tiling.network_measures import network_measures  # for start-up time
+
         report.measures = network_measures(problem, report)
     return report
 
@@ -260,7 +289,14 @@ def _execute(problem: Problem, plan: Plan, options: dict[str, Any]) -> Report:
 def _too_many_macs(problem: Problem) -> bool:
     """Whether layers are too large to be computed: a hierarchy executes them MAC by MAC."""
     macs = [part.one_layer.macs for _, part in problem.parts if part.operation is None]
-    return problem.machine.kind == "hierarchy" and max(macs, default=0) > MOST_MACS
+    return problem.machine.kind == "hierarchy" and max(macs, default=0) > _most_macs()
+
+
+def _most_macs() -> int:
+    """Return the most MACs of a layer that are executed one by one."""
+    from tilewright.simulator.level_numbers import MOST_MACS  # for start-up time
+
+    return MOST_MACS
 
 
 def _numeric(problem: Problem, reports: list[Report], large: bool) -> bool | None:
@@ -280,7 +316,9 @@ def _simulate(problem: Problem, plan: Plan, options: dict[str, Any]) -> Report:
         return Report.refused(Violation("kind of plan", 0, "plan", needed, found))
     report = kind_of(problem).simulate(problem, plan.layers[0], **options)
     if options["numeric"] and _too_many_macs(problem):
-        report.not_computed += (f"the layer has more than {MOST_MACS:,} MACs, which are executed one by one",)
+        report.not_computed += (
+            f"the layer has more than {_most_macs():,} MACs, which are executed one by one",
+        )
     return report
 
 
@@ -295,6 +333,8 @@ def _simulate_front(problem: Problem, plan: Plan, options: dict[str, Any]) -> Re
             if not (first[more] < second[more] and first[less] > second[less]):
                 found = f"{first} beside {second}"
                 return Violation("front", 0, "plan", f"less {less} for more {more}", found)
+        from tilewright.tiling.network_measures import layer_front  # for start-up time
+
         return {"front": layer_front(problem, points)}
 
     return front.simulate_front(plan.split(), lambda one: _simulate(problem, one, options), judge)

@@ -10,14 +10,14 @@ from collections.abc import Iterator
 from math import gcd
 
 from tilewright.spec.layer import Layer
-from tilewright.tiling.dsp import nest_of
+from tilewright.tiling.dsp.kind import nest_of
 from tilewright.tiling.dsp.plan import LOOPS as DSP_LOOPS
 from tilewright.tiling.dsp.plan import DspPlan
 from tilewright.tiling.evaluation import violation
 from tilewright.tiling.hierarchy.machine import LOOPS, HierarchyMachine, Kept
 from tilewright.tiling.hierarchy.nest import Nest
 from tilewright.tiling.hierarchy.plan import HierarchyPlan
-from tilewright.tiling.npu import cut_of
+from tilewright.tiling.npu.kind import cut_of
 from tilewright.tiling.npu.plan import NpuPlan
 from tilewright.tiling.operations.search import tiles
 from tilewright.tiling.plan import LayerPlan, Plan

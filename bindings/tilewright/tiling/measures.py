@@ -7,7 +7,6 @@ and for a point of a Pareto front.
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass
 from typing import ClassVar, Literal
 
 from tilewright.core.measures import (
@@ -20,6 +19,7 @@ from tilewright.core.measures import (
     Lasting,
     NonNegative,
     Table,
+    measures,
 )
 
 OF_LAYER: Mapping[str, str] = {"front": ""}
@@ -27,7 +27,7 @@ OF_NETWORK: Mapping[str, str] = {"front": "", "layers": "layer"}
 """Parts, as `core.measures.Table.PARTS` has them."""
 
 
-@dataclass(frozen=True, kw_only=True)
+@measures
 class PlanOfFront(Table):
     """A plan of a Pareto front, with what it trades."""
 
@@ -35,7 +35,7 @@ class PlanOfFront(Table):
     """Of a network's: which plan of each layer's front makes it, counted from 0."""
 
 
-@dataclass(frozen=True, kw_only=True)
+@measures
 class NotModelled(Table):
     """Operations of a network that nothing on the machine is told to do."""
 
@@ -47,7 +47,7 @@ class NotModelled(Table):
     names: list[str]
 
 
-@dataclass(frozen=True, kw_only=True)
+@measures
 class OfNetwork(Table):
     """What the measures of a network have on any machine, with which points of its front they have."""
 
@@ -64,7 +64,7 @@ class OfNetwork(Table):
 # A DSP ----------------------------------------------------------------------------------------------
 
 
-@dataclass(frozen=True, kw_only=True)
+@measures
 class DspPoint(PlanOfFront):
     """A plan of a Pareto front on a DSP."""
 
@@ -75,7 +75,7 @@ class DspPoint(PlanOfFront):
     energy_fj: Count | None = None
 
 
-@dataclass(frozen=True, kw_only=True)
+@measures
 class DspTotals(Lasting):
     """Of tiles on a DSP, of one layer or of all layers of a network."""
 
@@ -101,7 +101,7 @@ class DspTotals(Lasting):
     """Points of a Pareto front, from the least of the first number on; all else is of its first plan."""
 
 
-@dataclass(frozen=True, kw_only=True)
+@measures
 class DspLayer(DspTotals):
     """Of one layer on a DSP."""
 
@@ -129,7 +129,7 @@ class DspLayer(DspTotals):
 # An NPU ---------------------------------------------------------------------------------------------
 
 
-@dataclass(frozen=True, kw_only=True)
+@measures
 class NpuPoint(PlanOfFront):
     """A plan of a Pareto front on an NPU."""
 
@@ -139,7 +139,7 @@ class NpuPoint(PlanOfFront):
     """In place of elements on a machine that gives widths."""
 
 
-@dataclass(frozen=True, kw_only=True)
+@measures
 class NpuTotals(InPicoseconds):
     """Of tiles on a multicore NPU, whose times are picoseconds; of one layer or of all of a network."""
 
@@ -163,7 +163,7 @@ class NpuTotals(InPicoseconds):
     """Points of a Pareto front, from the least of the first number on; all else is of its first plan."""
 
 
-@dataclass(frozen=True, kw_only=True)
+@measures
 class NpuLayer(NpuTotals):
     """Of one layer on an NPU."""
 
@@ -181,7 +181,7 @@ class NpuLayer(NpuTotals):
 # A hierarchy ----------------------------------------------------------------------------------------
 
 
-@dataclass(frozen=True, kw_only=True)
+@measures
 class Loops(Table):
     """The loops of a memory or of an axis of an array."""
 
@@ -190,7 +190,7 @@ class Loops(Table):
     """Iterations, outermost first."""
 
 
-@dataclass(frozen=True, kw_only=True)
+@measures
 class MovedElements(Table):
     """What all instances of a memory read and write."""
 
@@ -199,7 +199,7 @@ class MovedElements(Table):
     written: Amounts
 
 
-@dataclass(frozen=True, kw_only=True)
+@measures
 class MovedBytes(Table):
     """What all instances of a memory read and write, without what is not moved; elements may be narrow."""
 
@@ -208,7 +208,7 @@ class MovedBytes(Table):
     written: dict[str, NonNegative]
 
 
-@dataclass(frozen=True, kw_only=True)
+@measures
 class MovedEnergy(Table):
     """What it costs to read and to write all instances of a memory, in attojoules."""
 
@@ -216,7 +216,7 @@ class MovedEnergy(Table):
     written: Amounts
 
 
-@dataclass(frozen=True, kw_only=True)
+@measures
 class HierarchyPoint(PlanOfFront):
     """A plan of a Pareto front on a hierarchy."""
 
@@ -229,7 +229,7 @@ class HierarchyPoint(PlanOfFront):
     """Beside a capacity, a lower bound on the accesses of every schedule that has no more."""
 
 
-@dataclass(frozen=True, kw_only=True)
+@measures
 class HierarchyTotals(InCycles):
     """Of tiles on a hierarchy of memories, of one layer or of all layers of a network."""
 
@@ -249,7 +249,7 @@ class HierarchyTotals(InCycles):
     """Points of a Pareto front, from the least of the first number on; all else is of its first plan."""
 
 
-@dataclass(frozen=True, kw_only=True)
+@measures
 class HierarchyLayer(HierarchyTotals):
     """Of one layer on a hierarchy."""
 
@@ -288,7 +288,7 @@ class HierarchyLayer(HierarchyTotals):
 # Operations between layers, and networks --------------------------------------------------------------
 
 
-@dataclass(frozen=True, kw_only=True)
+@measures
 class Between(Executed):
     """Of an operation between layers, on any machine."""
 
@@ -313,7 +313,7 @@ class Between(Executed):
     """On a DSP or an NPU that gives widths."""
 
 
-@dataclass(frozen=True, kw_only=True)
+@measures
 class CycledBetween(Between, InCycles):
     """Of an operation on a machine whose time is in cycles."""
 
@@ -341,7 +341,7 @@ class CycledBetween(Between, InCycles):
     """Points of a Pareto front."""
 
 
-@dataclass(frozen=True, kw_only=True)
+@measures
 class TimedBetween(Between, InPicoseconds):
     """Of an operation on an NPU."""
 
@@ -355,7 +355,7 @@ class TimedBetween(Between, InPicoseconds):
     """Points of a Pareto front."""
 
 
-@dataclass(frozen=True, kw_only=True)
+@measures
 class DspNetwork(OfNetwork, DspTotals):
     """Of a network on a DSP."""
 
@@ -363,7 +363,7 @@ class DspNetwork(OfNetwork, DspTotals):
     """By name, in order."""
 
 
-@dataclass(frozen=True, kw_only=True)
+@measures
 class NpuNetwork(OfNetwork, NpuTotals):
     """Of a network on an NPU."""
 
@@ -371,7 +371,7 @@ class NpuNetwork(OfNetwork, NpuTotals):
     """By name, in order."""
 
 
-@dataclass(frozen=True, kw_only=True)
+@measures
 class HierarchyNetwork(OfNetwork, HierarchyTotals):
     """Of a network on a hierarchy."""
 

@@ -38,8 +38,8 @@ from tilewright.plotting import (
 )
 from tilewright.simulator.report import Names
 from tilewright.tiling import best_bound, objective
-from tilewright.tiling.dsp import nest_of
 from tilewright.tiling.dsp.exact import THROUGHPUT
+from tilewright.tiling.dsp.kind import nest_of
 from tilewright.tiling.dsp.nest import C, G, K, N, Nest, X, Y
 from tilewright.tiling.dsp.plan import LOOPS, DspPlan
 from tilewright.tiling.hierarchy.curve import least_accesses

@@ -9,7 +9,6 @@ from typing import Annotated, ClassVar, NamedTuple
 from pydantic import Field
 
 from tilewright.spec.base import Spec
-from tilewright.spec.coarsening import coarse_graph
 from tilewright.spec.errors import InputError, did_you_mean
 from tilewright.spec.graph import NetworkGraph
 from tilewright.spec.layer import MAX_SIZE, Layer
@@ -18,10 +17,7 @@ from tilewright.spec.objectives import Minimising, Objective, ObjectiveList, by_
 from tilewright.tiling.dsp.machine import DspMachine
 from tilewright.tiling.hierarchy.machine import HierarchyMachine
 from tilewright.tiling.npu.machine import NpuMachine
-from tilewright.tiling.operations.operation import Operation, Unmodelled, operations
-from tilewright.tiling.operations.search import as_it_fits
-from tilewright.tiling.operations.search import check as check_operation
-from tilewright.tiling.operations.units import units_of
+from tilewright.tiling.operations.operation import Operation, Unmodelled, operations, units_of
 
 Amount = Annotated[int, Field(ge=0, le=2**62)]
 
@@ -220,6 +216,8 @@ class Problem(Minimising):
             if self.operation.on not in units_of(self.machine):
                 limit = f"the machine has no {self.operation.on}: see vector_ops_per_cycle and host"
                 raise InputError("operation.on", self.operation.on, limit)
+            from tilewright.tiling.operations.search import check as check_operation  # for start-up time
+
             check_operation(self.operation, self.machine)
         elif self.network is not None and not self.parts:  # which are checked as they are built
             limit = "has no convolution and no fully connected layer, which are what is tiled"
@@ -459,6 +457,8 @@ class Problem(Minimising):
         assert self.network is not None
         if self.trades_capacity or not units_of(self.machine):
             return NetworkGraph.of(self.network)
+        from tilewright.spec.coarsening import coarse_graph  # for start-up time
+
         return coarse_graph(self.network)
 
     @property
@@ -482,6 +482,8 @@ class Problem(Minimising):
             name = each[0] if isinstance(each, tuple) else each.name
             try:
                 if isinstance(each, tuple):
+                    from tilewright.tiling.operations.search import as_it_fits  # for start-up time
+
                     what: Layer | Operation = as_it_fits(each[1], self.machine)
                 else:
                     what = each.unnamed(self.batch)

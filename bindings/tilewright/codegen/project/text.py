@@ -12,7 +12,7 @@ from tilewright.codegen.project_files import braced
 from tilewright.simulator.fixed_point import Format
 from tilewright.simulator.integer_network import IntegerNetwork
 from tilewright.spec.network import Add, Pool
-from tilewright.tiling.dsp import nest_of
+from tilewright.tiling.dsp.kind import nest_of
 from tilewright.tiling.dsp.machine import DspMachine
 from tilewright.tiling.dsp.nest import K
 from tilewright.tiling.dsp.plan import LOOPS, DspPlan

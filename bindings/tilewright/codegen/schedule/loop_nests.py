@@ -21,14 +21,14 @@ from tilewright.codegen.schedule.forms import (
 from tilewright.codegen.schedule.operations import operation, operation_of
 from tilewright.spec.network import OWN_INPUT
 from tilewright.tiling import Plan, Problem
-from tilewright.tiling.dsp import nest_of
+from tilewright.tiling.dsp.kind import nest_of
 from tilewright.tiling.dsp.plan import LOOPS as DSP_LOOPS
 from tilewright.tiling.dsp.plan import DspPlan
 from tilewright.tiling.hierarchy.breakdown import whole
 from tilewright.tiling.hierarchy.machine import LOOPS, HierarchyMachine, loop_sizes
 from tilewright.tiling.hierarchy.nest import Nest
 from tilewright.tiling.hierarchy.plan import HierarchyPlan
-from tilewright.tiling.npu import cut_of
+from tilewright.tiling.npu.kind import cut_of
 from tilewright.tiling.npu.plan import NpuPlan
 from tilewright.tiling.npu.slices import Share
 

@@ -11,9 +11,10 @@ import numpy as np
 from tilewright.papers.figures import Say
 from tilewright.papers.idsp.setting import NAMES, NETWORKS, efficiency, layers, machine, published, throughput
 from tilewright.spec.layer import Layer
-from tilewright.tiling.dsp import exact, nest_of, thesis_model
+from tilewright.tiling.dsp import exact, thesis_model
 from tilewright.tiling.dsp.bounds import best_bound
 from tilewright.tiling.dsp.duration import duration
+from tilewright.tiling.dsp.kind import nest_of
 from tilewright.tiling.dsp.nest import Nest
 from tilewright.tiling.dsp.plan import SCHEDULES
 

@@ -14,7 +14,8 @@ from tilewright.papers.idsp.drawing import spread
 from tilewright.papers.idsp.setting import COLOURS, MEMORIES, NAMES, Values, machine, size_text, unlimited
 from tilewright.plotting import GREY, PALE
 from tilewright.spec.layer import Layer
-from tilewright.tiling.dsp import exact, nest_of, thesis_model
+from tilewright.tiling.dsp import exact, thesis_model
+from tilewright.tiling.dsp.kind import nest_of
 from tilewright.tiling.dsp.machine import DspMachine
 from tilewright.tiling.dsp.plan import SCHEDULES
 

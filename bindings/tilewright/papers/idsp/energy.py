@@ -14,8 +14,9 @@ from tilewright.papers.figures import Say
 from tilewright.papers.idsp.chapter_8 import published_reuse
 from tilewright.papers.idsp.setting import BATCH, NETWORKS, agrees, layers, machine, published
 from tilewright.spec.layer import Layer
-from tilewright.tiling.dsp import exact, nest_of, thesis_model
+from tilewright.tiling.dsp import exact, thesis_model
 from tilewright.tiling.dsp.duration import duration
+from tilewright.tiling.dsp.kind import nest_of
 from tilewright.tiling.dsp.nest import Nest
 from tilewright.tiling.dsp.plan import SCHEDULES
 from tilewright.tiling.dsp.traffic import Tiles

@@ -24,7 +24,8 @@ from tilewright.papers.idsp.setting import (
     throughput,
 )
 from tilewright.plotting import GREY, INK, PALE
-from tilewright.tiling.dsp import exact, nest_of, thesis_model
+from tilewright.tiling.dsp import exact, thesis_model
+from tilewright.tiling.dsp.kind import nest_of
 from tilewright.tiling.dsp.nest import Nest
 from tilewright.tiling.dsp.plan import SCHEDULES
 

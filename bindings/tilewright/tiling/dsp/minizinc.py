@@ -15,7 +15,7 @@ import numpy as np
 
 from tilewright.core.cutoffs import narrow
 from tilewright.spec.errors import InputError
-from tilewright.tiling import dsp
+from tilewright.tiling.dsp import kind as dsp
 from tilewright.tiling.dsp.nest import C, K, N, Nest, X, Y
 from tilewright.tiling.dsp.plan import LOOPS, ORDERED, SCHEDULES, DspPlan, allowed
 from tilewright.tiling.dsp.traffic import RELEVANT, Tiles

@@ -8,7 +8,7 @@ from typing import Any, NamedTuple
 
 from tilewright.core.cutoffs import narrow
 from tilewright.spec.errors import InputError
-from tilewright.tiling import hierarchy
+from tilewright.tiling.hierarchy import kind as hierarchy
 from tilewright.tiling.hierarchy.chains import Amount, Chains, Key, refuse_others, too_large
 from tilewright.tiling.hierarchy.charges import WAITING
 from tilewright.tiling.hierarchy.cost import TICKS

@@ -14,7 +14,7 @@ import numpy as np
 
 from tilewright.core.cutoffs import narrow
 from tilewright.spec.errors import InputError
-from tilewright.tiling import npu
+from tilewright.tiling.npu import kind as npu
 from tilewright.tiling.npu.cost import Counts, accesses, measure, totals
 from tilewright.tiling.npu.exact import apart, choices, largest_filter_step, relaxed
 from tilewright.tiling.npu.plan import PARTITIONS, SCHEDULES, NpuPlan

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from functools import lru_cache
 from math import prod
-from typing import Annotated, ClassVar, Literal, NamedTuple
+from typing import Annotated, Any, ClassVar, Literal, NamedTuple
 
 from pydantic import Field
 
@@ -263,3 +263,9 @@ def _operation(layer: AnyLayer, given: list[Shape], images: int, batch: int) -> 
         work=work,
         macs=macs,
     )
+
+
+def units_of(machine: Any) -> tuple[str, ...]:
+    """Return what does operations on a machine, of ``vector`` and ``host``."""
+    given = {"vector": machine.vector_ops_per_cycle, "host": machine.host}
+    return tuple(name for name, value in given.items() if value is not None)

@@ -46,12 +46,6 @@ class Unit(Protocol):
         """Name what the time is spent on, most of all."""
 
 
-def units_of(machine: Machine) -> tuple[str, ...]:
-    """Return what does operations on a machine, of ``vector`` and ``host``."""
-    given = {"vector": machine.vector_ops_per_cycle, "host": machine.host}
-    return tuple(name for name, value in given.items() if value is not None)
-
-
 def bits_of(machine: Machine) -> int:
     """Return the bits of a value between two layers."""
     return machine.bits.output if machine.kind == "hierarchy" else machine.operand_bits.output

@@ -65,7 +65,13 @@ def patterns(limit: str, double_buffering: bool) -> tuple[tuple[frozenset[int], 
         if limit == HALIDE and K not in single:
             continue
         kept: list[Pattern] = []
+        seen: set[tuple[str, str]] = set()
+        left_out = str.maketrans(dict.fromkeys(LOOPS[d] for d in single))
         for order, reuse in schedules(limit):
+            moving = order.translate(left_out), reuse
+            if moving in seen:
+                continue
+            seen.add(moving)
             new = pattern_of(order, reuse, frozenset(single), double_buffering)
             if new is None:
                 continue
