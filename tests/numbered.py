@@ -8,9 +8,9 @@ from typing import Any
 import numpy as np
 from hypothesis import strategies as st
 
-from tilewright.simulator.fixed_point import Format
-from tilewright.simulator.integer_layer import IntegerLayer, Parameters
-from tilewright.simulator.integer_network import IntegerNetwork
+from tilewright.simulator.arithmetic.fixed_point import Format
+from tilewright.simulator.arithmetic.integer_layer import IntegerLayer, Parameters
+from tilewright.simulator.arithmetic.integer_network import IntegerNetwork
 from tilewright.spec.network import NamedLayer, Network
 
 Table = dict[str, Any]

@@ -10,7 +10,7 @@ from __future__ import annotations
 from tilewright.bitwidth import Plan, Problem
 from tilewright.bitwidth.measurement import accuracy
 from tilewright.bitwidth.noise import Candidate
-from tilewright.simulator.integer_layer import IntegerLayer
+from tilewright.simulator.arithmetic.integer_layer import IntegerLayer
 from tilewright.spec.network import NamedLayer
 
 SLOW = True

@@ -32,8 +32,8 @@ from functools import cache
 from typing import NamedTuple
 
 from tilewright.fusion import Plan, Problem
-from tilewright.fusion.candidates import Candidate, candidates
-from tilewright.fusion.selection import ordered
+from tilewright.fusion.selection.candidates import Candidate, candidates
+from tilewright.fusion.selection.execution_order import order_groups
 from tilewright.spec.network import OPERANDS
 
 Branch = tuple[int, ...]
@@ -55,7 +55,7 @@ def plan(problem: Problem) -> Plan:
         for op in problem.ops
         if op.spec.kind in (*OPERANDS, "concat") and len(set(op.producers)) > 1
     }
-    return ordered(problem, choose([op.producers for op in problem.ops], joins, candidates(problem)))
+    return order_groups(problem, choose([op.producers for op in problem.ops], joins, candidates(problem)))
 
 
 def choose(

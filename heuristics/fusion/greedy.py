@@ -7,13 +7,13 @@ from functools import reduce
 from operator import or_
 
 from tilewright.fusion import Plan, Problem
-from tilewright.fusion.candidates import Candidate, candidates
-from tilewright.fusion.selection import ordered
+from tilewright.fusion.selection.candidates import Candidate, candidates
+from tilewright.fusion.selection.execution_order import order_groups
 
 
 def plan(problem: Problem) -> Plan:
     """Choose groups along the order of execution, and never take one back."""
-    return ordered(problem, choose([op.producers for op in problem.ops], candidates(problem)))
+    return order_groups(problem, choose([op.producers for op in problem.ops], candidates(problem)))
 
 
 def choose(producers: Sequence[Sequence[int]], candidates: Sequence[Candidate]) -> list[Candidate]:

@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 from tilewright.fusion import Plan, Problem
-from tilewright.fusion.candidates import alone
-from tilewright.fusion.selection import ordered
+from tilewright.fusion.selection.candidates import alone
+from tilewright.fusion.selection.execution_order import order_groups
 
 
 def plan(problem: Problem) -> Plan:
     """Execute each operation with its best tile."""
-    return ordered(problem, alone(problem))
+    return order_groups(problem, alone(problem))

@@ -10,11 +10,11 @@ import time
 
 from tilewright.core.context import RunContext
 from tilewright.scheduling import Plan, Problem, objective
-from tilewright.scheduling.arrangement import Arrangement, plan_of
-from tilewright.scheduling.cost import Pricer
-from tilewright.scheduling.merging import Annealing, Partition, Steps, greedy
-from tilewright.scheduling.repeating import Repeating
-from tilewright.scheduling.windows import Windows
+from tilewright.scheduling.improvement.partition import Annealing, Partition, Steps, greedy
+from tilewright.scheduling.improvement.recompute import Repeating
+from tilewright.scheduling.improvement.sequencing import Arrangement, plan_of
+from tilewright.scheduling.improvement.windows import Windows
+from tilewright.scheduling.subgraph.cost import Pricer
 from tilewright.spec.errors import InputError
 
 FIRST_SECONDS = 1.0

@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 from tilewright.scheduling import Plan, Problem
-from tilewright.scheduling.arrangement import Arrangement, plan_of
-from tilewright.scheduling.cost import Pricer
+from tilewright.scheduling.improvement.sequencing import Arrangement, plan_of
+from tilewright.scheduling.subgraph.cost import Pricer
 from tilewright.spec.errors import InputError
 
 

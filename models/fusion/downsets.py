@@ -1,6 +1,6 @@
 """The room's own exact method: a shortest path through the downsets of the graph.
 
-Why nothing is lost is argued in the module that it stands on: ``tilewright.fusion.exact.search``.
+Why nothing is lost is argued in the module that it stands on: ``tilewright.fusion.selection.downset_search``.
 """
 
 from __future__ import annotations
@@ -9,10 +9,10 @@ from collections.abc import Sequence
 
 from tilewright.core.context import Outcome, RunContext
 from tilewright.fusion import Plan, Problem
-from tilewright.fusion.candidates import Candidate, alone, candidates
-from tilewright.fusion.exact.search import answers
-from tilewright.fusion.memory import least
-from tilewright.fusion.selection import ordered
+from tilewright.fusion.selection.candidates import Candidate, alone, candidates
+from tilewright.fusion.selection.downset_search import answers
+from tilewright.fusion.selection.execution_order import order_groups
+from tilewright.fusion.selection.least_memory import least
 from tilewright.heuristics.fusion import greedy
 
 
@@ -26,7 +26,7 @@ def _least_memory(problem: Problem, search: RunContext) -> Outcome:
     for found in least(problem, search.deadline):
         proven = found.proven
         if found.chosen:
-            plan = ordered(problem, found.chosen)
+            plan = order_groups(problem, found.chosen)
             search.on_plan(plan)
         elif proven:
             return Outcome("infeasible")
@@ -44,7 +44,7 @@ def _cheapest(problem: Problem, search: RunContext) -> Outcome:
     plan: Plan | None = None
     cost = sum(one.cost for one in first)
     if all(one.fits for one in first):
-        plan = ordered(problem, first)
+        plan = order_groups(problem, first)
         search.on_plan(plan)
     known = candidates(problem)
     # What holds an operation that does not fit alone costs at least this much, and is no plan.
@@ -56,7 +56,7 @@ def _cheapest(problem: Problem, search: RunContext) -> Outcome:
         if never is not None and found.bound >= never:
             return Outcome("infeasible")
         if (never is None or found.cost < never) and (plan is None or found.cost < cost):
-            cost, plan = found.cost, ordered(problem, found.chosen)
+            cost, plan = found.cost, order_groups(problem, found.chosen)
             search.on_plan(plan)
         if found.bound != bound:
             bound = found.bound

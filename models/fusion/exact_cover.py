@@ -15,10 +15,10 @@ from typing import Any
 
 from ortools.sat.python import cp_model
 
-from tilewright.fusion.cover import Cover, adds_up, cover, started
 from tilewright.fusion.plan import Plan
 from tilewright.fusion.problem import Problem
-from tilewright.fusion.selection import ordered
+from tilewright.fusion.selection.exact_cover import Cover, adds_up, cover, started
+from tilewright.fusion.selection.execution_order import order_groups
 
 WRITTEN_FOR = "cpsat"
 
@@ -78,4 +78,4 @@ def start(m: Any, plan: Plan) -> None:
 
 def read(m: Any, value: Any) -> Plan:
     """Return the plan that the literals describe."""
-    return ordered(m.problem, [m.choice.candidates[c] for c, one in enumerate(m.chosen) if value(one)])
+    return order_groups(m.problem, [m.choice.candidates[c] for c, one in enumerate(m.chosen) if value(one)])

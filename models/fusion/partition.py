@@ -13,10 +13,10 @@ from typing import Any
 
 import pyomo.environ as pyo
 
-from tilewright.fusion.cover import Cover, adds_up, cover, started
 from tilewright.fusion.plan import Plan
 from tilewright.fusion.problem import Problem
-from tilewright.fusion.selection import ordered
+from tilewright.fusion.selection.exact_cover import Cover, adds_up, cover, started
+from tilewright.fusion.selection.execution_order import order_groups
 
 
 def suits(problem: Problem) -> bool:
@@ -96,4 +96,4 @@ def start(m: Any, plan: Plan) -> None:
 
 def read(m: Any) -> Plan:
     """Return the plan that the variables describe."""
-    return ordered(m.problem, [m.choice.candidates[c] for c in m.CANDIDATES if m.chosen[c].value > 0.5])
+    return order_groups(m.problem, [m.choice.candidates[c] for c in m.CANDIDATES if m.chosen[c].value > 0.5])

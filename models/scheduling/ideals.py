@@ -7,14 +7,14 @@ from __future__ import annotations
 
 from tilewright.core.context import Outcome, RunContext, Status
 from tilewright.scheduling import Plan, Problem, objective
-from tilewright.scheduling.arrangement import plan_of
-from tilewright.scheduling.cost import Pricer
-from tilewright.scheduling.exact.pieces import pieces_bound
+from tilewright.scheduling.exact.piece_bound import pieces_bound
 from tilewright.scheduling.exact.search import search as find
 from tilewright.scheduling.exact.ties import break_ties
+from tilewright.scheduling.improvement.partition import Annealing, Steps, greedy
+from tilewright.scheduling.improvement.sequencing import plan_of
 from tilewright.scheduling.lowering import whole
-from tilewright.scheduling.merging import Annealing, Steps, greedy
-from tilewright.scheduling.structure import LONGEST
+from tilewright.scheduling.subgraph.cost import Pricer
+from tilewright.scheduling.subgraph.structure import LONGEST
 
 IN_PROCESS = True
 

@@ -14,13 +14,13 @@ from measuring import Benchmark
 
 from tilewright.core import catalogue
 from tilewright.fusion import simulate
-from tilewright.fusion.candidates import candidates
-from tilewright.fusion.exact.search import optimum
+from tilewright.fusion.group.best_tile import forget_answers
 from tilewright.fusion.machine import EngineMachine
 from tilewright.fusion.matching import matches
 from tilewright.fusion.problem import Problem
-from tilewright.fusion.selection import ordered
-from tilewright.fusion.tiles import forget_answers
+from tilewright.fusion.selection.candidates import candidates
+from tilewright.fusion.selection.downset_search import optimum
+from tilewright.fusion.selection.execution_order import order_groups
 from tilewright.importing import network as imported
 from tilewright.spec.network import Network
 from tilewright.spec.validation import validated
@@ -44,7 +44,7 @@ def measure(bench: Benchmark, name: str) -> None:
     bench.time(f"{name}, groups", lambda: matches(asked.graph, asked.templates))
     fitting = bench.time(f"{name}, tiles", lambda: candidates(asked))
     answer = bench.time(f"{name}, search", lambda: optimum([op.producers for op in asked.ops], fitting))
-    report = bench.time(f"{name}, execution", lambda: simulate(asked, ordered(asked, answer.chosen)))
+    report = bench.time(f"{name}, execution", lambda: simulate(asked, order_groups(asked, answer.chosen)))
     assert report.valid and report.measures.duration_cycles == answer.cost
     remark = "proven" if answer.proven else "not proven"
     bench.note(f"{name}, what the plan takes", report.measures.duration_ms, "ms", remark)

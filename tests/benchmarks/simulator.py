@@ -234,8 +234,8 @@ def counted_npu() -> Callable[[], Report]:
 def numeric_tile() -> Callable[[], object]:
     import numpy as np
 
+    from tilewright.simulator.arithmetic.reference import random_values
     from tilewright.simulator.operations import ConvolveBox
-    from tilewright.simulator.reference import random_values
     from tilewright.spec.layer import Layer
 
     layer = Layer(input=(256, 56, 56), kernels=256, kernel=(3, 3), padding=(1, 1, 1, 1))

@@ -17,8 +17,8 @@ from tilewright.bitwidth import calibration
 from tilewright.bitwidth.calibration import executed_by, ranges_of, ranges_seen
 from tilewright.core import catalogue
 from tilewright.run.instance import read
-from tilewright.simulator import onnx_executor
-from tilewright.simulator.integer_layer import Parameters
+from tilewright.simulator.arithmetic import onnx_executor
+from tilewright.simulator.arithmetic.integer_layer import Parameters
 from tilewright.spec.errors import InputError
 from tilewright.spec.network import NamedLayer, Network
 

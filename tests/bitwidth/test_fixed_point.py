@@ -12,7 +12,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from tilewright.bitwidth import accumulator
-from tilewright.simulator.fixed_point import Format, accumulate, integer_length, wrap
+from tilewright.simulator.arithmetic.fixed_point import Format, accumulate, integer_length, wrap
 
 magnitudes = st.floats(1e-6, 1e6, allow_nan=False)
 

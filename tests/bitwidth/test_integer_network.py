@@ -18,10 +18,10 @@ from tilewright.bitwidth.measurement import accuracy, interval, measure, same_nu
 from tilewright.bitwidth.noise import decibels
 from tilewright.bitwidth.summary import FAR_BELOW_DB
 from tilewright.core import catalogue
-from tilewright.simulator.fixed_point import Format
-from tilewright.simulator.integer_layer import IntegerLayer, Parameters
-from tilewright.simulator.network_executor import convolve, run
-from tilewright.simulator.reference import convolution, pooling
+from tilewright.simulator.arithmetic.fixed_point import Format
+from tilewright.simulator.arithmetic.integer_layer import IntegerLayer, Parameters
+from tilewright.simulator.arithmetic.network_executor import convolve, run
+from tilewright.simulator.arithmetic.reference import convolution, pooling
 from tilewright.spec.errors import InputError
 from tilewright.spec.network import NamedLayer, Network, Pool
 

@@ -23,7 +23,7 @@ from hypothesis import strategies as st
 from tilewright.codegen import EMITTED, emit, memory
 from tilewright.codegen.c_file import emit_layer, emit_network
 from tilewright.simulator import Box
-from tilewright.simulator.reference import convolution, random_values
+from tilewright.simulator.arithmetic.reference import convolution, random_values
 from tilewright.spec.errors import InputError
 from tilewright.tiling import Plan, Problem, simulate
 from tilewright.tiling.dsp.kind import nest_of, violation

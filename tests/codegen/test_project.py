@@ -23,7 +23,7 @@ from tilewright.codegen.c_types import c_bits
 from tilewright.codegen.project import Values
 from tilewright.core import catalogue
 from tilewright.run.solve import solve
-from tilewright.simulator.fixed_point import Integers
+from tilewright.simulator.arithmetic.fixed_point import Integers
 from tilewright.spec.errors import InputError
 from tilewright.spec.network import Network
 from tilewright.tiling import Plan, Problem, simulate, violation

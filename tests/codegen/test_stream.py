@@ -23,10 +23,10 @@ from tilewright.codegen.stream import numbers_of, stream_project
 from tilewright.core import catalogue
 from tilewright.fusion import Plan, Problem, execution
 from tilewright.fusion.evaluation import computed_groups
-from tilewright.fusion.fused_group import FusedGroup
+from tilewright.fusion.group.fused_group import FusedGroup
+from tilewright.fusion.group.schedule import GroupSchedule
 from tilewright.fusion.machine import BUFFERS, ENGINES
 from tilewright.fusion.plan import Tile
-from tilewright.fusion.schedule import GroupSchedule
 from tilewright.spec.base import unchecked_copy
 from tilewright.spec.errors import InputError
 

@@ -14,11 +14,11 @@ from pydantic import TypeAdapter
 
 from tilewright.core import catalogue
 from tilewright.fusion import Plan, Problem
-from tilewright.fusion.fused_group import FusedGroup
 from tilewright.fusion.graph import engine_of
+from tilewright.fusion.group.best_tile import violation
+from tilewright.fusion.group.fused_group import FusedGroup
 from tilewright.fusion.machine import HOST
 from tilewright.fusion.plan import HALOS, ORDERS, PARAMETERS, Group, Tile
-from tilewright.fusion.tiles import violation
 from tilewright.spec.coarsening import coarse
 from tilewright.spec.network import OPERANDS, AnyLayer, Map, NamedLayer, Network, Pool
 from tilewright.spec.validation import validated

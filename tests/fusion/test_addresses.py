@@ -13,11 +13,11 @@ from fusion_at_random import problem as made
 from hypothesis import given, settings
 from numpy.typing import NDArray
 
-from tilewright.fusion.addresses import Addressed, Addresses, Area, _Rows
+from tilewright.fusion.group.addresses import Addressed, Addresses, Area, _Rows
+from tilewright.fusion.group.best_tile import choice
+from tilewright.fusion.group.schedule import GroupSchedule, Range
 from tilewright.fusion.lowering import Lowering
 from tilewright.fusion.machine import BUFFERS
-from tilewright.fusion.schedule import GroupSchedule, Range
-from tilewright.fusion.tiles import choice
 
 Ints = NDArray[np.int64]
 

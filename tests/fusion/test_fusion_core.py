@@ -32,15 +32,7 @@ from tilewright import fusion
 from tilewright.codegen.schedule import schedule
 from tilewright.core import catalogue
 from tilewright.fusion import Plan, Problem, evaluation
-from tilewright.fusion.candidates import Candidate, candidates
-from tilewright.fusion.fused_group import FusedGroup
-from tilewright.fusion.lowering import Lowering
-from tilewright.fusion.machine import BUFFERS
-from tilewright.fusion.measure import AxisTiles, TileCosts, only
-from tilewright.fusion.plan import HALOS, ORDERS, PARAMETERS, Group, Tile
-from tilewright.fusion.schedule import GroupSchedule
-from tilewright.fusion.selection import ordered
-from tilewright.fusion.tiles import (
+from tilewright.fusion.group.best_tile import (
     Choice,
     best,
     block_sizes,
@@ -51,6 +43,14 @@ from tilewright.fusion.tiles import (
     tried,
     violation,
 )
+from tilewright.fusion.group.fused_group import FusedGroup
+from tilewright.fusion.group.schedule import GroupSchedule
+from tilewright.fusion.group.tile_costs import AxisTiles, TileCosts, only
+from tilewright.fusion.lowering import Lowering
+from tilewright.fusion.machine import BUFFERS
+from tilewright.fusion.plan import HALOS, ORDERS, PARAMETERS, Group, Tile
+from tilewright.fusion.selection.candidates import Candidate, candidates
+from tilewright.fusion.selection.execution_order import order_groups
 from tilewright.run.instance import build
 from tilewright.simulator import Compute, Program, Report, execute
 from tilewright.spec.base import unchecked_copy
@@ -409,12 +409,12 @@ def test_known_blocks_in_all_groups(name: str) -> None:
                 del left[one.nodes]
         held = [number for each in chosen for number in each.nodes]
         rest = [single for number, single in alone.items() if number not in held]
-        simulated(problem, ordered(problem, [*chosen, *rest]))
+        simulated(problem, order_groups(problem, [*chosen, *rest]))
 
 
 def _can_be_ordered(problem: Problem, chosen: list[Candidate]) -> bool:
     try:
-        ordered(problem, chosen)
+        order_groups(problem, chosen)
     except ValueError:
         return False
     return True

@@ -23,10 +23,10 @@ from tilewright.core import catalogue
 from tilewright.core.context import RunContext
 from tilewright.fusion import Plan, Problem, best_bound, choices, objective, plot, simulate, violation
 from tilewright.fusion.bounds import unfit
-from tilewright.fusion.candidates import candidates, fitting_groups
 from tilewright.fusion.graph import engine_of
+from tilewright.fusion.group.best_tile import best, choice, enough
 from tilewright.fusion.machine import BUFFERS, HOST
-from tilewright.fusion.tiles import best, choice, enough
+from tilewright.fusion.selection.candidates import candidates, fitting_groups
 from tilewright.spec.validation import validated
 
 HEURISTICS = ("layerwise", "greedy", "dnnvm")

@@ -19,8 +19,8 @@ from picture_checks import check, check_fits, imported, written
 from tilewright.core import catalogue
 from tilewright.fusion import Plan, Problem, simulate
 from tilewright.fusion import plot as pictures
+from tilewright.fusion.group.best_tile import best
 from tilewright.fusion.plan import Group, Tile
-from tilewright.fusion.tiles import best
 from tilewright.heuristics.fusion import greedy, layerwise
 from tilewright.plotting.layered_graph import Item, LayeredGraph
 from tilewright.simulator import Report

@@ -15,11 +15,11 @@ from conftest import processor_time
 from hypothesis import given
 from hypothesis import strategies as st
 
-from tilewright.fusion.candidates import Candidate
-from tilewright.fusion.exact import search
-from tilewright.fusion.exact.search import answers, optimum
-from tilewright.fusion.prices import prices
-from tilewright.fusion.selection import ordered, quotient
+from tilewright.fusion.selection import downset_search as search
+from tilewright.fusion.selection.candidates import Candidate
+from tilewright.fusion.selection.downset_search import answers, optimum
+from tilewright.fusion.selection.dual_prices import prices
+from tilewright.fusion.selection.execution_order import order_groups, quotient
 from tilewright.heuristics.fusion import dnnvm, greedy
 
 Producers = list[tuple[int, ...]]
@@ -136,7 +136,7 @@ def test_sweeps_that_drop_most_still_end_with_the_optimum(
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(search, "FIRST_WIDTH", width)
         patch.setattr(search, "WIDTH_GROWTH", 2)
-        patch.setattr("tilewright.fusion.prices.ROUNDS", 2)  # prices that tell little
+        patch.setattr("tilewright.fusion.selection.dual_prices.ROUNDS", 2)  # prices that tell little
         every = [*answers(*made)]
     assert every[-1].proven
     best = least(*made)
@@ -150,7 +150,7 @@ def test_sweeps_that_drop_most_still_end_with_the_optimum(
 def test_prices_are_a_lower_bound(made: tuple[Producers, list[Candidate]], rounds: int) -> None:
     producers, candidates = made
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr("tilewright.fusion.prices.ROUNDS", rounds)
+        patch.setattr("tilewright.fusion.selection.dual_prices.ROUNDS", rounds)
         found = prices(len(producers), candidates, 100 * len(producers))
     assert all(sum(found[number] for number in one.nodes) <= one.cost for one in candidates)
     assert sum(found) <= least(producers, candidates)
@@ -228,15 +228,15 @@ def test_groups_that_wait_for_each_other_are_never_chosen() -> None:
     assert cost(greedy.choose(DIAMOND, candidates)) == 31
     together = [one for one in candidates if one.nodes in {(0,), (1, 4), (2, 3)}]
     with pytest.raises(ValueError, match=r"groups wait for each other: op1 \+ op4; op2 \+ op3"):
-        ordered(problem_of(DIAMOND), together)
+        order_groups(problem_of(DIAMOND), together)
 
 
 @given(choices())
 def test_plans_are_in_an_order_of_execution(made: tuple[Producers, list[Candidate]]) -> None:
     producers, candidates = made
     chosen = optimum(producers, candidates).chosen
-    plan = ordered(problem_of(producers), chosen)
-    assert plan == ordered(problem_of(producers), reversed(chosen))
+    plan = order_groups(problem_of(producers), chosen)
+    assert plan == order_groups(problem_of(producers), reversed(chosen))
     assert {group.nodes for group in plan.groups} == {tuple(f"op{i}" for i in one.nodes) for one in chosen}
     done = {-1}
     for group in plan.groups:

@@ -13,16 +13,16 @@ from hypothesis import assume, given, settings
 from hypothesis import strategies as st
 
 from tilewright.core import catalogue
-from tilewright.fusion import candidates as module
 from tilewright.fusion import matching
-from tilewright.fusion.candidates import candidates
 from tilewright.fusion.graph import engine_of
+from tilewright.fusion.group.best_tile import Choice, best
 from tilewright.fusion.machine import HOST
 from tilewright.fusion.matching import check_matches, matches, unmatched
 from tilewright.fusion.plan import Tile
 from tilewright.fusion.problem import Problem
+from tilewright.fusion.selection import candidates as module
+from tilewright.fusion.selection.candidates import candidates
 from tilewright.fusion.templates import SOURCE, Template, bundled
-from tilewright.fusion.tiles import Choice, best
 from tilewright.spec.base import unchecked_copy
 from tilewright.spec.errors import InputError
 from tilewright.spec.graph import NetworkGraph

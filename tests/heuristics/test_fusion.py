@@ -15,7 +15,7 @@ from tilewright.core import catalogue
 from tilewright.core.context import RunContext
 from tilewright.fusion import Plan, Problem, best_bound, measured_objective, objective, simulate, violation
 from tilewright.fusion.bounds import unfit
-from tilewright.fusion.candidates import candidates
+from tilewright.fusion.selection.candidates import candidates
 
 NAMES = ["layerwise", "greedy", "dnnvm"]
 

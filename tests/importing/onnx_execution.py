@@ -15,7 +15,7 @@ from onnx.reference import ReferenceEvaluator
 from tilewright.importing.layouts import SAME, SEVERAL, Layouts, stored
 from tilewright.importing.model import Model, OnnxOperation, Value, read
 from tilewright.importing.operators import layers
-from tilewright.simulator import reference
+from tilewright.simulator.arithmetic import reference
 from tilewright.spec.network import NamedLayer, Pool
 
 Array = NDArray[Any]

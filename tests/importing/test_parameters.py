@@ -14,8 +14,8 @@ from tests import command
 
 from tilewright import importing
 from tilewright.run.instance import read
-from tilewright.simulator.network_executor import convolve, run
-from tilewright.simulator.onnx_executor import version
+from tilewright.simulator.arithmetic.network_executor import convolve, run
+from tilewright.simulator.arithmetic.onnx_executor import version
 from tilewright.spec.errors import InputError
 
 

@@ -20,10 +20,10 @@ from pyomo.contrib.appsi.solvers import Highs
 
 from tilewright.core import catalogue
 from tilewright.fusion import Group, Plan, Problem, best_bound, objective
-from tilewright.fusion.candidates import Candidate, candidates
-from tilewright.fusion.cover import Cover
 from tilewright.fusion.minizinc import parameters
-from tilewright.fusion.selection import ordered
+from tilewright.fusion.selection.candidates import Candidate, candidates
+from tilewright.fusion.selection.exact_cover import Cover
+from tilewright.fusion.selection.execution_order import order_groups
 from tilewright.models.fusion import partition
 
 FOLDER = catalogue.folders("models", "fusion")[0]
@@ -365,7 +365,7 @@ def plans(name: str) -> list[Plan]:
         for groups in partitions(frozenset(range(len(case.ops))), every)
         if can_be_executed(producers, groups)
     ]
-    return [ordered(case, groups) for groups in sorted(chosen, key=cost)]
+    return [order_groups(case, groups) for groups in sorted(chosen, key=cost)]
 
 
 @with_and_without_extras(TINY)

@@ -10,12 +10,12 @@ from formulations import methods, solve, with_each
 from graphs_at_random import least_ticks, problem_at_random
 
 from tilewright.scheduling import Problem, objective, violation
-from tilewright.scheduling.arrangement import Arrangement, plan_of
-from tilewright.scheduling.cost import Pricer
 from tilewright.scheduling.cover import CERTAIN, _cover, cover, takes
 from tilewright.scheduling.exact.search import search
+from tilewright.scheduling.improvement.sequencing import Arrangement, plan_of
 from tilewright.scheduling.lowering import whole
-from tilewright.scheduling.structure import LONGEST
+from tilewright.scheduling.subgraph.cost import Pricer
+from tilewright.scheduling.subgraph.structure import LONGEST
 
 
 def tight(seed: int) -> Problem | None:

@@ -16,13 +16,13 @@ from tests.oracles import scheduling as oracle
 import tilewright
 from tilewright.run.instance import read
 from tilewright.scheduling import Plan, Problem, objective, violation
-from tilewright.scheduling.cost import Pricer, best_order, ticks
 from tilewright.scheduling.exact.search import search
 from tilewright.scheduling.plan import ORDERS, Subgraph
 from tilewright.scheduling.rules import latencies
-from tilewright.scheduling.structure import LONGEST, connected
-from tilewright.scheduling.tile_orders import order_times, shortest_tour
-from tilewright.scheduling.tile_times import Grid
+from tilewright.scheduling.subgraph.cost import Pricer, best_order, ticks
+from tilewright.scheduling.subgraph.structure import LONGEST, connected
+from tilewright.scheduling.subgraph.tile_orders import order_times, shortest_tour
+from tilewright.scheduling.subgraph.tile_times import Grid
 
 
 @numba.njit  # type: ignore[untyped-decorator]

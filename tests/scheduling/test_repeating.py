@@ -6,13 +6,13 @@ import pytest
 from graphs_at_random import problem_at_random
 
 from tilewright.scheduling import Plan, Problem, measured_objective, objective, simulate, violation
-from tilewright.scheduling.arrangement import Arrangement, Links, plan_of
-from tilewright.scheduling.cost import Pricer
 from tilewright.scheduling.exact.search import search
-from tilewright.scheduling.merging import Steps, greedy
-from tilewright.scheduling.repeating import Repeating
+from tilewright.scheduling.improvement.partition import Steps, greedy
+from tilewright.scheduling.improvement.recompute import Repeating
+from tilewright.scheduling.improvement.sequencing import Arrangement, Links, plan_of
+from tilewright.scheduling.improvement.windows import Windows
 from tilewright.scheduling.rules import latencies
-from tilewright.scheduling.windows import Windows
+from tilewright.scheduling.subgraph.cost import Pricer
 
 FOREVER = float("inf")
 

@@ -9,11 +9,11 @@ import numpy as np
 import pytest
 from graphs_at_random import problem_at_random, subgraphs_at_random
 
-from tilewright.scheduling.cost import Pricer, ticks, working_set
 from tilewright.scheduling.execution import Execution, reference
 from tilewright.scheduling.plan import Subgraph
 from tilewright.scheduling.rules import _broken
-from tilewright.scheduling.structure import sinks, structure
+from tilewright.scheduling.subgraph.cost import Pricer, ticks, working_set
+from tilewright.scheduling.subgraph.structure import sinks, structure
 
 
 @pytest.mark.parametrize("seed", range(60))

@@ -26,15 +26,15 @@ from tilewright.scheduling import (
     simulate,
     violation,
 )
-from tilewright.scheduling.arrangement import plan_of
-from tilewright.scheduling.cost import Pricer
-from tilewright.scheduling.exact.candidates import Candidates, connected_sets
-from tilewright.scheduling.exact.pieces import _pieces, pieces_bound
+from tilewright.scheduling.exact.piece_bound import _pieces, pieces_bound
 from tilewright.scheduling.exact.search import search
-from tilewright.scheduling.exact.twins import twins
+from tilewright.scheduling.exact.subgraph_candidates import Candidates, connected_sets
+from tilewright.scheduling.exact.symmetry import twins
+from tilewright.scheduling.improvement.sequencing import plan_of
 from tilewright.scheduling.plan import ORDERS
 from tilewright.scheduling.rules import latencies, rank
-from tilewright.scheduling.structure import sinks
+from tilewright.scheduling.subgraph.cost import Pricer
+from tilewright.scheduling.subgraph.structure import sinks
 
 INSTANCES = Path(__file__).parents[2] / "instances/scheduling"
 

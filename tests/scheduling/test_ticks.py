@@ -16,14 +16,14 @@ from tilewright.core import catalogue
 from tilewright.core.context import RunContext
 from tilewright.models.scheduling import ideals
 from tilewright.scheduling import Plan, Problem, best_bound, objective, violation
-from tilewright.scheduling.arrangement import plan_of
-from tilewright.scheduling.cost import Pricer, evaluated, ticks
 from tilewright.scheduling.exact.search import search
 from tilewright.scheduling.execution import Execution
 from tilewright.scheduling.graph import MAX_TICKS, Graph
+from tilewright.scheduling.improvement.sequencing import plan_of
 from tilewright.scheduling.plan import Subgraph
 from tilewright.scheduling.rules import _broken, latencies
-from tilewright.scheduling.structure import LONGEST, structure
+from tilewright.scheduling.subgraph.cost import Pricer, evaluated, ticks
+from tilewright.scheduling.subgraph.structure import LONGEST, structure
 from tilewright.spec.errors import InputError
 
 INSTANCES = Path(__file__).parents[2] / "instances/scheduling"

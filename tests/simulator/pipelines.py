@@ -23,9 +23,9 @@ from tilewright.simulator import (
     Tensor,
     WriteBack,
 )
+from tilewright.simulator.arithmetic.reference import addition, convolution, pooling
 from tilewright.simulator.operations import WindowBeat
 from tilewright.simulator.program import Values
-from tilewright.simulator.reference import addition, convolution, pooling
 from tilewright.spec.layer import Layer
 from tilewright.spec.network import Add, Pool
 

@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 
 from tilewright.grouping import Plan, Problem, lower, simulate
 from tilewright.simulator import Cells, Compute, Free, Load, Program, Report, Step, WriteBack, execute
-from tilewright.simulator.reference import convolution, random_values
+from tilewright.simulator.arithmetic.reference import convolution, random_values
 from tilewright.spec.layer import Layer
 
 

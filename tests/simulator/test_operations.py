@@ -27,9 +27,9 @@ from tilewright.simulator import (
     WriteBack,
     execute,
 )
+from tilewright.simulator.arithmetic.reference import addition, convolution, pooling, random_values
 from tilewright.simulator.numeric import POISON
 from tilewright.simulator.operations import ConvolveBox, WindowBeat
-from tilewright.simulator.reference import addition, convolution, pooling, random_values
 from tilewright.spec.layer import Layer
 from tilewright.spec.network import Add, Pool
 

@@ -6,11 +6,11 @@ import numpy as np
 import pytest
 from onnx import TensorProto, helper
 
-from tilewright.simulator.fixed_point import Format
-from tilewright.simulator.integer_layer import IntegerLayer, Parameters
-from tilewright.simulator.integer_network import IntegerNetwork
-from tilewright.simulator.network_executor import refuse_unknown, run
-from tilewright.simulator.response import PowerTable, normalised
+from tilewright.simulator.arithmetic.fixed_point import Format
+from tilewright.simulator.arithmetic.integer_layer import IntegerLayer, Parameters
+from tilewright.simulator.arithmetic.integer_network import IntegerNetwork
+from tilewright.simulator.arithmetic.network_executor import refuse_unknown, run
+from tilewright.simulator.arithmetic.response import PowerTable, normalised
 from tilewright.spec.errors import InputError
 from tilewright.spec.network import Network, Response
 

@@ -14,10 +14,10 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from numbered import largest, numbers, randoms, tables
 
-from tilewright.simulator.fixed_point import Format, Integers
-from tilewright.simulator.integer_layer import IntegerLayer, Parameters
-from tilewright.simulator.integer_network import IntegerNetwork, requantise
-from tilewright.simulator.network_executor import convolve, run
+from tilewright.simulator.arithmetic.fixed_point import Format, Integers
+from tilewright.simulator.arithmetic.integer_layer import IntegerLayer, Parameters
+from tilewright.simulator.arithmetic.integer_network import IntegerNetwork, requantise
+from tilewright.simulator.arithmetic.network_executor import convolve, run
 from tilewright.spec.network import NamedLayer, Network
 
 

@@ -18,8 +18,8 @@ import tilewright
 from tilewright.core import catalogue
 from tilewright.core.context import RunContext
 from tilewright.heuristics.tiling import padded
+from tilewright.simulator.arithmetic.reference import convolution, random_values
 from tilewright.simulator.level_numbers import NotThereError, NumericRun
-from tilewright.simulator.reference import convolution, random_values
 from tilewright.spec.errors import InputError, OutOfTimeError, TilewrightError
 from tilewright.spec.layer import Layer
 from tilewright.tiling import MACHINES, Plan, Problem, last_stage, objective, simulate, violation

@@ -13,7 +13,7 @@ from test_between_layers import machines
 
 import tilewright as tw
 from tilewright.run.instance import Instance, digest
-from tilewright.simulator.reference import pooling
+from tilewright.simulator.arithmetic.reference import pooling
 from tilewright.spec.errors import InputError
 from tilewright.spec.network import Pool
 from tilewright.tiling import Plan, Problem, simulate

@@ -32,8 +32,8 @@ from tilewright.core.measures import counted
 from tilewright.core.packages import ORTOOLS, installed
 from tilewright.core.portfolio import Portfolio
 from tilewright.simulator import Report, Violation, execute
+from tilewright.simulator.arithmetic.reference import addition, convolution, pooling
 from tilewright.simulator.program import Counts, Values
-from tilewright.simulator.reference import addition, convolution, pooling
 from tilewright.simulator.report import Timeline
 from tilewright.spec.errors import InputError
 from tilewright.spec.network import Add, Map, Pool

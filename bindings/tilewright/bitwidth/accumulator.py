@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from typing import Literal
 
-from tilewright.simulator.fixed_point import integer_length
+from tilewright.simulator.arithmetic.fixed_point import integer_length
 
 BoundName = Literal["worst_case", "absolute_weights", "output_range"]
 

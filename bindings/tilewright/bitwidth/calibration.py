@@ -10,10 +10,10 @@ import numpy as np
 
 from tilewright.bitwidth.data import read_parameters, read_samples
 from tilewright.bitwidth.machine import LayerRange
-from tilewright.simulator.fixed_point import Floats
-from tilewright.simulator.integer_layer import Parameters
-from tilewright.simulator.network_executor import convolve, refuse_unknown, run
-from tilewright.simulator.onnx_executor import OnnxNetwork, Seen, cannot, version
+from tilewright.simulator.arithmetic.fixed_point import Floats
+from tilewright.simulator.arithmetic.integer_layer import Parameters
+from tilewright.simulator.arithmetic.network_executor import convolve, refuse_unknown, run
+from tilewright.simulator.arithmetic.onnx_executor import OnnxNetwork, Seen, cannot, version
 from tilewright.spec.errors import InputError
 from tilewright.spec.network import NamedLayer, Network
 

@@ -13,8 +13,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from tilewright.core.files import reason
-from tilewright.simulator.fixed_point import Floats, Integers
-from tilewright.simulator.integer_layer import Parameters
+from tilewright.simulator.arithmetic.fixed_point import Floats, Integers
+from tilewright.simulator.arithmetic.integer_layer import Parameters
 from tilewright.spec.errors import InputError
 from tilewright.spec.network import NamedLayer
 

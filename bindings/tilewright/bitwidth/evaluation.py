@@ -21,7 +21,7 @@ from tilewright.core.context import CONSTRUCT
 from tilewright.core.measures import counted
 from tilewright.core.portfolio import Portfolio
 from tilewright.simulator import Report, Violation
-from tilewright.simulator.integer_layer import IntegerLayer
+from tilewright.simulator.arithmetic.integer_layer import IntegerLayer
 from tilewright.spec.errors import OutOfTimeError
 from tilewright.spec.network import NamedLayer
 

@@ -14,10 +14,10 @@ import numpy as np
 from tilewright.bitwidth.measures import LayerSeen, NetworkSeen
 from tilewright.bitwidth.plan import Plan
 from tilewright.bitwidth.problem import Problem
-from tilewright.simulator.fixed_point import Floats, Format, Integers
-from tilewright.simulator.integer_layer import BIAS_BITS, IntegerLayer
-from tilewright.simulator.integer_network import IntegerNetwork, Summed
-from tilewright.simulator.network_executor import convolve, run
+from tilewright.simulator.arithmetic.fixed_point import Floats, Format, Integers
+from tilewright.simulator.arithmetic.integer_layer import BIAS_BITS, IntegerLayer
+from tilewright.simulator.arithmetic.integer_network import IntegerNetwork, Summed
+from tilewright.simulator.arithmetic.network_executor import convolve, run
 from tilewright.spec.errors import OutOfTimeError
 from tilewright.spec.network import OWN_INPUT, Add, Map, NamedLayer
 

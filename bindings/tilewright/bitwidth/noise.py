@@ -12,7 +12,7 @@ from math import ceil, log10
 from typing import NamedTuple
 
 from tilewright.bitwidth.machine import LayerRange
-from tilewright.simulator.fixed_point import Format
+from tilewright.simulator.arithmetic.fixed_point import Format
 
 SIGNAL = 10**9
 """Power of a layer's signal in the units of noise, parts per billion; noise as loud makes a layer useless."""

@@ -20,8 +20,8 @@ from tilewright.bitwidth.machine import (
     LayerRange,
 )
 from tilewright.bitwidth.noise import SIGNAL, Candidate, most_noise, noise, undominated
-from tilewright.simulator.integer_layer import Parameters
-from tilewright.simulator.network_executor import refuse_unknown
+from tilewright.simulator.arithmetic.integer_layer import Parameters
+from tilewright.simulator.arithmetic.network_executor import refuse_unknown
 from tilewright.spec.errors import InputError, did_you_mean
 from tilewright.spec.network import Name, NamedLayer, Network
 from tilewright.spec.objectives import Minimising

@@ -18,7 +18,7 @@ from tilewright.codegen.project.values import IMAGES
 from tilewright.codegen.stream import stream_project
 from tilewright.codegen.trained import Trained, refuse_another
 from tilewright.core.room import room_of
-from tilewright.simulator.network_executor import refuse_quantised, refuse_unknown
+from tilewright.simulator.arithmetic.network_executor import refuse_quantised, refuse_unknown
 from tilewright.spec.errors import InputError
 from tilewright.tiling import Problem, violation
 from tilewright.tiling.dsp.kind import nest_of

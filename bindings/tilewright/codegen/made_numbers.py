@@ -8,10 +8,10 @@ from typing import NamedTuple
 
 import numpy as np
 
-from tilewright.simulator.fixed_point import Format, Integers, wrap
-from tilewright.simulator.integer_network import scaled
-from tilewright.simulator.network_executor import layer_output
-from tilewright.simulator.reference import convolution
+from tilewright.simulator.arithmetic.fixed_point import Format, Integers, wrap
+from tilewright.simulator.arithmetic.integer_network import scaled
+from tilewright.simulator.arithmetic.network_executor import layer_output
+from tilewright.simulator.arithmetic.reference import convolution
 from tilewright.spec.coarsening import PERMUTES
 from tilewright.spec.errors import InputError
 from tilewright.spec.graph import NetworkGraph, Operation

@@ -7,9 +7,9 @@ from dataclasses import dataclass, replace
 
 import numpy as np
 
-from tilewright.simulator.fixed_point import Floats
-from tilewright.simulator.integer_layer import Parameters
-from tilewright.simulator.network_executor import convolve, outputs
+from tilewright.simulator.arithmetic.fixed_point import Floats
+from tilewright.simulator.arithmetic.integer_layer import Parameters
+from tilewright.simulator.arithmetic.network_executor import convolve, outputs
 from tilewright.spec.coarsening import coarse
 from tilewright.spec.errors import InputError
 from tilewright.spec.network import AnyLayer, Map, NamedLayer, Network

@@ -10,8 +10,8 @@ import numpy as np
 
 from tilewright.codegen.made_numbers import Form, Numbers
 from tilewright.codegen.trained import Trained, refuse_another
-from tilewright.simulator.fixed_point import Floats, Format, Integers, integer_length
-from tilewright.simulator.network_executor import refuse_quantised
+from tilewright.simulator.arithmetic.fixed_point import Floats, Format, Integers, integer_length
+from tilewright.simulator.arithmetic.network_executor import refuse_quantised
 from tilewright.spec.errors import Disagreement
 from tilewright.spec.graph import NetworkGraph, Operation
 from tilewright.spec.network import OWN_INPUT, Mul, NamedLayer, Network, Pool

@@ -62,7 +62,7 @@ class Fusion(Room[Problem, Plan]):
     machine_from = staticmethod(machine_from)
 
     def compile_kernels(self, bundled: Callable[[str], Problem]) -> None:
-        from tilewright.fusion.tiles import best  # for start-up time
+        from tilewright.fusion.group.best_tile import best  # for start-up time
 
         best(bundled("squeezenet-fire"), (0,))
 

@@ -13,9 +13,9 @@ from typing import NamedTuple
 
 import numpy as np
 
+from tilewright.simulator.arithmetic.reference import small
 from tilewright.simulator.operations import exact, windows
 from tilewright.simulator.program import Values
-from tilewright.simulator.reference import small
 from tilewright.spec.graph import Operation
 from tilewright.spec.layer import Layer, Window
 from tilewright.spec.network import Add, AnyLayer, Mul, Pool

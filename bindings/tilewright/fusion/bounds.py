@@ -14,12 +14,12 @@ import numpy as np
 from numpy.typing import NDArray
 
 from tilewright.core.bounds import Bound
-from tilewright.fusion.exact.schedule_kernel import Ints
 from tilewright.fusion.graph import engine_of
+from tilewright.fusion.group.best_tile import enough, fits
+from tilewright.fusion.group.schedule_kernel import Ints
 from tilewright.fusion.host import host_cycles
 from tilewright.fusion.machine import BUFFERS, CONV, HOST, LOAD, MISC, POOL, SAVE
 from tilewright.fusion.problem import FusionLimits, Problem
-from tilewright.fusion.tiles import enough, fits
 from tilewright.spec.graph import OWN, Operation
 from tilewright.spec.layer import Layer, Window
 

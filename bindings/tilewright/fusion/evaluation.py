@@ -9,12 +9,12 @@ from tilewright.core.context import CONSTRUCT
 from tilewright.core.portfolio import Portfolio
 from tilewright.fusion.bounds import lacking
 from tilewright.fusion.graph import engine_of
+from tilewright.fusion.group.best_tile import Choice, choice, cycle_limit, fits, tried
+from tilewright.fusion.group.best_tile import violation as tile_violation
 from tilewright.fusion.host import host_cost, host_cycles
 from tilewright.fusion.machine import HOST
 from tilewright.fusion.plan import Group, Plan
 from tilewright.fusion.problem import Problem
-from tilewright.fusion.tiles import Choice, choice, cycle_limit, fits, tried
-from tilewright.fusion.tiles import violation as tile_violation
 from tilewright.simulator import Report
 
 # Validity and cost -----------------------------------------------------------------------------------

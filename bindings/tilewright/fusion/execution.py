@@ -12,20 +12,20 @@ import numpy as np
 from tilewright.core.measures import counted, joined
 from tilewright.fusion.arithmetic import random_parameters
 from tilewright.fusion.evaluation import computed_groups, violation
-from tilewright.fusion.exact.schedule_kernel import WHAT
-from tilewright.fusion.fused_group import FusedGroup
 from tilewright.fusion.graph import engine_of
+from tilewright.fusion.group.best_tile import Choice, choice
+from tilewright.fusion.group.fused_group import FusedGroup
+from tilewright.fusion.group.schedule import GroupSchedule
+from tilewright.fusion.group.schedule_kernel import WHAT
 from tilewright.fusion.host import host_cycles, host_work
 from tilewright.fusion.lowering import Lowering, name_of, parameters_of
 from tilewright.fusion.machine import HOST
 from tilewright.fusion.measures import FusedGroupMeasures, FusedTile, FusionMeasures
 from tilewright.fusion.plan import Group, Plan, Tile
 from tilewright.fusion.problem import Problem
-from tilewright.fusion.schedule import GroupSchedule
-from tilewright.fusion.tiles import Choice, choice
 from tilewright.simulator import Program, Report, Violation, execute
+from tilewright.simulator.arithmetic.reference import small_output
 from tilewright.simulator.program import Values
-from tilewright.simulator.reference import small_output
 from tilewright.simulator.report import Names, Rows
 from tilewright.spec.errors import OutOfTimeError
 from tilewright.spec.graph import Access

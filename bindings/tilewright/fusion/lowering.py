@@ -6,10 +6,10 @@ from collections.abc import Iterator
 from math import prod
 
 from tilewright.fusion.arithmetic import ComputeTile, Source
-from tilewright.fusion.fused_group import FusedGroup
 from tilewright.fusion.graph import engine_of, mixes_channels
+from tilewright.fusion.group.fused_group import FusedGroup
+from tilewright.fusion.group.schedule import GroupSchedule, Instruction, Range
 from tilewright.fusion.machine import BUFFERS, ENGINES, LOAD, SAVE
-from tilewright.fusion.schedule import GroupSchedule, Instruction, Range
 from tilewright.simulator import (
     Box,
     Compute,

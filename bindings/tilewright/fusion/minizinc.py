@@ -5,10 +5,10 @@ from __future__ import annotations
 from pathlib import Path
 from typing import Any
 
-from tilewright.fusion.cover import LARGEST, Cover, adds_up, cover, started
 from tilewright.fusion.plan import Plan
 from tilewright.fusion.problem import Problem
-from tilewright.fusion.selection import ordered
+from tilewright.fusion.selection.exact_cover import LARGEST, Cover, adds_up, cover, started
+from tilewright.fusion.selection.execution_order import order_groups
 
 __all__ = ["data", "decisions", "plan", "relax", "scale", "size", "start", "suits"]
 
@@ -90,4 +90,4 @@ def decisions(_problem: Problem, solution: Any) -> list[int]:
 def plan(problem: Problem, solution: Any) -> Plan:
     """Return the plan of a solution of core.mzn."""
     candidates = cover(problem).candidates
-    return ordered(problem, (candidates[number - 1] for number in sorted(set(solution.group))))
+    return order_groups(problem, (candidates[number - 1] for number in sorted(set(solution.group))))

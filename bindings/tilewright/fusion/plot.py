@@ -15,15 +15,15 @@ import numpy as np
 from numpy.typing import NDArray
 
 from tilewright import plotting
-from tilewright.fusion.fused_group import FusedGroup
 from tilewright.fusion.graph import engine_of
+from tilewright.fusion.group.best_tile import Choice, best, enough
+from tilewright.fusion.group.fused_group import FusedGroup
+from tilewright.fusion.group.schedule import GroupSchedule
 from tilewright.fusion.machine import CONV, ENGINES, HOST, MISC, POOL
 from tilewright.fusion.measures import FusedGroupMeasures
 from tilewright.fusion.plan import Group, Plan, Tile
 from tilewright.fusion.problem import FusionLimits, Problem
-from tilewright.fusion.schedule import GroupSchedule
 from tilewright.fusion.summary import rows
-from tilewright.fusion.tiles import Choice, best, enough
 from tilewright.plotting import (
     BLUE,
     GREEN,

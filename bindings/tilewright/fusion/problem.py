@@ -8,8 +8,8 @@ from typing import Annotated, ClassVar, Literal
 
 from pydantic import Field
 
-from tilewright.fusion.fused_group import FusedGroup
 from tilewright.fusion.graph import MOST_ORDERS, Orders, engine_of, orders_of
+from tilewright.fusion.group.fused_group import FusedGroup
 from tilewright.fusion.machine import HOST, EngineMachine
 from tilewright.fusion.matching import check_matches, matches
 from tilewright.fusion.templates import Template, bundled

@@ -25,8 +25,8 @@ from tilewright.simulator import (
     execute,
     whole,
 )
+from tilewright.simulator.arithmetic.reference import convolution, random_values
 from tilewright.simulator.operations import ConvolvePatches
-from tilewright.simulator.reference import convolution, random_values
 from tilewright.spec.errors import InputError
 
 

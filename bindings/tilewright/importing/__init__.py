@@ -15,8 +15,8 @@ from tilewright.importing.naming import UniqueNames
 from tilewright.importing.operators import layers
 from tilewright.importing.parameters import Folding, initialisers
 from tilewright.importing.shapes import Shape, Table, Unknown, Unshaped, any_shape
-from tilewright.simulator.integer_layer import Parameters
-from tilewright.simulator.network_executor import refuse_quantised
+from tilewright.simulator.arithmetic.integer_layer import Parameters
+from tilewright.simulator.arithmetic.network_executor import refuse_quantised
 from tilewright.spec.coarsening import coarse, stages
 from tilewright.spec.errors import InputError
 from tilewright.spec.layer import Layer

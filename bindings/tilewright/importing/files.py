@@ -20,8 +20,8 @@ from tilewright.core.files import check_writable, reason, refuse_inputs, write_a
 from tilewright.importing.images import SCALE, read_folder
 from tilewright.importing.naming import UniqueNames
 from tilewright.run.instance import MAX_BYTES, load, parse
-from tilewright.simulator.integer_layer import Parameters
-from tilewright.simulator.network_executor import refuse_unknown
+from tilewright.simulator.arithmetic.integer_layer import Parameters
+from tilewright.simulator.arithmetic.network_executor import refuse_unknown
 from tilewright.spec.coarsening import coarse
 from tilewright.spec.errors import InputError, OutputError, did_you_mean
 from tilewright.spec.layer import Layer

@@ -13,8 +13,8 @@ from onnx import numpy_helper
 
 from tilewright.core.files import reason
 from tilewright.importing.model import OnnxOperation, Value
-from tilewright.simulator.fixed_point import Floats
-from tilewright.simulator.integer_layer import Parameters
+from tilewright.simulator.arithmetic.fixed_point import Floats
+from tilewright.simulator.arithmetic.integer_layer import Parameters
 from tilewright.spec.errors import InputError
 from tilewright.spec.network import OWN_INPUT, AnyLayer, Map, NamedLayer, Network
 from tilewright.spec.validation import validated

@@ -14,8 +14,8 @@ from tilewright.codegen.trained import Trained
 from tilewright.importing import Imported, opened
 from tilewright.importing.model import Model
 from tilewright.importing.parameters import Folding, initialisers
-from tilewright.simulator.network_executor import refuse_quantised, refuse_unknown
-from tilewright.simulator.onnx_executor import version
+from tilewright.simulator.arithmetic.network_executor import refuse_quantised, refuse_unknown
+from tilewright.simulator.arithmetic.onnx_executor import version
 from tilewright.spec.errors import Disagreement, InputError
 from tilewright.spec.network import OWN_INPUT, Input, Map
 

@@ -12,7 +12,7 @@ from typing import NamedTuple
 from tilewright.residency.cost import Prices, Spent
 from tilewright.residency.graph import Graph, Operation, members
 from tilewright.residency.shapes.groups import pass_sizes
-from tilewright.simulator.pixel_arithmetic import Work, work_of_value
+from tilewright.simulator.arithmetic.pixel_arithmetic import Work, work_of_value
 
 
 class LeftOver(NamedTuple):

@@ -15,7 +15,7 @@ from tilewright.residency.machine import OneMemory
 from tilewright.residency.shapes.groups import Group
 from tilewright.residency.shapes.shape import Shape, count_rounds, planes_or_strips
 from tilewright.residency.shapes.strips import Strips
-from tilewright.simulator.pixel_arithmetic import Work, work_of_value
+from tilewright.simulator.arithmetic.pixel_arithmetic import Work, work_of_value
 from tilewright.simulator.program import Counts
 
 MOST_TIME = 2**60

@@ -21,7 +21,7 @@ from tilewright.residency.shapes.shape import count_passes, count_rounds
 from tilewright.simulator import Report, Violation
 from tilewright.simulator.addressed import LostError
 from tilewright.simulator.addressed_machine import AddressedMachine, Numbers, Tally
-from tilewright.simulator.pixel_arithmetic import whole_output
+from tilewright.simulator.arithmetic.pixel_arithmetic import whole_output
 from tilewright.simulator.program import Values
 
 FRAMES = 2

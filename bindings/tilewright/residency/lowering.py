@@ -33,7 +33,7 @@ from tilewright.simulator.addressed_machine import (
     Place,
     Save,
 )
-from tilewright.simulator.pixel_arithmetic import PixelArithmetic, Span
+from tilewright.simulator.arithmetic.pixel_arithmetic import PixelArithmetic, Span
 from tilewright.simulator.program import Counts
 
 Ends = Mapping[int, Counts]

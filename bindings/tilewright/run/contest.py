@@ -14,7 +14,7 @@ from tilewright.scheduling import Plan, Problem, simulate, violation
 from tilewright.scheduling.graph import MAX_OPERATIONS, MAX_TENSORS
 from tilewright.scheduling.plan import MAX_STEPS, MAX_TILES, Subgraph, granularity, numbers
 from tilewright.scheduling.rules import latencies
-from tilewright.scheduling.structure import structure
+from tilewright.scheduling.subgraph.structure import structure
 from tilewright.spec.errors import InputError
 
 MAX_BYTES = 100_000_000

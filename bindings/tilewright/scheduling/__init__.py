@@ -5,7 +5,6 @@ from __future__ import annotations
 from collections.abc import Callable
 
 from tilewright.core.room import Room, register
-from tilewright.scheduling.cost import Pricer, best_order, least_traffic, ticks
 from tilewright.scheduling.evaluation import (
     best_bound,
     measured_objective,
@@ -21,7 +20,8 @@ from tilewright.scheduling.measures import SchedulingMeasures
 from tilewright.scheduling.plan import Plan
 from tilewright.scheduling.problem import Problem
 from tilewright.scheduling.rules import rank, violation
-from tilewright.scheduling.structure import LONGEST
+from tilewright.scheduling.subgraph.cost import Pricer, best_order, least_traffic, ticks
+from tilewright.scheduling.subgraph.structure import LONGEST
 
 __all__ = [
     "ROOM",

@@ -16,14 +16,14 @@ from math import gcd
 from typing import NamedTuple
 
 from tilewright.core.cutoffs import narrow
-from tilewright.scheduling.arrangement import NOTHING, Arrangement, Block, Kept, plan_of
-from tilewright.scheduling.cost import Pricer
-from tilewright.scheduling.exact.candidates import Candidates, connected_sets
+from tilewright.scheduling.exact.subgraph_candidates import Candidates, connected_sets
+from tilewright.scheduling.improvement.partition import Steps, greedy
+from tilewright.scheduling.improvement.sequencing import NOTHING, Arrangement, Block, Kept, plan_of
 from tilewright.scheduling.lowering import whole
-from tilewright.scheduling.merging import Steps, greedy
 from tilewright.scheduling.plan import Plan
 from tilewright.scheduling.problem import Problem
-from tilewright.scheduling.structure import LONGEST, sinks
+from tilewright.scheduling.subgraph.cost import Pricer
+from tilewright.scheduling.subgraph.structure import LONGEST, sinks
 
 MOST_CANDIDATES = 2000
 """Subgraphs, and runs of them, of which formulations still choose."""

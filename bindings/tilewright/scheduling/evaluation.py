@@ -6,12 +6,12 @@ from tilewright.core.bounds import Bound
 from tilewright.core.context import CONSTRUCT
 from tilewright.core.portfolio import Portfolio
 from tilewright.scheduling.bounds import lower_bound
-from tilewright.scheduling.cost import Pricer
-from tilewright.scheduling.exact.candidates import connected_sets
+from tilewright.scheduling.exact.subgraph_candidates import connected_sets
 from tilewright.scheduling.lowering import whole
 from tilewright.scheduling.plan import Plan
 from tilewright.scheduling.problem import Problem
 from tilewright.scheduling.rules import latencies
+from tilewright.scheduling.subgraph.cost import Pricer
 from tilewright.simulator import Report
 
 FEW_OPERATIONS, FEW_SETS = 24, 30_000

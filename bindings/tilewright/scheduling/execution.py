@@ -16,7 +16,7 @@ from numpy.typing import NDArray
 
 from tilewright.scheduling.plan import Subgraph
 from tilewright.scheduling.problem import Problem
-from tilewright.scheduling.structure import sinks
+from tilewright.scheduling.subgraph.structure import sinks
 from tilewright.spec.errors import OutOfTimeError
 
 PRIME = 8191

@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-from tilewright.scheduling.cost import Pricer, deepest_step, moved, ticks, working_set
 from tilewright.scheduling.plan import Plan, Subgraph
 from tilewright.scheduling.problem import Problem
-from tilewright.scheduling.structure import LONGEST, connected, sinks, structure
+from tilewright.scheduling.subgraph.cost import Pricer, deepest_step, moved, ticks, working_set
+from tilewright.scheduling.subgraph.structure import LONGEST, connected, sinks, structure
 
 
 def violation(problem: Problem, plan: Plan) -> str | None:

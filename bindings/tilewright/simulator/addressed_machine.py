@@ -14,7 +14,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from tilewright.simulator.addressed import AddressedMemory, Dram, Elements
-from tilewright.simulator.pixel_arithmetic import PixelArithmetic, Span, Work, work_of_value
+from tilewright.simulator.arithmetic.pixel_arithmetic import PixelArithmetic, Span, Work, work_of_value
 from tilewright.simulator.program import Values
 from tilewright.spec.errors import OutOfTimeError
 

@@ -28,7 +28,7 @@ from tilewright.residency import Plan, Problem
 from tilewright.residency.decode_plan import decode_plan, problem_of_plan
 from tilewright.residency.evaluation import memory_taken
 from tilewright.residency.graph import Operation, Tensor
-from tilewright.simulator.fixed_point import Integers
+from tilewright.simulator.arithmetic.fixed_point import Integers
 from tilewright.spec.errors import InputError
 from tilewright.spec.network import NamedLayer
 

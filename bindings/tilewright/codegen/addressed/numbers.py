@@ -16,8 +16,8 @@ from tilewright.codegen.trained_numbers import TrainedNumbers, coarse_numbers
 from tilewright.residency import Problem
 from tilewright.residency.graph import Operation
 from tilewright.residency.machine import ONE
-from tilewright.simulator.fixed_point import Floats, Format, Integers
-from tilewright.simulator.integer_network import scaled
+from tilewright.simulator.arithmetic.fixed_point import Floats, Format, Integers
+from tilewright.simulator.arithmetic.integer_network import scaled
 from tilewright.spec.errors import InputError
 from tilewright.spec.layer import Window
 from tilewright.spec.network import OWN_INPUT, Add, Map, NamedLayer, Pool

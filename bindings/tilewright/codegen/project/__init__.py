@@ -21,7 +21,7 @@ from tilewright.codegen.project.text import (
 )
 from tilewright.codegen.project.values import Values
 from tilewright.codegen.project_files import Files, braced, comment, head, header, project_files, titled
-from tilewright.simulator.integer_layer import BIAS_BITS
+from tilewright.simulator.arithmetic.integer_layer import BIAS_BITS
 from tilewright.spec.errors import InputError
 from tilewright.spec.network import OWN_INPUT, NamedLayer
 from tilewright.tiling import Problem

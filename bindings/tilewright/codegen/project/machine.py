@@ -10,8 +10,8 @@ from tilewright.codegen.c_text import aligned
 from tilewright.codegen.c_types import C_BITS, c_bits
 from tilewright.codegen.project.text import Named, memory_bits
 from tilewright.codegen.project_files import machine_header
-from tilewright.simulator.fixed_point import Integers
-from tilewright.simulator.integer_network import IntegerNetwork
+from tilewright.simulator.arithmetic.fixed_point import Integers
+from tilewright.simulator.arithmetic.integer_network import IntegerNetwork
 from tilewright.spec.errors import InputError
 from tilewright.spec.network import Add, Map, NamedLayer, Pool
 from tilewright.tiling import Problem

@@ -7,7 +7,7 @@ from dataclasses import dataclass, replace
 from functools import cached_property
 
 from tilewright.codegen.project.values import Values
-from tilewright.simulator.fixed_point import Format
+from tilewright.simulator.arithmetic.fixed_point import Format
 from tilewright.spec.errors import InputError
 from tilewright.spec.layer import Layer
 from tilewright.spec.network import (

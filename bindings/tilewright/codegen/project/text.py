@@ -9,8 +9,8 @@ from math import prod
 from tilewright.codegen.c_text import safe_text
 from tilewright.codegen.project.nodes import Node, geometry
 from tilewright.codegen.project_files import braced
-from tilewright.simulator.fixed_point import Format
-from tilewright.simulator.integer_network import IntegerNetwork
+from tilewright.simulator.arithmetic.fixed_point import Format
+from tilewright.simulator.arithmetic.integer_network import IntegerNetwork
 from tilewright.spec.network import Add, Pool
 from tilewright.tiling.dsp.kind import nest_of
 from tilewright.tiling.dsp.machine import DspMachine

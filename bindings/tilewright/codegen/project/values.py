@@ -11,10 +11,10 @@ import numpy as np
 from tilewright.bitwidth import Plan, Problem
 from tilewright.bitwidth.measurement import integer_network
 from tilewright.codegen.trained import Trained
-from tilewright.simulator.fixed_point import Floats, Format, Integers, integer_length
-from tilewright.simulator.integer_layer import BIAS_BITS, IntegerLayer
-from tilewright.simulator.integer_network import IntegerNetwork, requantise
-from tilewright.simulator.network_executor import refuse_unknown
+from tilewright.simulator.arithmetic.fixed_point import Floats, Format, Integers, integer_length
+from tilewright.simulator.arithmetic.integer_layer import BIAS_BITS, IntegerLayer
+from tilewright.simulator.arithmetic.integer_network import IntegerNetwork, requantise
+from tilewright.simulator.arithmetic.network_executor import refuse_unknown
 from tilewright.spec.errors import InputError
 from tilewright.spec.network import OWN_INPUT, NamedLayer, Network
 from tilewright.tiling.widths import Widths

@@ -16,7 +16,7 @@ from tilewright.codegen.trained_numbers import TrainedNumbers, coarse_numbers
 from tilewright.fusion import Plan, Problem
 from tilewright.fusion.graph import engine_of
 from tilewright.fusion.machine import BUFFERS, HOST
-from tilewright.simulator.fixed_point import Integers
+from tilewright.simulator.arithmetic.fixed_point import Integers
 from tilewright.spec.errors import InputError
 from tilewright.spec.graph import Operation
 from tilewright.spec.network import Map

@@ -10,10 +10,10 @@ from tilewright.codegen.c_text import block_comment, quoted, safe_text
 from tilewright.codegen.made_numbers import Numbers
 from tilewright.codegen.project_files import braced, window_fields
 from tilewright.fusion import Problem
-from tilewright.fusion.addresses import Addressed, Addresses, Area
-from tilewright.fusion.fused_group import Part
+from tilewright.fusion.group.addresses import Addressed, Addresses, Area
+from tilewright.fusion.group.fused_group import Part
+from tilewright.fusion.group.schedule import GroupSchedule, Instruction
 from tilewright.fusion.plan import Group
-from tilewright.fusion.schedule import GroupSchedule, Instruction
 from tilewright.spec.graph import Operation
 from tilewright.spec.network import NamedLayer
 

@@ -9,8 +9,8 @@ from numpy.typing import NDArray
 
 from tilewright.fusion import Problem
 from tilewright.fusion.graph import engine_of
+from tilewright.fusion.group.best_tile import best
 from tilewright.fusion.machine import CONV
-from tilewright.fusion.tiles import best
 from tilewright.papers.dnnvm.benchmarks import NAMES, benchmark, machine, problem, table_2
 from tilewright.papers.figures import Say
 from tilewright.spec.base import unchecked_copy

@@ -7,11 +7,11 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
 from tilewright.fusion import Plan, Problem, choices, simulate
-from tilewright.fusion.candidates import Candidate, candidates
-from tilewright.fusion.exact.search import optimum
 from tilewright.fusion.matching import matches
 from tilewright.fusion.measures import FusionMeasures
-from tilewright.fusion.selection import ordered
+from tilewright.fusion.selection.candidates import Candidate, candidates
+from tilewright.fusion.selection.downset_search import optimum
+from tilewright.fusion.selection.execution_order import order_groups
 from tilewright.heuristics.fusion import dnnvm, greedy
 from tilewright.spec.network import OPERANDS
 
@@ -57,7 +57,7 @@ class Solved:
 
     def plan(self, method: str) -> Plan:
         """Return the groups in an order of execution."""
-        return ordered(self.problem, self.chosen[method])
+        return order_groups(self.problem, self.chosen[method])
 
     def executed(self, method: str) -> FusionMeasures:
         """Return what the simulator measures; its cycles are those that the method counted on."""

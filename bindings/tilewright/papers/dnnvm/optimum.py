@@ -11,8 +11,8 @@ import networkx as nx
 import numpy as np
 
 from tilewright import plotting
-from tilewright.fusion.candidates import Candidate
-from tilewright.fusion.tiles import forget_answers
+from tilewright.fusion.group.best_tile import forget_answers
+from tilewright.fusion.selection.candidates import Candidate
 from tilewright.importing import network
 from tilewright.papers.dnnvm.benchmarks import bundled, problem
 from tilewright.papers.dnnvm.methods import METHODS, Solved, solved

@@ -7,10 +7,10 @@ from dataclasses import dataclass
 from math import prod
 from pathlib import Path
 
+from tilewright.fusion.group.best_tile import Choice, best
 from tilewright.fusion.plan import Group
 from tilewright.fusion.plot import timeline
 from tilewright.fusion.problem import Problem
-from tilewright.fusion.tiles import Choice, best
 from tilewright.papers.dnnvm.benchmarks import benchmark, problem, published
 from tilewright.papers.figures import Say
 from tilewright.spec.network import NamedLayer, Network, Pool

@@ -20,8 +20,8 @@ from tilewright.core import catalogue
 from tilewright.papers.figures import Say
 from tilewright.papers.idsp.setting import published
 from tilewright.run.instance import read
-from tilewright.simulator.fixed_point import Floats, Format, integer_length
-from tilewright.simulator.response import ENTRIES, PowerTable
+from tilewright.simulator.arithmetic.fixed_point import Floats, Format, integer_length
+from tilewright.simulator.arithmetic.response import ENTRIES, PowerTable
 from tilewright.spec.errors import InputError
 from tilewright.spec.network import Response
 

@@ -27,7 +27,7 @@ from tilewright.residency.transitions import (
     Transitions,
     subsets,
 )
-from tilewright.simulator.pixel_arithmetic import Work
+from tilewright.simulator.arithmetic.pixel_arithmetic import Work
 
 Costs = tuple[int, ...]
 """Of what is minimised, then of all that is limited."""

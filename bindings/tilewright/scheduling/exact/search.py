@@ -20,13 +20,13 @@ from typing import NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from tilewright.scheduling.arrangement import Block, Kept
-from tilewright.scheduling.cost import Pricer
-from tilewright.scheduling.exact.candidates import Candidates, connected_sets
-from tilewright.scheduling.exact.choosing import Choosing, RowSets
-from tilewright.scheduling.exact.prices import best_prices
-from tilewright.scheduling.exact.twins import Move, equals, in_order, moved, named, twins
-from tilewright.scheduling.structure import LONGEST
+from tilewright.scheduling.exact.arc_prices import best_prices
+from tilewright.scheduling.exact.set_cover import Choosing, RowSets
+from tilewright.scheduling.exact.subgraph_candidates import Candidates, connected_sets
+from tilewright.scheduling.exact.symmetry import Move, equals, in_order, moved, named, twins
+from tilewright.scheduling.improvement.sequencing import Block, Kept
+from tilewright.scheduling.subgraph.cost import Pricer
+from tilewright.scheduling.subgraph.structure import LONGEST
 from tilewright.spec.errors import OutOfTimeError
 
 MOST_KEPT = 10

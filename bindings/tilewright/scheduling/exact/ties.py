@@ -11,13 +11,13 @@ import time
 from contextlib import suppress
 from dataclasses import replace
 
-from tilewright.scheduling.arrangement import Arrangement, Kept, plan_of
-from tilewright.scheduling.cost import Choice, Pricer, best_order, least_traffic, moved, ticks
-from tilewright.scheduling.merging import Partition, greedy
+from tilewright.scheduling.improvement.partition import Partition, greedy
+from tilewright.scheduling.improvement.sequencing import Arrangement, Kept, plan_of
 from tilewright.scheduling.plan import ORDERS, Plan
 from tilewright.scheduling.problem import Problem
 from tilewright.scheduling.rules import latencies, rank
-from tilewright.scheduling.structure import Structure
+from tilewright.scheduling.subgraph.cost import Choice, Pricer, best_order, least_traffic, moved, ticks
+from tilewright.scheduling.subgraph.structure import Structure
 from tilewright.spec.errors import OutOfTimeError
 
 SECONDS = 1.0

@@ -11,7 +11,7 @@ import numpy as np
 from tilewright.core.bounds import Exact
 from tilewright.core.measures import counted
 from tilewright.simulator import Report, Violation, execute
-from tilewright.simulator.reference import convolution, random_values
+from tilewright.simulator.arithmetic.reference import convolution, random_values
 from tilewright.spec.errors import OutOfTimeError
 from tilewright.spec.layer import Layer
 from tilewright.tiling.dsp import bounds, cost, exact, thesis_model

@@ -14,9 +14,9 @@ from tilewright.core.bounds import Bound, Exact
 from tilewright.core.branch_and_bound import ignore
 from tilewright.core.measures import counted
 from tilewright.simulator import Report, Violation
+from tilewright.simulator.arithmetic.reference import convolution, random_values
 from tilewright.simulator.level_numbers import MOST_MACS, NotThereError, NumericRun
 from tilewright.simulator.levels import READ, WRITTEN, Tally
-from tilewright.simulator.reference import convolution, random_values
 from tilewright.spec.errors import OutOfTimeError
 from tilewright.spec.layer import Layer
 from tilewright.tiling.hierarchy import bounds

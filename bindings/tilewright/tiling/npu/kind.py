@@ -7,7 +7,7 @@ from typing import Any
 from tilewright.core.bounds import Bound, Exact
 from tilewright.core.measures import counted
 from tilewright.simulator import Report, Violation, execute
-from tilewright.simulator.reference import convolution, random_values
+from tilewright.simulator.arithmetic.reference import convolution, random_values
 from tilewright.tiling.machine_kind import LayerProblem
 from tilewright.tiling.measures import NpuLayer
 from tilewright.tiling.npu import exact

@@ -1,1 +1,0 @@
-"""The exact search over the groups of a network."""

@@ -1,0 +1,1 @@
+"""The choice of groups: an exact cover of the operations, bounds from dual prices, the exact search."""

@@ -1,0 +1,104 @@
+"""Which groups of operations templates allow, and what each costs (DNNVM paper, sections 4.3 and 4.4)."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import NamedTuple
+
+from tilewright.fusion.graph import engine_of
+from tilewright.fusion.group.best_tile import best
+from tilewright.fusion.host import host_cost
+from tilewright.fusion.machine import HOST
+from tilewright.fusion.matching import Nodes, matches
+from tilewright.fusion.plan import Tile
+from tilewright.fusion.problem import Problem
+
+
+class Candidate(NamedTuple):
+    """Operations that may be executed as one group.
+
+    Attributes
+    ----------
+    nodes
+        Numbers of the operations, ascending.
+    cost
+        Of the best tile, in the problem's unit.
+    template
+        The name of the template that allows it, empty for a single operation.
+    tile
+        None where the host computes.
+    fits
+        False for an operation that by itself has no tile that fits: only a group may execute it.
+    places
+        The order of execution, by places in `nodes`; empty for that of the network.
+    """
+
+    nodes: Nodes
+    cost: int
+    template: str
+    tile: Tile | None
+    fits: bool = True
+    places: tuple[int, ...] = ()
+
+    @property
+    def order(self) -> Nodes:
+        """The operations as they are executed."""
+        return tuple(self.nodes[place] for place in self.places) or self.nodes
+
+
+def alone(problem: Problem) -> list[Candidate]:
+    """Return each operation alone; one that does not fit costs nothing."""
+    candidates = []
+    for op in problem.ops:
+        choice = None if engine_of(op) == HOST else best(problem, (op.number,))
+        cost, tile = (host_cost(problem, op), None) if choice is None else (choice.cost, choice.tile)
+        fits = choice is not None or engine_of(op) == HOST
+        candidates.append(Candidate((op.number,), cost, "", tile, fits))
+    return candidates
+
+
+def candidates(problem: Problem) -> tuple[Candidate, ...]:
+    """Return all groups that fit on chip with what they cost, and each operation alone.
+
+    An operation that does not fit alone costs more than any plan of groups that do: a choice is a plan if it
+    costs less than that, and there is none if the cheapest choice does not.
+    """
+    fitting = fitting_groups(problem)
+    return tuple(completed(len(problem.ops), fitting, dearer_than_any(fitting)))
+
+
+def fitting_groups(problem: Problem, max_bytes: int | None = None) -> list[Candidate]:
+    """Return all groups that fit on chip, in at most `max_bytes` bytes of all buffers if that is given."""
+    candidates = []
+    for nodes, templates in sorted(matches(problem.graph, problem.templates).items()):
+        op = problem.ops[nodes[0]]
+        if engine_of(op) == HOST:
+            candidates.append(Candidate(nodes, host_cost(problem, op), "", None))
+            continue
+        alone = len(nodes) == 1
+        tiled = [template for template in templates if not template.untiled]
+        # The best tile of all may be the whole plane.
+        choice = best(problem, nodes, not (tiled or alone), max_bytes)
+        if choice is not None:
+            name = "" if alone else (tiled or templates)[0].name
+            candidates.append(Candidate(nodes, choice.cost, name, choice.tile, True, choice.places))
+    return candidates
+
+
+def dearer_than_any(fitting: Sequence[Candidate]) -> int:
+    """Return more than a plan of these groups costs: at each operation one of them begins at most."""
+    most: dict[int, int] = {}
+    for candidate in fitting:
+        most[candidate.nodes[0]] = max(candidate.cost, most.get(candidate.nodes[0], 0))
+    return 1 + sum(most.values())
+
+
+def completed(operations: int, fitting: Sequence[Candidate], never: int) -> list[Candidate]:
+    """Return groups, and operations that do not fit alone at a price that no plan reaches; by their nodes."""
+    there = {candidate.nodes for candidate in fitting}
+    missing = [(number,) for number in range(operations) if (number,) not in there]
+    return sorted([*fitting, *(Candidate(nodes, never, "", None, False) for nodes in missing)], key=_nodes)
+
+
+def _nodes(candidate: Candidate) -> Nodes:
+    return candidate.nodes

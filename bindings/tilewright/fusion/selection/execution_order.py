@@ -1,0 +1,57 @@
+"""Groups that are chosen become a plan: an order in which they can be executed, if there is one."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+
+import networkx as nx
+
+from tilewright.fusion.plan import Group, Plan
+from tilewright.fusion.problem import Problem
+from tilewright.fusion.selection.candidates import Candidate
+
+
+def order_groups(problem: Problem, chosen: Iterable[Candidate]) -> Plan:
+    """Return the plan of groups that hold every operation once, in an order of execution.
+
+    Of the groups that can be next, the one with the smallest first operation is.
+
+    Raises
+    ------
+    ValueError
+        If groups wait for each other; it names those of a cycle.
+    """
+    chosen = list(chosen)
+    groups = [
+        Group(tuple(problem.ops[number].name for number in candidate.order), candidate.tile)
+        for candidate in chosen
+    ]
+    graph = quotient([op.producers for op in problem.ops], [candidate.nodes for candidate in chosen])
+    try:
+        order = list(nx.lexicographical_topological_sort(graph, key=lambda index: chosen[index].nodes))
+    except nx.NetworkXUnfeasible:
+        cycle = [" + ".join(groups[index].nodes) for index, _ in nx.find_cycle(graph)]
+        raise ValueError(f"groups wait for each other: {'; '.join(cycle)}") from None
+    return Plan(tuple(groups[index] for index in order))
+
+
+def quotient(producers: Sequence[Sequence[int]], groups: Sequence[Sequence[int]]) -> nx.DiGraph:
+    """Return the graph of groups, by index, with an edge to each that reads what another computes.
+
+    Parameters
+    ----------
+    producers
+        For each operation, by number, what it reads; -1 is the network's input.
+    groups
+        Which hold every operation once.
+    """
+    group_of = {number: index for index, nodes in enumerate(groups) for number in nodes}
+    graph = nx.DiGraph()
+    graph.add_nodes_from(range(len(groups)))
+    graph.add_edges_from(
+        (group_of[read], index)
+        for number, index in group_of.items()
+        for read in producers[number]
+        if read >= 0 and group_of[read] != index
+    )
+    return graph

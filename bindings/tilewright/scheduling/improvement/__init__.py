@@ -1,0 +1,1 @@
+"""Plans that become better: partitions merged and split, sequences, recomputed operations, windows."""

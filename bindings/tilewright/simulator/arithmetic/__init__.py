@@ -1,0 +1,1 @@
+"""What networks compute, in floats and in integers: reference layers, executors, number formats."""
