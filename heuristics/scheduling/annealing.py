@@ -10,9 +10,9 @@ import time
 
 from tilewright.core.context import RunContext
 from tilewright.scheduling import Plan, Problem, objective
-from tilewright.scheduling.improvement.partition import Annealing, Partition, Steps, greedy
-from tilewright.scheduling.improvement.recompute import Repeating
-from tilewright.scheduling.improvement.sequencing import Arrangement, plan_of
+from tilewright.scheduling.improvement.partition import Annealing, Partition, Steps, merge_greedily
+from tilewright.scheduling.improvement.recompute import Recompute
+from tilewright.scheduling.improvement.sequencing import Sequencing, plan_of
 from tilewright.scheduling.improvement.windows import Windows
 from tilewright.scheduling.subgraph.cost import Pricer
 from tilewright.spec.errors import InputError
@@ -32,10 +32,10 @@ def plan(problem: Problem, search: RunContext) -> Plan:
     pricer = Pricer(problem)
     best: Plan | None = search.start
     value = objective(problem, best) if best is not None else None
-    partition = greedy(pricer, search.deadline - 0.3 * search.remaining())
+    partition = merge_greedily(pricer, search.deadline - 0.3 * search.remaining())
     given = _partition(pricer, best) if best is not None else None
     if given is not None:
-        arrangement = Arrangement(pricer)
+        arrangement = Sequencing(pricer)
         ours, theirs = arrangement.arranged(partition.blocks), arrangement.arranged(given.blocks)
         if ours is None or (theirs is not None and theirs[0] < ours[0]):
             partition = given
@@ -62,14 +62,14 @@ def plan(problem: Problem, search: RunContext) -> Plan:
             break
         before, partition.of = value, dict(top)
         Annealing(pricer, search.seed + rounds).run(partition, seconds, last, better)
-        for improver in (Windows(pricer, search.seed + rounds), Repeating(pricer)):
+        for improver in (Windows(pricer, search.seed + rounds), Recompute(pricer)):
             if most is not None:
                 improver.run(*most, min(time.monotonic() + seconds, last), better)
         rounds += 1
         idle = idle + 1 if value == before else 0
         seconds *= 2
     if most is not None:
-        Repeating(pricer).run(*most, search.deadline, better)
+        Recompute(pricer).run(*most, search.deadline, better)
     if best is None:
         raise InputError("graph.fast_memory_capacity", problem.graph.fast_memory_capacity, "is too small")
     return best

@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 from tilewright.scheduling import Plan, Problem
-from tilewright.scheduling.improvement.partition import greedy
-from tilewright.scheduling.improvement.sequencing import Arrangement, plan_of
+from tilewright.scheduling.improvement.partition import merge_greedily
+from tilewright.scheduling.improvement.sequencing import Sequencing, plan_of
 from tilewright.scheduling.subgraph.cost import Pricer
 from tilewright.spec.errors import InputError
 
@@ -12,7 +12,7 @@ from tilewright.spec.errors import InputError
 def plan(problem: Problem) -> Plan:
     """Merge from single operations on."""
     pricer = Pricer(problem)
-    found = Arrangement(pricer).arranged(greedy(pricer).blocks)
+    found = Sequencing(pricer).arranged(merge_greedily(pricer).blocks)
     if found is None:
         raise InputError("graph.fast_memory_capacity", problem.graph.fast_memory_capacity, "is too small")
     return plan_of(pricer, found[1])

@@ -9,10 +9,10 @@ from collections.abc import Sequence
 
 from tilewright.core.context import Outcome, RunContext
 from tilewright.fusion import Plan, Problem
-from tilewright.fusion.selection.candidates import Candidate, alone, candidates
-from tilewright.fusion.selection.downset_search import answers
+from tilewright.fusion.selection.candidates import Candidate, candidates, single_operations
+from tilewright.fusion.selection.downset_search import search_downsets
 from tilewright.fusion.selection.execution_order import order_groups
-from tilewright.fusion.selection.least_memory import least
+from tilewright.fusion.selection.least_memory import minimise_memory
 from tilewright.heuristics.fusion import greedy
 
 
@@ -23,7 +23,7 @@ def solve(problem: Problem, search: RunContext) -> Outcome:
 
 def _least_memory(problem: Problem, search: RunContext) -> Outcome:
     plan, bound, proven = None, None, False
-    for found in least(problem, search.deadline):
+    for found in minimise_memory(problem, search.deadline):
         proven = found.proven
         if found.chosen:
             plan = order_groups(problem, found.chosen)
@@ -40,7 +40,7 @@ def _least_memory(problem: Problem, search: RunContext) -> Outcome:
 
 def _cheapest(problem: Problem, search: RunContext) -> Outcome:
     # What all groups cost takes most of the time; until then there is a plan without any.
-    first = alone(problem)
+    first = single_operations(problem)
     plan: Plan | None = None
     cost = sum(one.cost for one in first)
     if all(one.fits for one in first):
@@ -52,7 +52,7 @@ def _cheapest(problem: Problem, search: RunContext) -> Outcome:
     producers = [op.producers for op in problem.ops]
     start = _start(problem, known, search.start) or greedy.choose(producers, known)
     bound, proven = None, False
-    for found in answers(producers, known, start, search.deadline, search.bound or 0):
+    for found in search_downsets(producers, known, start, search.deadline, search.bound or 0):
         if never is not None and found.bound >= never:
             return Outcome("infeasible")
         if (never is None or found.cost < never) and (plan is None or found.cost < cost):

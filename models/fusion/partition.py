@@ -15,7 +15,7 @@ import pyomo.environ as pyo
 
 from tilewright.fusion.plan import Plan
 from tilewright.fusion.problem import Problem
-from tilewright.fusion.selection.exact_cover import Cover, adds_up, cover, started
+from tilewright.fusion.selection.exact_cover import Cover, adds_up, find_cover, started
 from tilewright.fusion.selection.execution_order import order_groups
 
 
@@ -26,13 +26,13 @@ def suits(problem: Problem) -> bool:
 
 def size(problem: Problem) -> int:
     """Return about how many constraints there are: of operations, and of pairs that have an order."""
-    choice = cover(problem)
+    choice = find_cover(problem)
     return len(choice.prices) + len(choice.links) + 2 * len(choice.ties) + len(choice.clashes)
 
 
 def build(problem: Problem, extras: bool = True) -> Any:
     """Return the model, with or without its extras."""
-    m = formulate(cover(problem), extras)
+    m = formulate(find_cover(problem), extras)
     m.problem = problem
     return m
 

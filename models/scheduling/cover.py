@@ -10,7 +10,7 @@ from typing import Any
 import pyomo.environ as pyo
 
 from tilewright.scheduling import Plan, Problem
-from tilewright.scheduling.cover import CERTAIN, Cover, covered, takes
+from tilewright.scheduling.cover import CERTAIN, Cover, require_cover, takes
 
 
 def suits(problem: Problem) -> bool:
@@ -20,13 +20,13 @@ def suits(problem: Problem) -> bool:
 
 def size(problem: Problem) -> int:
     """Return about how many constraints there are: some for each pair of tensors that a run links."""
-    found = covered(problem)
+    found = require_cover(problem)
     return sum(len(needs) * (1 + len(ends)) for needs, ends in zip(found.needs, found.ends, strict=True))
 
 
 def build(problem: Problem, extras: bool = True) -> Any:
     """Return the model, with or without its extras."""
-    cover = covered(problem)
+    cover = require_cover(problem)
     count = len(problem.graph.inputs)
     m = pyo.ConcreteModel(name="cover")
     m.cover, m.largest = cover, max(cover.worst, 1)

@@ -10,9 +10,9 @@ from tilewright.scheduling import Plan, Problem, objective
 from tilewright.scheduling.exact.piece_bound import pieces_bound
 from tilewright.scheduling.exact.search import search as find
 from tilewright.scheduling.exact.ties import break_ties
-from tilewright.scheduling.improvement.partition import Annealing, Steps, greedy
+from tilewright.scheduling.improvement.partition import Annealing, Steps, merge_greedily
 from tilewright.scheduling.improvement.sequencing import plan_of
-from tilewright.scheduling.lowering import whole
+from tilewright.scheduling.lowering import whole_units
 from tilewright.scheduling.subgraph.cost import Pricer
 from tilewright.scheduling.subgraph.structure import LONGEST
 
@@ -50,7 +50,7 @@ def solve(problem: Problem, search: RunContext) -> Outcome:
     def bounded(ticks: int) -> None:
         search.on_bound(_bound(ticks, value, scale))
 
-    partition = greedy(pricer, search.deadline - 0.8 * search.remaining())
+    partition = merge_greedily(pricer, search.deadline - 0.8 * search.remaining())
     annealing = Annealing(pricer, search.seed)
     annealing.run(partition, min(0.05 * search.remaining(), FIRST_SECONDS), search.deadline, better)
     pieces = pieces_bound(pricer, search.deadline - 0.5 * search.remaining())
@@ -63,7 +63,7 @@ def solve(problem: Problem, search: RunContext) -> Outcome:
     if answer is not None and answer.proven:
         if best is None:
             return Outcome("infeasible")
-        if value is not None and value <= max(whole(answer.bound, scale), whole(pieces, scale)):
+        if value is not None and value <= max(whole_units(answer.bound, scale), whole_units(pieces, scale)):
             return ended(best, value)
     annealing.run(partition, search.remaining(), search.deadline, better)
     status: Status = "unknown" if best is None else "feasible"
@@ -72,5 +72,5 @@ def solve(problem: Problem, search: RunContext) -> Outcome:
 
 def _bound(ticks: int, value: int | None, scale: int) -> int:
     """Return a bound in whole units of time, at most the cost of a known plan."""
-    bound = whole(ticks, scale)
+    bound = whole_units(ticks, scale)
     return bound if value is None else min(bound, value)

@@ -14,12 +14,12 @@ from measuring import Benchmark
 
 from tilewright.core import catalogue
 from tilewright.fusion import simulate
-from tilewright.fusion.group.best_tile import forget_answers
+from tilewright.fusion.group.best_tile import forget_tiles
 from tilewright.fusion.machine import EngineMachine
 from tilewright.fusion.matching import matches
 from tilewright.fusion.problem import Problem
 from tilewright.fusion.selection.candidates import candidates
-from tilewright.fusion.selection.downset_search import optimum
+from tilewright.fusion.selection.downset_search import best_groups
 from tilewright.fusion.selection.execution_order import order_groups
 from tilewright.importing import network as imported
 from tilewright.spec.network import Network
@@ -40,10 +40,10 @@ def problem(name: str) -> Problem:
 def measure(bench: Benchmark, name: str) -> None:
     """Measure one network."""
     asked = problem(name)
-    forget_answers()
+    forget_tiles()
     bench.time(f"{name}, groups", lambda: matches(asked.graph, asked.templates))
     fitting = bench.time(f"{name}, tiles", lambda: candidates(asked))
-    answer = bench.time(f"{name}, search", lambda: optimum([op.producers for op in asked.ops], fitting))
+    answer = bench.time(f"{name}, search", lambda: best_groups([op.producers for op in asked.ops], fitting))
     report = bench.time(f"{name}, execution", lambda: simulate(asked, order_groups(asked, answer.chosen)))
     assert report.valid and report.measures.duration_cycles == answer.cost
     remark = "proven" if answer.proven else "not proven"

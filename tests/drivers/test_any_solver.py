@@ -394,7 +394,8 @@ def test_a_solver_that_dies_or_babbles_does_not_work(tmp_path, monkeypatch, inst
     monkeypatch.setenv("PATH", f"{fake.parent}{os.pathsep}{os.environ['PATH']}")
     done = command.run(tmp_path, "solve", "s1-example2", "--with", "ordered@gecode", "--time-limit", "30")
     assert done.returncode == 3, done.stdout + done.stderr
-    assert told in done.stderr and len(done.stderr.splitlines()) == 1
+    said = [line for line in done.stderr.splitlines() if "compiling" not in line]  # on a machine's first run
+    assert told in done.stderr and len(said) == 1
 
 
 def test_a_solver_whose_process_dies_does_not_work(own, tmp_path):

@@ -14,7 +14,7 @@ from hypothesis import given, settings
 from numpy.typing import NDArray
 
 from tilewright.fusion.group.addresses import Addressed, Addresses, Area, _Rows
-from tilewright.fusion.group.best_tile import choice
+from tilewright.fusion.group.best_tile import evaluate_tile
 from tilewright.fusion.group.schedule import GroupSchedule, Range
 from tilewright.fusion.lowering import Lowering
 from tilewright.fusion.machine import BUFFERS
@@ -93,7 +93,7 @@ def followed(random: Random, problem: AnyGroups) -> Addresses:
     """Execute a random group in the order of time."""
     fused = problem.fused(group(random, problem))
     addresses = Addresses(GroupSchedule(fused, tile(random, fused)))
-    costs = choice(problem, fused, addresses.schedule.tile)
+    costs = evaluate_tile(problem, fused, addresses.schedule.tile)
     size = problem.machine.element_bytes
     assert addresses.elements == tuple(held // size for held in costs.buffers)
     chip = Chip(addresses)

@@ -34,13 +34,13 @@ from tilewright.core import catalogue
 from tilewright.fusion import Plan, Problem, evaluation
 from tilewright.fusion.group.best_tile import (
     Choice,
-    best,
+    best_tile,
     block_sizes,
-    choice,
     cycle_limit,
-    halves,
-    sizes,
-    tried,
+    evaluate_tile,
+    halved_sizes,
+    is_tried,
+    tile_sizes,
     violation,
 )
 from tilewright.fusion.group.fused_group import FusedGroup
@@ -76,7 +76,7 @@ def simulated(problem: Problem, plan: Plan, any_tiles: bool = False) -> Report:
     """Simulate a plan, which may have tiles of other sizes than those that are searched."""
     with pytest.MonkeyPatch.context() as patch:
         if any_tiles:
-            patch.setattr(evaluation, "tried", lambda *_: True)
+            patch.setattr(evaluation, "is_tried", lambda *_: True)
         return _simulated(problem, plan)
 
 
@@ -128,7 +128,7 @@ def test_groups_in_tiles_of_all_kinds(drawn: tuple[Random, AnyGroups]) -> None:
     random, problem = drawn
     chosen = group(random, problem)
     fused = problem.fused(chosen)
-    one = choice(problem, fused, tile(random, fused))
+    one = evaluate_tile(problem, fused, tile(random, fused))
     report = execute(program_of(fused, one))
     assert report.violation is None, report.violation
     assert report.scheduled is not None
@@ -188,22 +188,22 @@ def test_the_best_tile_is_that_of_enumeration(minimise: str, random: Random) -> 
     nodes = group(random, roomy)
     # Buffers in which something fits, and not always everything.
     fused = roomy.fused(nodes)
-    some = choice(roomy, fused, tile(random, fused)).buffers
+    some = evaluate_tile(roomy, fused, tile(random, fused)).buffers
     small = {f"{name}_bytes": size for name, size in zip(BUFFERS, some, strict=True) if random.random() < 0.5}
     try:
         tight = with_machine(roomy, **small)
     except InputError:  # some other operation has too little
         tight = roomy
     orders = [tight.fused(order) for order in tight.orders_of(nodes).listed]
-    of_order = [[choice(tight, fused, one) for one in searched(tight, fused)] for fused in orders]
-    found, every = best(tight, nodes), [one for choices in of_order for one in choices]
+    of_order = [[evaluate_tile(tight, fused, one) for one in searched(tight, fused)] for fused in orders]
+    found, every = best_tile(tight, nodes), [one for choices in of_order for one in choices]
     # Of tiles that cost the same it is the one that moves least, and so on.
     assert (found and found.rank) == min((one.rank for one in every), default=None)
     assert found is None or found._replace(places=()) in every
     fused, every = orders[0], [one.tile for one in of_order[0]]
     for one in (*every[:3], any_tile(random, fused)):
         if violation(fused, one) is None:
-            assert tried(tight, fused, one, False) == (one in every)
+            assert is_tried(tight, fused, one, False) == (one in every)
 
 
 def searched(problem: Problem, fused: FusedGroup) -> list[Tile]:
@@ -212,9 +212,9 @@ def searched(problem: Problem, fused: FusedGroup) -> list[Tile]:
     most = max(fused.features[feature].shape[0] for feature in fused.members)
     deep = max(1, fused.summed(fused.loaded))
     grids = [
-        (sizes(height, high), halves(width)[:3], outs, ins),
-        (sizes(height, high), halves(width)[3:], outs, ins),
-        (halves(height), halves(width), 1, 1),
+        (tile_sizes(height, high), halved_sizes(width)[:3], outs, ins),
+        (tile_sizes(height, high), halved_sizes(width)[3:], outs, ins),
+        (halved_sizes(height), halved_sizes(width), 1, 1),
     ]
     count = 1 if fused.whole_only else 2 if len(fused.members) > 1 else 3
     for rows, columns, out_step, in_step in grids[:count]:
@@ -238,8 +238,8 @@ def test_kept_halos_are_tried_with_all_input_channels() -> None:
     problem = layered(network=table)
     fused = problem.fused((0,))
     for channels in (4, 8, 12):
-        assert tried(problem, fused, Tile(2, 8, 4, channels), False)
-        assert tried(problem, fused, Tile(2, 8, 4, channels, "keep"), False) == (channels == 12)
+        assert is_tried(problem, fused, Tile(2, 8, 4, channels), False)
+        assert is_tried(problem, fused, Tile(2, 8, 4, channels, "keep"), False) == (channels == 12)
 
 
 def is_plain(fused: FusedGroup, tile: Tile) -> bool:
@@ -436,7 +436,7 @@ def test_what_is_left_out_is_found(drawn: tuple[Random, AnyGroups]) -> None:
 def any_group(random: Random, problem: Problem) -> tuple[FusedGroup, Choice]:
     assert isinstance(problem, AnyGroups)
     fused = problem.fused(group(random, problem))
-    return fused, choice(problem, fused, tile(random, fused))
+    return fused, evaluate_tile(problem, fused, tile(random, fused))
 
 
 @given(problems())
@@ -503,7 +503,7 @@ def striped() -> tuple[FusedGroup, Choice]:
     """Return two convolutions in tiles of two rows, which overlap, and which are slow to load and to save."""
     problem = layered(machine={"load_mb_per_s": 40, "save_mb_per_s": 20})
     fused = problem.fused((0, 1))
-    return fused, choice(problem, fused, STRIPES)
+    return fused, evaluate_tile(problem, fused, STRIPES)
 
 
 @pytest.mark.parametrize("buffer", range(3))
@@ -778,7 +778,7 @@ def test_halos_are_limited(halo: str) -> None:
     for one in HALOS:
         made = Plan((tiled(halo=one), *PLAN[1:]))
         assert (fusion.violation(problem, made) is None) == (one == halo)
-    found = best(problem, (0, 1))
+    found = best_tile(problem, (0, 1))
     assert found is not None
     assert found.tile.halo == halo or found.tile.rows == 8
 

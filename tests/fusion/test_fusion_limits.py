@@ -22,9 +22,9 @@ from tilewright import solve
 from tilewright.core import catalogue
 from tilewright.core.context import RunContext
 from tilewright.fusion import Plan, Problem, best_bound, choices, objective, plot, simulate, violation
-from tilewright.fusion.bounds import unfit
+from tilewright.fusion.bounds import too_large_alone
 from tilewright.fusion.graph import engine_of
-from tilewright.fusion.group.best_tile import best, choice, enough
+from tilewright.fusion.group.best_tile import best_tile, evaluate_tile, least_buffers
 from tilewright.fusion.machine import BUFFERS, HOST
 from tilewright.fusion.selection.candidates import candidates, fitting_groups
 from tilewright.spec.validation import validated
@@ -79,7 +79,7 @@ def _number(problem: Problem, name: str) -> int:
 @settings(max_examples=examples(60))
 @given(problem=problems())
 def test_heuristics_and_the_exact_search_keep_limits(problem: Problem) -> None:
-    expected, lonely = least(problem), unfit(problem)
+    expected, lonely = least(problem), too_large_alone(problem)
     for name in HEURISTICS:
         plan = catalogue.heuristic("fusion", name).plan(problem)
         told = violation(problem, plan)
@@ -101,16 +101,16 @@ def test_heuristics_and_the_exact_search_keep_limits(problem: Problem) -> None:
 @settings(max_examples=examples(60))
 @given(problem=problems())
 def test_what_is_said_to_be_enough_is(problem: Problem) -> None:
-    for number in unfit(problem):
-        needed = enough(problem, (number,))
+    for number in too_large_alone(problem):
+        needed = least_buffers(problem, (number,))
         sizes = {f"{name}_bytes": size for name, size in needed.items()}
         assert all(size > getattr(problem.machine, name) for name, size in sizes.items())
         larger = problem.model_copy(update={"machine": problem.machine.model_copy(update=sizes)})
-        assert number not in unfit(larger)
+        assert number not in too_large_alone(larger)
         for name in sizes:
             less = sizes | {name: sizes[name] - 1}
             slightly = problem.model_copy(update={"machine": problem.machine.model_copy(update=less)})
-            assert number in unfit(slightly)
+            assert number in too_large_alone(slightly)
 
 
 ONE = {"layers": [{"name": "a", "input": (1, 1, 1), "kernels": 1, "kernel": (1, 1)}]}
@@ -128,7 +128,7 @@ NOWHERE = (6, 10, 21, 23, 42)
 def test_formulations_keep_limits(path: Path, solver: str, extras: bool) -> None:
     for number in (*IN_GROUPS_ONLY, *NOWHERE[:2]):
         problem = small(Random(number), "keep", "cycles")
-        assert unfit(problem)
+        assert too_large_alone(problem)
         assert (least(problem) is not None) == (number in IN_GROUPS_ONLY)
         check_agreement(problem, path, solver, extras, least(problem))
     check_agreement(torn(), path, solver, extras, None)
@@ -154,7 +154,7 @@ def torn() -> Problem:
 
 def test_groups_that_tear_an_operation_apart_are_no_plan() -> None:
     problem = torn()
-    assert unfit(problem) == [1, 2]
+    assert too_large_alone(problem) == [1, 2]
     assert {one.nodes for one in fitting_groups(problem)} == {(0,), (0, 1), (0, 2)}
     assert best_bound(problem).impossible is None
     assert "leaves operation left no tile that fits, alone: machine.input_bytes" in str(best_bound(problem))
@@ -290,7 +290,7 @@ def test_small_buffers_agree_with_an_enumeration_apart_from_the_package(seed: in
     found = catalogue.formulation("fusion", "downsets").solve(problem, RunContext())
     assert found.status == ("infeasible" if expected is None else "optimal")
     alone = [op.number for op in problem.ops if engine_of(op) != HOST]
-    assert unfit(problem) == [number for number in alone if best(problem, (number,)) is None]
+    assert too_large_alone(problem) == [number for number in alone if best_tile(problem, (number,)) is None]
     if best_bound(problem).impossible is not None:
         assert expected is None
     if expected is not None:
@@ -360,4 +360,4 @@ def test_groups_that_differ_in_parameters_of_functions_are_not_equal() -> None:
         names = tuple(problem.ops[number].name for number in one.nodes)
         fused = problem.fused(one.nodes)
         assert one.tile is not None
-        assert one.cost == choice(problem, fused, one.tile).cost, names
+        assert one.cost == evaluate_tile(problem, fused, one.tile).cost, names

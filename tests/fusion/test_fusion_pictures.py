@@ -19,7 +19,7 @@ from picture_checks import check, check_fits, imported, written
 from tilewright.core import catalogue
 from tilewright.fusion import Plan, Problem, simulate
 from tilewright.fusion import plot as pictures
-from tilewright.fusion.group.best_tile import best
+from tilewright.fusion.group.best_tile import best_tile
 from tilewright.fusion.plan import Group, Tile
 from tilewright.heuristics.fusion import greedy, layerwise
 from tilewright.plotting.layered_graph import Item, LayeredGraph
@@ -153,7 +153,7 @@ def test_the_group_over_time_saves_the_most(solved: Solved) -> None:
     asked, plan, report = solved["squeezenet", "greedy"]
     numbers = {op.name: op.number for op in asked.ops}
     saved = {
-        tuple(group.operations): sum(best(asked, (numbers[n],)).cycles for n in group.operations)
+        tuple(group.operations): sum(best_tile(asked, (numbers[n],)).cycles for n in group.operations)
         - group.duration_cycles  # type: ignore[union-attr]
         for group in report.measures.groups.values()
         if len(group.operations) > 1

@@ -17,8 +17,8 @@ from hypothesis import strategies as st
 
 from tilewright.fusion.selection import downset_search as search
 from tilewright.fusion.selection.candidates import Candidate
-from tilewright.fusion.selection.downset_search import answers, optimum
-from tilewright.fusion.selection.dual_prices import prices
+from tilewright.fusion.selection.downset_search import best_groups, search_downsets
+from tilewright.fusion.selection.dual_prices import dual_prices
 from tilewright.fusion.selection.execution_order import order_groups, quotient
 from tilewright.heuristics.fusion import dnnvm, greedy
 
@@ -120,13 +120,13 @@ def problem_of(producers: Producers) -> Any:
 def test_the_exact_search_agrees_with_enumeration(made: tuple[Producers, list[Candidate]]) -> None:
     producers, candidates = made
     best = least(producers, candidates)
-    found = optimum(producers, candidates)
+    found = best_groups(producers, candidates)
     check(producers, found.chosen)
     assert cost(found.chosen) == found.cost == found.bound == best
     start = greedy.choose(producers, candidates)
     check(producers, start)
     assert cost(start) >= best
-    assert optimum(producers, candidates, start).cost == best
+    assert best_groups(producers, candidates, start).cost == best
 
 
 @given(choices(), st.sampled_from([1, 2, 5]))
@@ -137,7 +137,7 @@ def test_sweeps_that_drop_most_still_end_with_the_optimum(
         patch.setattr(search, "FIRST_WIDTH", width)
         patch.setattr(search, "WIDTH_GROWTH", 2)
         patch.setattr("tilewright.fusion.selection.dual_prices.ROUNDS", 2)  # prices that tell little
-        every = [*answers(*made)]
+        every = [*search_downsets(*made)]
     assert every[-1].proven
     best = least(*made)
     assert every[-1].cost == best
@@ -151,7 +151,7 @@ def test_prices_are_a_lower_bound(made: tuple[Producers, list[Candidate]], round
     producers, candidates = made
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr("tilewright.fusion.selection.dual_prices.ROUNDS", rounds)
-        found = prices(len(producers), candidates, 100 * len(producers))
+        found = dual_prices(len(producers), candidates, 100 * len(producers))
     assert all(sum(found[number] for number in one.nodes) <= one.cost for one in candidates)
     assert sum(found) <= least(producers, candidates)
 
@@ -171,7 +171,7 @@ def test_dnnvm_is_best_among_what_it_sees(made: tuple[Producers, set[int], list[
     check(producers, chosen)
     seen = [one for one in candidates if _is_seen(one.nodes, producers, joins)]
     assert {*chosen} <= {*seen}
-    assert cost(chosen) == optimum(producers, seen).cost >= optimum(producers, candidates).cost
+    assert cost(chosen) == best_groups(producers, seen).cost >= best_groups(producers, candidates).cost
 
 
 def _is_seen(nodes: tuple[int, ...], producers: Producers, joins: set[int]) -> bool:
@@ -222,7 +222,7 @@ def test_groups_that_wait_for_each_other_are_never_chosen() -> None:
     """Each operation alone costs 10; 1 + 4 and 2 + 3 would be cheapest, but each reads from the other."""
     costs = {(0,): 10, (1,): 10, (2,): 10, (3,): 10, (4,): 10, (1, 4): 1, (2, 3): 2}
     candidates = [Candidate(nodes, value, "", None) for nodes, value in costs.items()]
-    found = optimum(DIAMOND, candidates)
+    found = best_groups(DIAMOND, candidates)
     assert found.proven
     assert found.cost == 31
     assert cost(greedy.choose(DIAMOND, candidates)) == 31
@@ -234,7 +234,7 @@ def test_groups_that_wait_for_each_other_are_never_chosen() -> None:
 @given(choices())
 def test_plans_are_in_an_order_of_execution(made: tuple[Producers, list[Candidate]]) -> None:
     producers, candidates = made
-    chosen = optimum(producers, candidates).chosen
+    chosen = best_groups(producers, candidates).chosen
     plan = order_groups(problem_of(producers), chosen)
     assert plan == order_groups(problem_of(producers), reversed(chosen))
     assert {group.nodes for group in plan.groups} == {tuple(f"op{i}" for i in one.nodes) for one in chosen}
@@ -264,14 +264,14 @@ def test_large_graphs_of_modules_are_solved_at_once() -> None:
     assert len(producers) == 201
     assert len(candidates) > 3 * len(producers)
     with processor_time(10):
-        assert optimum(producers, candidates).proven
+        assert best_groups(producers, candidates).proven
 
 
 def test_out_of_time_there_is_a_plan_and_a_bound() -> None:
     producers = inception(5)
     candidates = made_up(producers, random.Random(1), 0.2, 3)
-    best = optimum(producers, candidates).cost
-    found = optimum(producers, candidates, deadline=time.monotonic())
+    best = best_groups(producers, candidates).cost
+    found = best_groups(producers, candidates, deadline=time.monotonic())
     check(producers, found.chosen)
     assert 0 < found.bound < best < found.cost
     assert not found.proven
@@ -306,4 +306,9 @@ def test_a_join_is_executed_at_the_end_of_one_branch() -> None:
     assert seen({4}, (3, 4)) == [(0,), (1, 2), (3,), (4,), (5,)]
     assert seen({4}, (3, 4), (1, 2)) == [(0,), (1, 3), (2, 4), (5,)]
     assert seen(()) == [(0,), (1, 2), (3,), (4, 5)]  # a concatenation is read at once
-    assert sorted(one.nodes for one in optimum(producers, candidates).chosen) == [(0,), (1, 2), (3,), (4, 5)]
+    assert sorted(one.nodes for one in best_groups(producers, candidates).chosen) == [
+        (0,),
+        (1, 2),
+        (3,),
+        (4, 5),
+    ]

@@ -15,7 +15,7 @@ from hypothesis import strategies as st
 from tilewright.core import catalogue
 from tilewright.fusion import matching
 from tilewright.fusion.graph import engine_of
-from tilewright.fusion.group.best_tile import Choice, best
+from tilewright.fusion.group.best_tile import Choice, best_tile
 from tilewright.fusion.machine import HOST
 from tilewright.fusion.matching import check_matches, matches, unmatched
 from tilewright.fusion.plan import Tile
@@ -349,7 +349,7 @@ def test_candidates_are_tiled_only_where_a_template_allows_it(monkeypatch: pytes
             return None
         return Choice(Tile(1, 1, 1, 1), *[len(nodes) + 10 * whole] * 4, (1, 1, 1))
 
-    monkeypatch.setattr(module, "best", best)
+    monkeypatch.setattr(module, "best_tile", best)
     assert [each[:3] for each in candidates(found)] == [
         ((0,), 1, ""),
         ((0, 1), 12, "block"),
@@ -364,9 +364,9 @@ def test_candidates_are_tiled_only_where_a_template_allows_it(monkeypatch: pytes
 def test_tiling_costs_no_more_than_not_tiling(memory: int) -> None:
     found = problem(*BRANCHES, memory=memory)
     for nodes in matches(*parts(found)):
-        whole = best(found, nodes, whole=True)
+        whole = best_tile(found, nodes, whole=True)
         if whole is not None:
-            tiled = best(found, nodes)
+            tiled = best_tile(found, nodes)
             assert tiled is not None and tiled.cost <= whole.cost
 
 

@@ -14,7 +14,7 @@ from hypothesis import strategies as st
 from tilewright.core import catalogue
 from tilewright.core.context import RunContext
 from tilewright.fusion import Plan, Problem, best_bound, measured_objective, objective, simulate, violation
-from tilewright.fusion.bounds import unfit
+from tilewright.fusion.bounds import too_large_alone
 from tilewright.fusion.selection.candidates import candidates
 
 NAMES = ["layerwise", "greedy", "dnnvm"]
@@ -40,7 +40,7 @@ def problems(draw: st.DrawFn) -> Problem:
         "objective": {"minimise": draw(st.sampled_from(["cycles", "traffic", "energy"]))},
     }
     problem = Problem.model_validate(table)
-    assume(not unfit(problem))
+    assume(not too_large_alone(problem))
     return problem
 
 

@@ -10,10 +10,10 @@ from formulations import methods, solve, with_each
 from graphs_at_random import least_ticks, problem_at_random
 
 from tilewright.scheduling import Problem, objective, violation
-from tilewright.scheduling.cover import CERTAIN, _cover, cover, takes
+from tilewright.scheduling.cover import CERTAIN, _cover, find_cover, takes
 from tilewright.scheduling.exact.search import search
-from tilewright.scheduling.improvement.sequencing import Arrangement, plan_of
-from tilewright.scheduling.lowering import whole
+from tilewright.scheduling.improvement.sequencing import Sequencing, plan_of
+from tilewright.scheduling.lowering import whole_units
 from tilewright.scheduling.subgraph.cost import Pricer
 from tilewright.scheduling.subgraph.structure import LONGEST
 
@@ -57,7 +57,7 @@ def test_formulations_prove_the_optimum(seed: int, path: Path, solver: str) -> N
         return
     assert outcome.status == "optimal"
     assert violation(problem, outcome.plan) is None
-    assert objective(problem, outcome.plan) == outcome.bound == whole(ticks, problem.graph.scale)
+    assert objective(problem, outcome.plan) == outcome.bound == whole_units(ticks, problem.graph.scale)
 
 
 @with_each(FOUND)
@@ -66,7 +66,7 @@ def test_the_start_arrives(path: Path, solver: str) -> None:
         problem = tight(seed)
         assert problem is not None
         pricer = Pricer(problem)
-        found = Arrangement(pricer).arranged([frozenset((op,)) for op in range(len(problem.graph.inputs))])
+        found = Sequencing(pricer).arranged([frozenset((op,)) for op in range(len(problem.graph.inputs))])
         if found is not None:
             outcome = solve(problem, path, solver, start=plan_of(pricer, found[1]))
             assert outcome.status == "optimal"
@@ -89,7 +89,7 @@ def agree_where_tensors_stay(seeds: range, path: Path, solver: str) -> int:
             continue
         assert outcome.status == "optimal"
         assert violation(problem, outcome.plan) is None
-        expected = whole(answer.ticks, problem.graph.scale)
+        expected = whole_units(answer.ticks, problem.graph.scale)
         assert objective(problem, outcome.plan) == outcome.bound == expected, seed
         keeping += any(step.retained for step in outcome.plan.subgraphs)
     return keeping
@@ -116,14 +116,14 @@ def test_formulations_find_the_best_of_all_plans_where_tensors_stay(
     ticks = least_ticks(problem)
     assert ticks is not None
     outcome = solve(problem, path, solver)
-    assert (outcome.status, outcome.bound) == ("optimal", whole(ticks, problem.graph.scale))
+    assert (outcome.status, outcome.bound) == ("optimal", whole_units(ticks, problem.graph.scale))
 
 
 def test_a_plan_that_keeps_tensors_arrives() -> None:
     tried = 0
     for seed in range(40):
         problem = roomy(seed)
-        answer, found = search(Pricer(problem), LONGEST), cover(problem)
+        answer, found = search(Pricer(problem), LONGEST), find_cover(problem)
         assert answer is not None
         assert found is not None
         if not any(kept for _, kept in answer.steps):
@@ -133,7 +133,7 @@ def test_a_plan_that_keeps_tensors_arrives() -> None:
         plan = found.plan(numbers)
         assert violation(problem, plan) is None
         assert answer.ticks is not None
-        assert objective(problem, plan) == whole(answer.ticks, problem.graph.scale)
+        assert objective(problem, plan) == whole_units(answer.ticks, problem.graph.scale)
         tried += 1
     assert tried > 5
 
@@ -143,9 +143,9 @@ def test_a_start_may_be_slower_than_a_known_plan(path: Path, solver: str) -> Non
     tried = 0
     for seed in range(60):
         problem = roomy(seed)
-        found = cover(problem)
+        found = find_cover(problem)
         blocks = [frozenset((op,)) for op in range(len(problem.graph.inputs))]
-        slow = Arrangement(Pricer(problem)).arranged(blocks)
+        slow = Sequencing(Pricer(problem)).arranged(blocks)
         if found is None or slow is None or slow[0] <= found.worst * problem.graph.scale:
             continue
         outcome = solve(problem, path, solver, start=plan_of(Pricer(problem), slow[1]))

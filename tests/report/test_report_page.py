@@ -127,7 +127,7 @@ SOLVED: dict[str, tuple[Instance, Result]] = {}
 @pytest.fixture(autouse=True)
 def patient(monkeypatch: pytest.MonkeyPatch) -> None:
     """What a page shows does not depend on how much the processor has to do."""
-    monkeypatch.setattr(import_module("tilewright.residency.overview"), "CURVE_SECONDS", 600.0)
+    monkeypatch.setattr(import_module("tilewright.residency.summary"), "CURVE_SECONDS", 600.0)
 
 
 def solved(case: str, folder: Path) -> tuple[Instance, Result]:

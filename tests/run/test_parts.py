@@ -141,7 +141,7 @@ def test_what_takes_long_although_time_is_up_is_left_alone(monkeypatch: pytest.M
         return Outcome("unknown")
 
     monkeypatch.setattr(solving, "run_method", slow)
-    monkeypatch.setattr(solving, "HURRY_SECONDS", 0.0)
+    monkeypatch.setattr(solving, "ANY_PLAN_SECONDS", 0.0)
     result = tw.solve(layers(9), time_limit=0.01)
     assert result.status == "unknown" and not ended.is_set()
     ended.set()

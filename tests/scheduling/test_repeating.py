@@ -7,9 +7,9 @@ from graphs_at_random import problem_at_random
 
 from tilewright.scheduling import Plan, Problem, measured_objective, objective, simulate, violation
 from tilewright.scheduling.exact.search import search
-from tilewright.scheduling.improvement.partition import Steps, greedy
-from tilewright.scheduling.improvement.recompute import Repeating
-from tilewright.scheduling.improvement.sequencing import Arrangement, Links, plan_of
+from tilewright.scheduling.improvement.partition import Steps, merge_greedily
+from tilewright.scheduling.improvement.recompute import Recompute
+from tilewright.scheduling.improvement.sequencing import Links, Sequencing, plan_of
 from tilewright.scheduling.improvement.windows import Windows
 from tilewright.scheduling.rules import latencies
 from tilewright.scheduling.subgraph.cost import Pricer
@@ -23,10 +23,10 @@ def narrow(seed: int, operations: int) -> Problem:
     return problem.with_(graph={"fast_memory_capacity": max(60, problem.graph.fast_memory_capacity // 4)})
 
 
-def improved(problem: Problem, improver: Repeating | Windows) -> list[Plan]:
+def improved(problem: Problem, improver: Recompute | Windows) -> list[Plan]:
     """Improve the greedy arrangement, check all that is reported, and return it as plans."""
     pricer = improver.pricer
-    first = Arrangement(pricer).arranged(greedy(pricer).blocks)
+    first = Sequencing(pricer).arranged(merge_greedily(pricer).blocks)
     if first is None:
         return []
     totals, plans = [first[0]], []
@@ -51,7 +51,7 @@ def test_operations_are_run_once_more_where_that_wins_time() -> None:
     found = []
     for seed in range(30):
         problem = narrow(seed, 12)
-        plans = improved(problem, Repeating(Pricer(problem)))
+        plans = improved(problem, Recompute(Pricer(problem)))
         found += [(problem, plan) for plan in plans[-1:] if repeats(plan)]
     assert len(found) >= 5
     problem, plan = found[0]
@@ -100,7 +100,7 @@ def test_what_nobody_reads_is_left_out(seed: int) -> None:
     pricer = Pricer(problem)
     everything = frozenset(range(6))
     alone = [frozenset((op,)) for op in problem.graph.order]
-    needed = Repeating(pricer).needed([*alone, everything])
+    needed = Recompute(pricer).needed([*alone, everything])
     run = [op for block in needed for op in block]
     assert set(run) == everything
     links = Links(problem.graph, needed)

@@ -29,7 +29,7 @@ from tilewright.scheduling import (
 from tilewright.scheduling.exact.piece_bound import _pieces, pieces_bound
 from tilewright.scheduling.exact.search import search
 from tilewright.scheduling.exact.subgraph_candidates import Candidates, connected_sets
-from tilewright.scheduling.exact.symmetry import twins
+from tilewright.scheduling.exact.symmetry import find_twins
 from tilewright.scheduling.improvement.sequencing import plan_of
 from tilewright.scheduling.plan import ORDERS
 from tilewright.scheduling.rules import latencies, rank
@@ -196,9 +196,9 @@ def test_twins_differ_in_nothing_but_tensors_of_their_own() -> None:
             "op_types": ("MatMul",) * 4 + ("Pointwise",) * 2 + ("MatMul",),
         }
     )
-    assert twins(graph, graph.results) == [(0, 1), (4, 5)]
+    assert find_twins(graph, graph.results) == [(0, 1), (4, 5)]
     changed = graph.model_copy(update={"base_costs": (1, 2, 1, 1, 2, 3, 1)})
-    assert twins(changed, graph.results) == []
+    assert find_twins(changed, graph.results) == []
 
 
 def test_no_piece_is_left_out() -> None:

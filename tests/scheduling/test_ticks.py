@@ -22,7 +22,7 @@ from tilewright.scheduling.graph import MAX_TICKS, Graph
 from tilewright.scheduling.improvement.sequencing import plan_of
 from tilewright.scheduling.plan import Subgraph
 from tilewright.scheduling.rules import _broken, latencies
-from tilewright.scheduling.subgraph.cost import Pricer, evaluated, ticks
+from tilewright.scheduling.subgraph.cost import Pricer, evaluate_granularity, ticks
 from tilewright.scheduling.subgraph.structure import LONGEST, structure
 from tilewright.spec.errors import InputError
 
@@ -112,7 +112,7 @@ def test_what_takes_too_long_is_told_from_what_does_not(size: tuple[int, int, in
     # Tiles cost more than they move, so every order takes as long.
     exact = clipped * cost * graph.scale
     assert 2 * w * h < cost
-    times = evaluated(graph, found, size)[1:5]
+    times = evaluate_granularity(graph, found, size)[1:5]
     assert set(times) == ({exact} if exact <= LONGEST else {2**62})
     assert (exact > LONGEST) == (w * h < 4096)
     plan = Plan((Subgraph((0,), (1, 1, 1)), Subgraph((1,), size)))

@@ -10,10 +10,12 @@ from picture_checks import check, check_fits, written
 
 from tilewright.core import catalogue
 from tilewright.run.instance import parse, read
-from tilewright.tiling import Plan, Problem, npu, simulate
+from tilewright.tiling import Plan, Problem, simulate
 from tilewright.tiling import plot as pictures
 from tilewright.tiling.dsp.kind import exhaustive, nest_of
 from tilewright.tiling.dsp.plan import DspPlan
+from tilewright.tiling.npu import kind as npu
+from tilewright.tiling.npu.plan import NpuPlan
 
 
 @pytest.mark.parametrize("name", [path.stem for path in catalogue.instances("tiling") if "idsp" in path.stem])
@@ -73,7 +75,7 @@ def test_a_wide_network_has_rows_of_its_longest_layers() -> None:
         for n in range(pictures.MOST_LAYERS + 5)
     ]
     problem = Problem.model_validate({"network": {"layers": layers}, "machine": {"kind": "npu"}})
-    plan = Plan((npu.NpuPlan("KS", "OS", (1, 2, 1, 3)),) * len(layers))
+    plan = Plan((NpuPlan("KS", "OS", (1, 2, 1, 3)),) * len(layers))
     report = simulate(problem, plan)
     rows = pictures._rows(problem, report)
     assert len(rows) == pictures.MOST_LAYERS and rows[-1].words == "6 other layers"

@@ -62,9 +62,9 @@ class Fusion(Room[Problem, Plan]):
     machine_from = staticmethod(machine_from)
 
     def compile_kernels(self, bundled: Callable[[str], Problem]) -> None:
-        from tilewright.fusion.group.best_tile import best  # for start-up time
+        from tilewright.fusion.group.best_tile import best_tile  # for start-up time
 
-        best(bundled("squeezenet-fire"), (0,))
+        best_tile(bundled("squeezenet-fire"), (0,))
 
     def at_least(self, problem: Problem, plan: Plan) -> dict[str, str]:
         return {op.name: why for op in problem.ops if (why := unknown_of(problem, op)) is not None}

@@ -15,7 +15,7 @@ from numpy.typing import NDArray
 
 from tilewright.core.bounds import Bound
 from tilewright.fusion.graph import engine_of
-from tilewright.fusion.group.best_tile import enough, fits
+from tilewright.fusion.group.best_tile import fits, least_buffers
 from tilewright.fusion.group.schedule_kernel import Ints
 from tilewright.fusion.host import host_cycles
 from tilewright.fusion.machine import BUFFERS, CONV, HOST, LOAD, MISC, POOL, SAVE
@@ -76,17 +76,17 @@ def best_bound(problem: Problem) -> Bound:
         "energy": max(0, int(machine.nanojoules(traffic, macs, cycles)) - 2 * len(problem.ops)),
         "memory": 0,
     }[problem.minimise]
-    name, lonely = "compulsory work and traffic bound", unfit(problem)
+    name, lonely = "compulsory work and traffic bound", too_large_alone(problem)
     nowhere = next((number for number in lonely if not _in_group(problem, number)), None)
     if nowhere is not None:
         lonely.sort(key=lambda number: number != nowhere)
-        return Bound(name, value, len(problem.ops), lacking(problem, lonely, "alone or in a group"))
+        return Bound(name, value, len(problem.ops), describe_lack(problem, lonely, "alone or in a group"))
     if lonely:
-        name += f" ({lacking(problem, lonely)})"
+        name += f" ({describe_lack(problem, lonely)})"
     return Bound(name, value, len(problem.ops))
 
 
-def unfit(problem: Problem) -> list[int]:
+def too_large_alone(problem: Problem) -> list[int]:
     """Return the numbers of the operations that alone have no tile which fits and which the limits allow."""
     return [op.number for op in problem.ops if engine_of(op) != HOST and not fits(problem, (op.number,))]
 
@@ -97,14 +97,14 @@ def _in_group(problem: Problem, number: int) -> bool:
     return any(fits(problem, nodes, not tiled) for nodes, tiled in groups if number in nodes)
 
 
-def lacking(problem: Problem, numbers: Sequence[int], where: str = "alone") -> str:
+def describe_lack(problem: Problem, numbers: Sequence[int], where: str = "alone") -> str:
     """Say that the first of some operations has no tile that fits, and what would be enough for all."""
     halo, machine = problem.limits.halo, problem.machine
     free = problem.model_copy(update={"limits": FusionLimits()})
     limited = halo != "any" and all(fits(free, (number,)) for number in numbers)
     needed: dict[str, int] = {}
     for number in numbers:
-        for name, size in enough(problem, (number,)).items():
+        for name, size in least_buffers(problem, (number,)).items():
             needed[name] = max(size, needed.get(name, 0))
     sizes = " and ".join(
         f"machine.{name}_bytes = {needed[name]} instead of {machine.capacity(name)}"

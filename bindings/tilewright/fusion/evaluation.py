@@ -7,9 +7,9 @@ from math import prod
 
 from tilewright.core.context import CONSTRUCT
 from tilewright.core.portfolio import Portfolio
-from tilewright.fusion.bounds import lacking
+from tilewright.fusion.bounds import describe_lack
 from tilewright.fusion.graph import engine_of
-from tilewright.fusion.group.best_tile import Choice, choice, cycle_limit, fits, tried
+from tilewright.fusion.group.best_tile import Choice, cycle_limit, evaluate_tile, fits, is_tried
 from tilewright.fusion.group.best_tile import violation as tile_violation
 from tilewright.fusion.host import host_cost, host_cycles
 from tilewright.fusion.machine import HOST
@@ -79,14 +79,14 @@ def _wrong_tile(problem: Problem, nodes: tuple[int, ...], group: Group, where: s
         return None
     if group.tile is None:
         alone = len(nodes) == 1 and not fits(problem, nodes)
-        return f"tile: {where} has none" + (f": {lacking(problem, nodes)}" if alone else "")
+        return f"tile: {where} has none" + (f": {describe_lack(problem, nodes)}" if alone else "")
     if (members := tuple(sorted(nodes))) not in problem.allowed:
         return f"template: {where} matches none"
     fused, may_be_tiled = problem.fused(nodes), problem.allowed[members]
     if not may_be_tiled and (group.tile.rows, group.tile.columns) != fused.plane:
         return f"template: {where} may not be tiled"
     reason = tile_violation(fused, group.tile)
-    if reason is None and not tried(problem, fused, group.tile, not may_be_tiled):
+    if reason is None and not is_tried(problem, fused, group.tile, not may_be_tiled):
         reason = "tile: its sizes are none of those that plans have (docs/fusion.md)"
     if reason is None:
         return None
@@ -112,7 +112,7 @@ def choices(problem: Problem, plan: Plan) -> list[Choice]:
         key = (fused.key, group.tile)
         if key not in cost_of:
             assert group.tile is not None
-            cost_of[key] = choice(problem, fused, group.tile)
+            cost_of[key] = evaluate_tile(problem, fused, group.tile)
         costs.append(cost_of[key])
     return costs
 

@@ -13,7 +13,7 @@ from tilewright.core.measures import counted, joined
 from tilewright.fusion.arithmetic import random_parameters
 from tilewright.fusion.evaluation import computed_groups, violation
 from tilewright.fusion.graph import engine_of
-from tilewright.fusion.group.best_tile import Choice, choice
+from tilewright.fusion.group.best_tile import Choice, evaluate_tile
 from tilewright.fusion.group.fused_group import FusedGroup
 from tilewright.fusion.group.schedule import GroupSchedule
 from tilewright.fusion.group.schedule_kernel import WHAT
@@ -84,7 +84,7 @@ def _simulate(
 ) -> Report:
     """Execute one group."""
     assert group.tile is not None
-    costs = choice(problem, fused, group.tile)
+    costs = evaluate_tile(problem, fused, group.tile)
     first, second, third = (size // problem.machine.element_bytes for size in costs.buffers)
     program = Lowering(GroupSchedule(fused, group.tile), (first, second, third)).program()
     given, expected = data.of(fused) if data is not None else (None, None)

@@ -7,7 +7,7 @@ from typing import Any
 
 from tilewright.fusion.plan import Plan
 from tilewright.fusion.problem import Problem
-from tilewright.fusion.selection.exact_cover import LARGEST, Cover, adds_up, cover, started
+from tilewright.fusion.selection.exact_cover import LARGEST, Cover, adds_up, find_cover, started
 from tilewright.fusion.selection.execution_order import order_groups
 
 __all__ = ["data", "decisions", "plan", "relax", "scale", "size", "start", "suits"]
@@ -15,12 +15,12 @@ __all__ = ["data", "decisions", "plan", "relax", "scale", "size", "start", "suit
 
 def suits(problem: Problem, _formulation: Path) -> bool:
     """Whether the formulations take a problem: whether costs add up, in numbers that fit."""
-    return adds_up(problem) and cover(problem).worst <= LARGEST
+    return adds_up(problem) and find_cover(problem).worst <= LARGEST
 
 
 def size(problem: Problem) -> int:
     """Return about how many constraints a formulation gives: one for each member of a candidate."""
-    return sum(len(candidate.nodes) for candidate in cover(problem).candidates)
+    return sum(len(candidate.nodes) for candidate in find_cover(problem).candidates)
 
 
 def relax(problem: Problem) -> int:
@@ -30,13 +30,13 @@ def relax(problem: Problem) -> int:
 
 def scale(problem: Problem) -> tuple[int, int]:
     """Return (offset, unit): a plan costs ``offset + unit * objective`` of the formulation."""
-    return cover(problem).base, 1
+    return find_cover(problem).base, 1
 
 
 def data(problem: Problem) -> dict[str, Any]:
     """Return the parameters that core.mzn declares, all but those of the search."""
     reads = [(producer, op.number) for op in problem.ops for producer in op.producers if producer >= 0]
-    return parameters(cover(problem), reads)
+    return parameters(find_cover(problem), reads)
 
 
 def parameters(choice: Cover, reads: list[tuple[int, int]]) -> dict[str, Any]:
@@ -79,7 +79,7 @@ def _columns(pairs: list[tuple[int, int]]) -> tuple[list[int], list[int]]:
 def start(problem: Problem, plan: Plan) -> list[int] | None:
     """Return a plan as values of the decisions: the candidate of each operation, from 1."""
     chosen = started(problem, plan)
-    return None if chosen is None else [place + 1 for place in cover(problem).group_of(chosen)]
+    return None if chosen is None else [place + 1 for place in find_cover(problem).group_of(chosen)]
 
 
 def decisions(_problem: Problem, solution: Any) -> list[int]:
@@ -89,5 +89,5 @@ def decisions(_problem: Problem, solution: Any) -> list[int]:
 
 def plan(problem: Problem, solution: Any) -> Plan:
     """Return the plan of a solution of core.mzn."""
-    candidates = cover(problem).candidates
+    candidates = find_cover(problem).candidates
     return order_groups(problem, (candidates[number - 1] for number in sorted(set(solution.group))))

@@ -16,7 +16,7 @@ from numpy.typing import NDArray
 
 from tilewright import plotting
 from tilewright.fusion.graph import engine_of
-from tilewright.fusion.group.best_tile import Choice, best, enough
+from tilewright.fusion.group.best_tile import Choice, best_tile, least_buffers
 from tilewright.fusion.group.fused_group import FusedGroup
 from tilewright.fusion.group.schedule import GroupSchedule
 from tilewright.fusion.machine import CONV, ENGINES, HOST, MISC, POOL
@@ -571,15 +571,15 @@ def _alone(problem: Problem, number: int) -> Choice:
 
     If the limits and buffers leave it none, it is that of any halo, or in buffers that are large enough.
     """
-    choice = best(problem, (number,))
+    choice = best_tile(problem, (number,))
     if choice is None:
         free = problem.model_copy(update={"limits": FusionLimits()})
-        choice = best(free, (number,))
+        choice = best_tile(free, (number,))
     if choice is None:
-        sizes = {f"{name}_bytes": size for name, size in enough(free, (number,)).items()}
+        sizes = {f"{name}_bytes": size for name, size in least_buffers(free, (number,)).items()}
         larger = free.machine.model_copy(update=sizes)
-        choice = best(free.model_copy(update={"machine": larger}), (number,))
-    assert choice is not None  # `enough` is
+        choice = best_tile(free.model_copy(update={"machine": larger}), (number,))
+    assert choice is not None  # `least_buffers` is
     return choice
 
 

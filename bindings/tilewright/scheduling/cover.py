@@ -17,9 +17,9 @@ from typing import NamedTuple
 
 from tilewright.core.cutoffs import narrow
 from tilewright.scheduling.exact.subgraph_candidates import Candidates, connected_sets
-from tilewright.scheduling.improvement.partition import Steps, greedy
-from tilewright.scheduling.improvement.sequencing import NOTHING, Arrangement, Block, Kept, plan_of
-from tilewright.scheduling.lowering import whole
+from tilewright.scheduling.improvement.partition import Steps, merge_greedily
+from tilewright.scheduling.improvement.sequencing import NOTHING, Block, Kept, Sequencing, plan_of
+from tilewright.scheduling.lowering import whole_units
 from tilewright.scheduling.plan import Plan
 from tilewright.scheduling.problem import Problem
 from tilewright.scheduling.subgraph.cost import Pricer
@@ -80,11 +80,11 @@ class Cover:
         self.ends = [run.ends for run in self.runs]
         self.results = {graph.maker[tensor] for tensor in graph.results}
         self.known: list[int] | None = None
-        self.worst = whole(sum(run.ticks for run in self.runs), graph.scale)
+        self.worst = whole_units(sum(run.ticks for run in self.runs), graph.scale)
         if known is not None:
             self.known = self.numbers(plan_of(pricer, known))
         if self.known is not None:
-            best = whole(sum(self.runs[number].ticks for number in self.known), graph.scale)
+            best = whole_units(sum(self.runs[number].ticks for number in self.known), graph.scale)
             most = min(self.worst, LARGEST // 2 // self.per_unit)
             self.worst = max(best, most) if narrow() else best
 
@@ -237,7 +237,7 @@ def _best(runs: list[Run]) -> list[Run]:
     return found
 
 
-def cover(problem: Problem) -> Cover | None:
+def find_cover(problem: Problem) -> Cover | None:
     """Return the runs of a problem; None where there are too many of them, or of subgraphs."""
     return _cover(problem, narrow())
 
@@ -249,7 +249,7 @@ def _cover(problem: Problem, all_runs: bool) -> Cover | None:
         return None
     pricer = Pricer(problem)
     candidates = Candidates(pricer, bits)
-    arranged = Arrangement(pricer).arranged(greedy(pricer).blocks)
+    arranged = Sequencing(pricer).arranged(merge_greedily(pricer).blocks)
     known = arranged[1] if arranged is not None else None
     below = arranged[0] if arranged is not None else LONGEST
     blocks = [candidates.ops(row) for row in range(len(bits))]
@@ -263,14 +263,14 @@ def _cover(problem: Problem, all_runs: bool) -> Cover | None:
 
 def takes(problem: Problem, largest: int = LARGEST) -> bool:
     """Whether the formulations take a problem: there are not too many runs, and amounts are not too large."""
-    found = cover(problem)
+    found = find_cover(problem)
     return found is not None and (
         sum(found.amounts) <= largest or found.worst * found.per_unit <= largest // 2
     )
 
 
-def covered(problem: Problem) -> Cover:
+def require_cover(problem: Problem) -> Cover:
     """Return the runs of a problem that the formulations take."""
-    found = cover(problem)
+    found = find_cover(problem)
     assert found is not None, "suits() refuses such a problem"
     return found

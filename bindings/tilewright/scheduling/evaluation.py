@@ -7,7 +7,7 @@ from tilewright.core.context import CONSTRUCT
 from tilewright.core.portfolio import Portfolio
 from tilewright.scheduling.bounds import lower_bound
 from tilewright.scheduling.exact.subgraph_candidates import connected_sets
-from tilewright.scheduling.lowering import whole
+from tilewright.scheduling.lowering import whole_units
 from tilewright.scheduling.plan import Plan
 from tilewright.scheduling.problem import Problem
 from tilewright.scheduling.rules import latencies
@@ -28,12 +28,12 @@ def best_bound(problem: Problem) -> Bound:
 
 def objective(problem: Problem, plan: Plan) -> int:
     """Return the latency of a valid plan by the closed form, a begun unit of time as a whole one."""
-    return whole(sum(latencies(problem, plan)), problem.graph.scale)
+    return whole_units(sum(latencies(problem, plan)), problem.graph.scale)
 
 
 def measured_objective(problem: Problem, report: Report) -> int:
     """Return the latency of an executed plan."""
-    return whole(report.measures.latency_ticks, problem.graph.scale)
+    return whole_units(report.measures.latency_ticks, problem.graph.scale)
 
 
 def simulation_seconds(problem: Problem, steps: int) -> float:

@@ -16,7 +16,7 @@ from tilewright.simulator import Report, Violation
 from tilewright.simulator.program import Counts
 
 
-def whole(ticks: int, scale: int) -> int:
+def whole_units(ticks: int, scale: int) -> int:
     """Return a time in the units of an instance, a begun one as a whole one."""
     return -(-ticks // scale)
 

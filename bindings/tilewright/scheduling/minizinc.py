@@ -5,7 +5,7 @@ from __future__ import annotations
 from pathlib import Path
 from typing import Any
 
-from tilewright.scheduling.cover import covered, takes
+from tilewright.scheduling.cover import require_cover, takes
 from tilewright.scheduling.plan import Plan
 from tilewright.scheduling.problem import Problem
 
@@ -19,7 +19,7 @@ def suits(problem: Problem, _formulation: Path) -> bool:
 
 def size(problem: Problem) -> int:
     """Return about how many constraints a formulation gives: some for each link of a run."""
-    found = covered(problem)
+    found = require_cover(problem)
     return sum(len(needs) * (1 + len(ends)) for needs, ends in zip(found.needs, found.ends, strict=True))
 
 
@@ -35,7 +35,7 @@ def scale(problem: Problem) -> tuple[int, int]:
 
 def data(problem: Problem) -> dict[str, Any]:
     """Return the parameters that core.mzn declares, all but those of the search."""
-    cover = covered(problem)
+    cover = require_cover(problem)
 
     def counted(sets: list[Any]) -> list[set[int]]:
         return [{op + 1 for op in one} for one in sets]
@@ -55,7 +55,7 @@ def data(problem: Problem) -> dict[str, Any]:
 
 def start(problem: Problem, plan: Plan) -> list[int] | None:
     """Return a plan as values of the decisions; or those of a faster known one."""
-    cover = covered(problem)
+    cover = require_cover(problem)
     numbers = cover.started(plan)
     return None if numbers is None else [int(block in numbers) for block in range(len(cover.blocks))]
 
@@ -67,4 +67,4 @@ def decisions(_problem: Problem, solution: Any) -> list[int]:
 
 def plan(problem: Problem, solution: Any) -> Plan:
     """Return the plan of a solution of core.mzn."""
-    return covered(problem).plan([block for block, chosen in enumerate(solution.chosen) if chosen])
+    return require_cover(problem).plan([block for block, chosen in enumerate(solution.chosen) if chosen])

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from tilewright.scheduling.plan import Plan, Subgraph
 from tilewright.scheduling.problem import Problem
-from tilewright.scheduling.subgraph.cost import Pricer, deepest_step, moved, ticks, working_set
+from tilewright.scheduling.subgraph.cost import Pricer, deepest_step, elements_moved, ticks, working_set
 from tilewright.scheduling.subgraph.structure import LONGEST, connected, sinks, structure
 
 
@@ -84,7 +84,7 @@ def rank(problem: Problem, plan: Plan) -> tuple[int, ...]:
     for step in plan.subgraphs:
         found = structure(problem, step.operations, resident, step.retained)
         assert not isinstance(found, str)
-        elements += moved(graph, found, step.granularity, step.order)
+        elements += elements_moved(graph, found, step.granularity, step.order)
         held = working_set(graph, found, step.granularity) + Pricer(problem).kept(resident, step.retained)
         peak = max(peak, held)
         resident = frozenset(step.retained)

@@ -82,7 +82,7 @@ def _answers_on(machine: EngineMachine, minimise: str, limits: FusionLimits) -> 
     return {}
 
 
-def forget_answers() -> None:
+def forget_tiles() -> None:
     """Search all groups anew from here on, for measurements of time."""
     _answers_on.cache_clear()
 
@@ -90,7 +90,7 @@ def forget_answers() -> None:
 # Search ----------------------------------------------------------------------------------------------
 
 
-def best(
+def best_tile(
     problem: Problem, nodes: Sequence[int], whole: bool = False, max_bytes: int | None = None
 ) -> Choice | None:
     """Return the best tile of a group of operations in the best order, None if none fits into the buffers.
@@ -119,7 +119,7 @@ def best(
     return choice
 
 
-def peaks(problem: Problem, nodes: Sequence[int], whole: bool = False) -> set[int]:
+def tile_peaks(problem: Problem, nodes: Sequence[int], whole: bool = False) -> set[int]:
     """Return the bytes of all buffers that tiles of a group take, in all of its orders."""
     key = problem.fused(nodes).key, whole, "peaks"
     answers = _answers(problem)
@@ -133,7 +133,7 @@ def peaks(problem: Problem, nodes: Sequence[int], whole: bool = False) -> set[in
 
 
 def fits(problem: Problem, nodes: Sequence[int], whole: bool = False) -> bool:
-    """Whether some tile of a group fits into the buffers: whether `best` finds one, without a search."""
+    """Whether some tile of a group fits into the buffers: whether `best_tile` finds one, without a search."""
     fused = problem.fused(nodes)
     key, answers = (fused.key, whole, "fits"), _answers(problem)
     if key not in answers:
@@ -153,7 +153,7 @@ def _smallest_fits(problem: Problem, fused: FusedGroup) -> bool:
     return bool(TileCosts.of(fused, Tile(1, 1, 1, 1)).fits().all())
 
 
-def enough(problem: Problem, nodes: Sequence[int]) -> dict[str, int]:
+def least_buffers(problem: Problem, nodes: Sequence[int]) -> dict[str, int]:
     """Return the bytes of those buffers that are too small for any tile of a group, with which one fits.
 
     Of all tiles that the limits allow it is the one that asks for the fewest more bytes.
@@ -174,7 +174,7 @@ def enough(problem: Problem, nodes: Sequence[int]) -> dict[str, int]:
     return {name: needed for name, size, needed in sizes if needed > size}
 
 
-def choice(problem: Problem, fused: FusedGroup, tile: Tile) -> Choice:
+def evaluate_tile(problem: Problem, fused: FusedGroup, tile: Tile) -> Choice:
     """Return what a group costs with a tile that fits."""
     costs = TileCosts.of(fused, tile)
     cycles = GroupSchedule(fused, tile).cycles
@@ -229,7 +229,7 @@ def _overflowing(machine: EngineMachine, costs: TileCosts) -> str | None:
     return None
 
 
-def tried(problem: Problem, fused: FusedGroup, tile: Tile, whole: bool) -> bool:
+def is_tried(problem: Problem, fused: FusedGroup, tile: Tile, whole: bool) -> bool:
     """Whether a tile that fits is one of those among which the best one is found."""
     key, answers = (fused.key, whole, tile), _answers(problem)
     if key not in answers:
@@ -249,7 +249,7 @@ def _tried(problem: Problem, fused: FusedGroup, tile: Tile, whole: bool) -> bool
     return bool(space.bounds[index] < _NEVER)
 
 
-def sizes(length: int, step: int = 1) -> list[int]:
+def tile_sizes(length: int, step: int = 1) -> list[int]:
     """Return sizes into which a length is cut: one, two, three, four, six, ... steps, and all; ascending."""
     cuts = {length}
     for size in (1, 2, 3):
@@ -259,7 +259,7 @@ def sizes(length: int, step: int = 1) -> list[int]:
     return sorted(cuts)
 
 
-def halves(length: int) -> list[int]:
+def halved_sizes(length: int) -> list[int]:
     """Return a length, its half, a quarter of it, and so on, rounded up; descending."""
     lengths = [length]
     while lengths[-1] > 1:
@@ -281,9 +281,9 @@ def _grids(
 ) -> list[tuple[list[int], list[int], tuple[int, int]]]:
     """Return rows and columns of tiles, and steps of channels: each grid for when nothing before it fits.
 
-    Rows are as in `sizes`, kernels and channels as in `block_sizes`. Tiles have all columns, half of them or
-    a quarter. Only if none of these fit do they have fewer columns, and then, of a single operation, rows and
-    channels down to single ones.
+    Rows are as in `tile_sizes`, kernels and channels as in `block_sizes`. Tiles have all columns, half of
+    them or a quarter. Only if none of these fit do they have fewer columns, and then, of a single operation,
+    rows and channels down to single ones.
     """
     height, width = fused.plane
     ins, outs, high = problem.machine.conv_array
@@ -291,11 +291,11 @@ def _grids(
         spaces = [([height], [width], (ins, outs))]
     else:
         spaces = [
-            (sizes(height, high), halves(width)[:3], (ins, outs)),
-            (sizes(height, high), halves(width)[3:], (ins, outs)),
+            (tile_sizes(height, high), halved_sizes(width)[:3], (ins, outs)),
+            (tile_sizes(height, high), halved_sizes(width)[3:], (ins, outs)),
         ]
         if len(fused.members) == 1:
-            spaces.append((halves(height), halves(width), (1, 1)))
+            spaces.append((halved_sizes(height), halved_sizes(width), (1, 1)))
     return [space for space in spaces if space[1]]
 
 
@@ -444,7 +444,9 @@ def _least(
         )
         if rank < best:
             best, best_tile = rank, tile
-    return known if best_tile is None else choice(problem, space.fused, best_tile)._replace(places=places)
+    return (
+        known if best_tile is None else evaluate_tile(problem, space.fused, best_tile)._replace(places=places)
+    )
 
 
 def block_sizes(length: int, step: int) -> list[int]:
@@ -464,6 +466,6 @@ def cycle_limit(problem: Problem) -> int:
     if problem.objective.most_cycles is not None:
         return problem.objective.most_cycles
     fastest = problem.model_copy(update={"objective": FusionObjective()})
-    alone = [best(fastest, (op.number,)) for op in problem.ops if engine_of(op) != HOST]
+    alone = [best_tile(fastest, (op.number,)) for op in problem.ops if engine_of(op) != HOST]
     hosted = sum(host_cycles(problem, op) for op in problem.ops)
     return hosted + sum(MOST_CYCLES if choice is None else choice.cycles for choice in alone)

@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from typing import NamedTuple
 
 from tilewright.fusion.graph import engine_of
-from tilewright.fusion.group.best_tile import best
+from tilewright.fusion.group.best_tile import best_tile
 from tilewright.fusion.host import host_cost
 from tilewright.fusion.machine import HOST
 from tilewright.fusion.matching import Nodes, matches
@@ -46,11 +46,11 @@ class Candidate(NamedTuple):
         return tuple(self.nodes[place] for place in self.places) or self.nodes
 
 
-def alone(problem: Problem) -> list[Candidate]:
+def single_operations(problem: Problem) -> list[Candidate]:
     """Return each operation alone; one that does not fit costs nothing."""
     candidates = []
     for op in problem.ops:
-        choice = None if engine_of(op) == HOST else best(problem, (op.number,))
+        choice = None if engine_of(op) == HOST else best_tile(problem, (op.number,))
         cost, tile = (host_cost(problem, op), None) if choice is None else (choice.cost, choice.tile)
         fits = choice is not None or engine_of(op) == HOST
         candidates.append(Candidate((op.number,), cost, "", tile, fits))
@@ -64,7 +64,7 @@ def candidates(problem: Problem) -> tuple[Candidate, ...]:
     costs less than that, and there is none if the cheapest choice does not.
     """
     fitting = fitting_groups(problem)
-    return tuple(completed(len(problem.ops), fitting, dearer_than_any(fitting)))
+    return tuple(complete_candidates(len(problem.ops), fitting, dearer_than_any(fitting)))
 
 
 def fitting_groups(problem: Problem, max_bytes: int | None = None) -> list[Candidate]:
@@ -78,7 +78,7 @@ def fitting_groups(problem: Problem, max_bytes: int | None = None) -> list[Candi
         alone = len(nodes) == 1
         tiled = [template for template in templates if not template.untiled]
         # The best tile of all may be the whole plane.
-        choice = best(problem, nodes, not (tiled or alone), max_bytes)
+        choice = best_tile(problem, nodes, not (tiled or alone), max_bytes)
         if choice is not None:
             name = "" if alone else (tiled or templates)[0].name
             candidates.append(Candidate(nodes, choice.cost, name, choice.tile, True, choice.places))
@@ -93,7 +93,7 @@ def dearer_than_any(fitting: Sequence[Candidate]) -> int:
     return 1 + sum(most.values())
 
 
-def completed(operations: int, fitting: Sequence[Candidate], never: int) -> list[Candidate]:
+def complete_candidates(operations: int, fitting: Sequence[Candidate], never: int) -> list[Candidate]:
     """Return groups, and operations that do not fit alone at a price that no plan reaches; by their nodes."""
     there = {candidate.nodes for candidate in fitting}
     missing = [(number,) for number in range(operations) if (number,) not in there]

@@ -33,7 +33,7 @@ from math import inf
 from typing import NamedTuple
 
 from tilewright.fusion.selection.candidates import Candidate
-from tilewright.fusion.selection.dual_prices import prices
+from tilewright.fusion.selection.dual_prices import dual_prices
 from tilewright.spec.errors import OutOfTimeError
 
 FIRST_WIDTH, WIDTH_GROWTH = 250, 8
@@ -66,18 +66,18 @@ class BestGroups(NamedTuple):
         return self.bound >= self.cost
 
 
-def optimum(
+def best_groups(
     producers: Sequence[Sequence[int]],
     candidates: Sequence[Candidate],
     start: Sequence[Candidate] | None = None,
     deadline: float = inf,
 ) -> BestGroups:
-    """Return the last of the `answers`: the optimum, if there was time to prove it."""
-    *_, incumbent = answers(producers, candidates, start, deadline)
+    """Return the last of the `search_downsets`: the optimum, if there was time to prove it."""
+    *_, incumbent = search_downsets(producers, candidates, start, deadline)
     return incumbent
 
 
-def answers(
+def search_downsets(
     producers: Sequence[Sequence[int]],
     candidates: Sequence[Candidate],
     start: Sequence[Candidate] | None = None,
@@ -103,7 +103,7 @@ def answers(
         start = [candidate for candidate in candidates if len(candidate.nodes) == 1]
     incumbent = BestGroups(tuple(start), sum(candidate.cost for candidate in start), bound)
     yield incumbent
-    each = prices(len(producers), candidates, incumbent.cost, deadline)
+    each = dual_prices(len(producers), candidates, incumbent.cost, deadline)
     lowest, width, most = sum(each), FIRST_WIDTH, max(FIRST_WIDTH, MAX_DOWNSETS // len(producers))
     incumbent = incumbent._replace(bound=max(bound, lowest))
     yield incumbent

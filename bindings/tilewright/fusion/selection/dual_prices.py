@@ -16,13 +16,13 @@ import numpy as np
 
 from tilewright.fusion.selection.candidates import Candidate
 
-__all__ = ["prices"]
+__all__ = ["dual_prices"]
 
 ROUNDS = 500
 """Rounds in which prices are raised: in tests they came within 0.1% of the linear relaxation's bound."""
 
 
-def prices(
+def dual_prices(
     operations: int, candidates: Sequence[Candidate], known_cost: int, deadline: float = inf
 ) -> list[int]:
     """Return a price for each operation; no candidate costs less than the sum of its members' prices.

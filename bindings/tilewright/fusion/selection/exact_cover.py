@@ -19,9 +19,9 @@ from tilewright.core.cutoffs import narrow
 from tilewright.fusion.plan import Plan
 from tilewright.fusion.problem import Problem
 from tilewright.fusion.selection.candidates import Candidate, candidates
-from tilewright.fusion.selection.dual_prices import prices
+from tilewright.fusion.selection.dual_prices import dual_prices
 
-__all__ = ["LARGEST", "Cover", "adds_up", "cover", "started"]
+__all__ = ["LARGEST", "Cover", "adds_up", "find_cover", "started"]
 
 LARGEST = 2**31 - 2
 """The largest number that Gecode can handle."""
@@ -61,7 +61,7 @@ class Cover:
         self.ancestors = ancestors
         known = sum(candidate.cost for candidate in candidates if len(candidate.nodes) == 1)
         known = min([known, *(candidate.cost - 1 for candidate in candidates if not candidate.fits)])
-        self.prices = prices(len(ancestors), candidates, known)
+        self.prices = dual_prices(len(ancestors), candidates, known)
         premium = {
             candidate: candidate.cost - sum(self.prices[member] for member in candidate.nodes)
             for candidate in candidates
@@ -241,7 +241,7 @@ class Cover:
         return [group_of[number] for number in range(len(self.ancestors))]
 
 
-def cover(problem: Problem) -> Cover:
+def find_cover(problem: Problem) -> Cover:
     """Return the choice of groups of a problem."""
     return _cover(problem, narrow())
 
@@ -255,4 +255,4 @@ def started(problem: Problem, plan: Plan) -> list[int] | None:
     """Return the candidates, by index, that stand for a plan, None where it is of no use."""
     number = {op.name: op.number for op in problem.ops}
     groups = [tuple(sorted(number.get(name, -1) for name in group.nodes)) for group in plan.groups]
-    return cover(problem).chosen(groups)
+    return find_cover(problem).chosen(groups)

@@ -8,11 +8,16 @@ from math import inf
 from typing import NamedTuple
 
 from tilewright.fusion.graph import engine_of
-from tilewright.fusion.group.best_tile import choice, cycle_limit, peaks
+from tilewright.fusion.group.best_tile import cycle_limit, evaluate_tile, tile_peaks
 from tilewright.fusion.machine import HOST
 from tilewright.fusion.problem import Problem
-from tilewright.fusion.selection.candidates import Candidate, completed, dearer_than_any, fitting_groups
-from tilewright.fusion.selection.downset_search import answers
+from tilewright.fusion.selection.candidates import (
+    Candidate,
+    complete_candidates,
+    dearer_than_any,
+    fitting_groups,
+)
+from tilewright.fusion.selection.downset_search import search_downsets
 from tilewright.spec.errors import OutOfTimeError
 
 
@@ -35,7 +40,7 @@ class LeastMemory(NamedTuple):
     proven: bool
 
 
-def least(problem: Problem, deadline: float = inf) -> Iterator[LeastMemory]:
+def minimise_memory(problem: Problem, deadline: float = inf) -> Iterator[LeastMemory]:
     """Find plans of less and less memory that need no more cycles than the limit.
 
     A plan takes the most bytes that any of its groups takes, which is one of finitely many numbers. For each
@@ -46,7 +51,7 @@ def least(problem: Problem, deadline: float = inf) -> Iterator[LeastMemory]:
             peak
             for nodes, tiled in problem.allowed.items()
             if engine_of(problem.ops[nodes[0]]) != HOST
-            for peak in peaks(problem, nodes, not tiled)
+            for peak in tile_peaks(problem, nodes, not tiled)
         }
     )
     low, high = 0, len(levels)  # the least level that is enough is at low or above, and below high if known
@@ -76,8 +81,8 @@ def _fast(problem: Problem, max_bytes: int, deadline: float) -> tuple[Candidate,
     fitting = fitting_groups(problem, max_bytes)
     # An operation that does not fit by itself is as if it took too long.
     never = min(cycle_limit(problem) + 1, dearer_than_any(fitting))
-    allowed = completed(len(problem.ops), fitting, never)
-    for incumbent in answers([op.producers for op in problem.ops], allowed, None, deadline):
+    allowed = complete_candidates(len(problem.ops), fitting, never)
+    for incumbent in search_downsets([op.producers for op in problem.ops], allowed, None, deadline):
         if incumbent.cost < never:
             return incumbent.chosen
         if incumbent.bound >= never:
@@ -90,4 +95,4 @@ def _fast(problem: Problem, max_bytes: int, deadline: float) -> tuple[Candidate,
 def _memory(problem: Problem, chosen: tuple[Candidate, ...]) -> int:
     """Return the bytes of the largest group."""
     tiles = [(candidate.order, candidate.tile) for candidate in chosen if candidate.tile is not None]
-    return max(choice(problem, problem.fused(nodes), tile).peak for nodes, tile in tiles)
+    return max(evaluate_tile(problem, problem.fused(nodes), tile).peak for nodes, tile in tiles)

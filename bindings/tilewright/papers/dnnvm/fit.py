@@ -9,7 +9,7 @@ from numpy.typing import NDArray
 
 from tilewright.fusion import Problem
 from tilewright.fusion.graph import engine_of
-from tilewright.fusion.group.best_tile import best
+from tilewright.fusion.group.best_tile import best_tile
 from tilewright.fusion.machine import CONV
 from tilewright.papers.dnnvm.benchmarks import NAMES, benchmark, machine, problem, table_2
 from tilewright.papers.figures import Say
@@ -69,7 +69,7 @@ class Baselines:
         if searched not in self._cycles:
             rates = {"load_mb_per_s": bandwidth, "save_mb_per_s": bandwidth, "operands_per_cycle": rate}
             varied = unchecked_copy(problem, machine=self.zu2.with_(**rates))
-            choice = best(varied, (number,))
+            choice = best_tile(varied, (number,))
             assert choice is not None
             self._cycles[searched] = choice.cycles
         return self._cycles[searched]

@@ -10,7 +10,7 @@ from tilewright.fusion import Plan, Problem, choices, simulate
 from tilewright.fusion.matching import matches
 from tilewright.fusion.measures import FusionMeasures
 from tilewright.fusion.selection.candidates import Candidate, candidates
-from tilewright.fusion.selection.downset_search import optimum
+from tilewright.fusion.selection.downset_search import best_groups
 from tilewright.fusion.selection.execution_order import order_groups
 from tilewright.heuristics.fusion import dnnvm, greedy
 from tilewright.spec.network import OPERANDS
@@ -105,7 +105,7 @@ def solved(problem: Problem, time_limit: float = 60, capacity: int | None = None
     now = timed("greedy", now)
     chosen["paper"] = dnnvm.choose(producers, joins, groups)
     now = timed("paper", now)
-    incumbent = optimum(producers, groups, chosen["greedy"], time.monotonic() + time_limit)
+    incumbent = best_groups(producers, groups, chosen["greedy"], time.monotonic() + time_limit)
     chosen["optimum"] = incumbent.chosen
     timed("optimum", now)
     return Solved(problem, chosen, incumbent.proven, seconds)

@@ -11,7 +11,7 @@ import networkx as nx
 import numpy as np
 
 from tilewright import plotting
-from tilewright.fusion.group.best_tile import forget_answers
+from tilewright.fusion.group.best_tile import forget_tiles
 from tilewright.fusion.selection.candidates import Candidate
 from tilewright.importing import network
 from tilewright.papers.dnnvm.benchmarks import bundled, problem
@@ -48,7 +48,7 @@ def print_optimum(folder: Path, say: Say, *, time_limit: float = 60) -> None:
     moved: dict[str, tuple[float, float]] = {}
     for net in networks():
         name = net.name or "network"
-        forget_answers()  # so that times do not depend on the networks before
+        forget_tiles()  # so that times do not depend on the networks before
         solution = solutions[name] = solved(problem(net, reading=None), time_limit)
         moved[name] = solution.megabytes("layerwise"), solution.executed("optimum").traffic_bytes / 1e6
         times = [solution.milliseconds(method) for method in METHODS]

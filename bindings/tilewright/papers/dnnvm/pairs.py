@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from math import prod
 from pathlib import Path
 
-from tilewright.fusion.group.best_tile import Choice, best
+from tilewright.fusion.group.best_tile import Choice, best_tile
 from tilewright.fusion.plan import Group
 from tilewright.fusion.plot import timeline
 from tilewright.fusion.problem import Problem
@@ -33,7 +33,7 @@ class Case:
     fused: int
 
     def _choice(self, *numbers: int) -> Choice:
-        choice = best(self.problem, numbers)
+        choice = best_tile(self.problem, numbers)
         assert choice is not None
         return choice
 

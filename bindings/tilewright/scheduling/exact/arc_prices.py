@@ -23,7 +23,7 @@ ROUNDING = 1e-9
 """Relative error of the linear program that is allowed for; what is left is checked in whole numbers."""
 
 
-def program(count: int) -> Any:
+def new_linear_program(count: int) -> Any:
     """Return a linear program that makes the sum of some prices as large as it can be, without rows."""
     import highspy  # start-up time
 
@@ -54,7 +54,7 @@ def best_prices(
     scale = candidates.graph.scale
     serves = candidates.serves if arcs else candidates.has
     count = serves.shape[1]
-    model = program(count)
+    model = new_linear_program(count)
     alone = np.flatnonzero(candidates.has.sum(axis=1) == 1)
     rows = [int(row) for row in alone]
     for place in range(count):  # so that the first program has an end

@@ -25,7 +25,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from tilewright.scheduling.exact.arc_prices import program
+from tilewright.scheduling.exact.arc_prices import new_linear_program
 from tilewright.scheduling.graph import Graph
 from tilewright.scheduling.subgraph.cost import Pricer, sizes
 from tilewright.scheduling.subgraph.structure import STEP, TILE, WHOLE, Structure, sinks, structure
@@ -270,7 +270,7 @@ def _feeding(graph: Graph) -> set[int]:
 
 def _best_sum(sets: list[frozenset[int]], costs: list[float], graph: Graph) -> float:
     """Return the largest sum of prices that no piece undercuts."""
-    model = program(len(graph.inputs))
+    model = new_linear_program(len(graph.inputs))
     for ops, cost in zip(sets, costs, strict=True):
         if np.isfinite(cost):
             places = np.array(sorted(ops))

@@ -21,9 +21,16 @@ import numpy as np
 from numpy.typing import NDArray
 
 from tilewright.scheduling.exact.arc_prices import best_prices
-from tilewright.scheduling.exact.set_cover import Choosing, RowSets
+from tilewright.scheduling.exact.set_cover import RowSets, SetCover
 from tilewright.scheduling.exact.subgraph_candidates import Candidates, connected_sets
-from tilewright.scheduling.exact.symmetry import Move, equals, in_order, moved, named, twins
+from tilewright.scheduling.exact.symmetry import (
+    Move,
+    apply_move,
+    equal_pairs,
+    find_twins,
+    in_order,
+    restore_names,
+)
 from tilewright.scheduling.improvement.sequencing import Block, Kept
 from tilewright.scheduling.subgraph.cost import Pricer
 from tilewright.scheduling.subgraph.structure import LONGEST
@@ -181,7 +188,7 @@ class _Search:
                     ends |= 1 << op
             self.needs[row], self.ends[row] = needs & ~ops, ends
         self.has = candidates.has[self.rows]
-        self.groups = twins(graph, set(results))
+        self.groups = find_twins(graph, set(results))
         self.options: dict[int, list[Kept]] = {}
         self.complete = True
         self.lefts: dict[int, tuple[int, int]] = {}
@@ -209,7 +216,7 @@ class _Search:
     def chosen(self) -> Answer:
         """Choose subgraphs where no tensor can be kept."""
         sets = RowSets(self.rows, self.needs, self.ends, self.results, self.before, self.groups)
-        choosing = Choosing(self.candidates, self.all_prices, sets, self.below)
+        choosing = SetCover(self.candidates, self.all_prices, sets, self.below)
         found = choosing.answer(self.deadline, self.on_bound)
         nothing: Kept = frozenset()
         steps = [(block, nothing) for block in found.blocks]
@@ -290,7 +297,7 @@ class _Search:
         lows = spent + candidates.ticks[self.rows] + ahead - saved
         needless = ~(self.has & wanted).any(axis=1)  # of use if they keep something for the next one
         looked = (lows < self.below) & ~(needless & (not candidates.may_stay))
-        for one, other in equals(self.groups, self._profile(state)):
+        for one, other in equal_pairs(self.groups, self._profile(state)):
             looked &= self.has[:, one] | ~self.has[:, other]
         for place in np.flatnonzero(looked):
             row = int(self.rows[place])
@@ -308,7 +315,9 @@ class _Search:
                 if choice is not None:
                     keeps = sum(1 << graph.maker[tensor] for tensor in kept)
                     after, move = self._in_order((written | self.ends[row] & ~keeps, kept))
-                    yield _Successor(after, after[0] | moved(keeps, move), choice.least, block, kept, move)
+                    yield _Successor(
+                        after, after[0] | apply_move(keeps, move), choice.least, block, kept, move
+                    )
 
     def _check_time(self) -> None:
         if time.monotonic() > self.deadline:
@@ -326,7 +335,7 @@ class _Search:
             return state, move
         graph, (written, resident) = self.graph, state
         makers = [graph.maker[tensor] for tensor in resident]
-        return (moved(written, move), frozenset(graph.made[move.get(op, op)] for op in makers)), move
+        return (apply_move(written, move), frozenset(graph.made[move.get(op, op)] for op in makers)), move
 
     def _steps(self, came: dict[State, tuple[State, Block, Kept, Move]], state: State) -> Steps:
         graph, path = self.graph, []
@@ -335,8 +344,8 @@ class _Search:
             path.append((block, [graph.maker[tensor] for tensor in kept], move))
         path.reverse()
         count = len(graph.inputs)
-        blocks = named([(block, move) for block, _, move in path], count)
-        keeps = named([(kept, move) for _, kept, move in path], count)
+        blocks = restore_names([(block, move) for block, _, move in path], count)
+        keeps = restore_names([(kept, move) for _, kept, move in path], count)
         return [
             (frozenset(block), frozenset(graph.made[op] for op in kept))
             for block, kept in zip(blocks, keeps, strict=True)

@@ -29,7 +29,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from tilewright.scheduling.exact.subgraph_candidates import Candidates
-from tilewright.scheduling.exact.symmetry import Move, equals, in_order, moved, named
+from tilewright.scheduling.exact.symmetry import Move, apply_move, equal_pairs, in_order, restore_names
 
 State = tuple[int, int, tuple[tuple[int, int], ...]]
 """Tensors that must be written and that are, by their operations, as bits; for what each of these waits."""
@@ -80,7 +80,7 @@ class RowSets(NamedTuple):
     groups: list[tuple[int, ...]]
 
 
-class Choosing:
+class SetCover:
     """The search."""
 
     def __init__(
@@ -186,8 +186,8 @@ class Choosing:
         if not move:
             return state, move
         wanted, written, waits = state
-        now = sorted((move.get(op, op), moved(ahead, move)) for op, ahead in waits)
-        return (moved(wanted, move), moved(written, move), tuple(now)), move
+        now = sorted((move.get(op, op), apply_move(ahead, move)) for op, ahead in waits)
+        return (apply_move(wanted, move), apply_move(written, move), tuple(now)), move
 
     def _following(self, state: State, spent: int) -> Iterator[tuple[int, int, State | None]]:
         """Yield subgraphs that write one of the wanted tensors, the cost then, and the state.
@@ -199,7 +199,7 @@ class Choosing:
         op = min(_each(wanted), key=lambda one: (bisect_left(self.spares[one], self.below - least), one))
         depends = dict(waits)
         profile = self._profile(state)
-        pairs = equals(self.groups, lambda one: (one == op, *profile(one)))
+        pairs = equal_pairs(self.groups, lambda one: (one == op, *profile(one)))
         for row in self.writers[op]:
             if least + self.spare[row] >= self.below:
                 break
@@ -242,9 +242,9 @@ class Choosing:
             path.append((row, move))
         path.reverse()
         count = len(self.before)
-        blocks = named([(self.candidates.ops(row), move) for row, move in path], count)
-        ends = named([(_each(self.ends[row]), move) for row, move in path], count)
-        needs = named([(_each(self.needs[row]), move) for row, move in path], count)
+        blocks = restore_names([(self.candidates.ops(row), move) for row, move in path], count)
+        ends = restore_names([(_each(self.ends[row]), move) for row, move in path], count)
+        needs = restore_names([(_each(self.needs[row]), move) for row, move in path], count)
         chosen = list(zip(blocks, ends, needs, strict=True))
         there: set[int] = set()
         order = []

@@ -17,7 +17,7 @@ Move = dict[int, int]
 """Where operations go that do not keep their place."""
 
 
-def twins(graph: Graph, results: Collection[int]) -> list[tuple[int, ...]]:
+def find_twins(graph: Graph, results: Collection[int]) -> list[tuple[int, ...]]:
     """Return groups of operations of which any two are twins; `results` lie in slow memory in the end."""
     groups: dict[Any, list[int]] = {}
     for op in range(len(graph.inputs)):
@@ -58,7 +58,7 @@ def in_order(groups: Iterable[tuple[int, ...]], profile: Callable[[int], Any]) -
     return move
 
 
-def moved(bits: int, move: Move) -> int:
+def apply_move(bits: int, move: Move) -> int:
     """Return a set of operations, as bits, after a move."""
     found = bits
     for op in move:
@@ -68,7 +68,7 @@ def moved(bits: int, move: Move) -> int:
     return found
 
 
-def equals(groups: Iterable[tuple[int, ...]], profile: Callable[[int], Any]) -> list[tuple[int, int]]:
+def equal_pairs(groups: Iterable[tuple[int, ...]], profile: Callable[[int], Any]) -> list[tuple[int, int]]:
     """Return pairs of twins, neighbours in their order, between which a state in order makes no difference.
 
     Of the subgraphs to come it is enough to look at those that have the first one, or neither.
@@ -78,7 +78,7 @@ def equals(groups: Iterable[tuple[int, ...]], profile: Callable[[int], Any]) -> 
     ]
 
 
-def named(path: Iterable[tuple[Iterable[int], Move]], count: int) -> list[list[int]]:
+def restore_names(path: Iterable[tuple[Iterable[int], Move]], count: int) -> list[list[int]]:
     """Return the names, before all moves, of operations of each step, after which there has been a move.
 
     Parameters

@@ -11,12 +11,19 @@ import time
 from contextlib import suppress
 from dataclasses import replace
 
-from tilewright.scheduling.improvement.partition import Partition, greedy
-from tilewright.scheduling.improvement.sequencing import Arrangement, Kept, plan_of
+from tilewright.scheduling.improvement.partition import Partition, merge_greedily
+from tilewright.scheduling.improvement.sequencing import Kept, Sequencing, plan_of
 from tilewright.scheduling.plan import ORDERS, Plan
 from tilewright.scheduling.problem import Problem
 from tilewright.scheduling.rules import latencies, rank
-from tilewright.scheduling.subgraph.cost import Choice, Pricer, best_order, least_traffic, moved, ticks
+from tilewright.scheduling.subgraph.cost import (
+    Choice,
+    Pricer,
+    best_order,
+    elements_moved,
+    least_traffic,
+    ticks,
+)
 from tilewright.scheduling.subgraph.structure import Structure
 from tilewright.spec.errors import OutOfTimeError
 
@@ -43,7 +50,7 @@ class _Frugal(Pricer):
         least = least_traffic(self.graph, ops, found, room, choice.ticks)
         if least is None:  # in none of the orders that have a name
             size = choice.width, choice.height, choice.depth
-            elements = moved(self.graph, found, size, best_order(self.graph, found, size))
+            elements = elements_moved(self.graph, found, size, best_order(self.graph, found, size))
             return choice._replace(ticks=choice.ticks * WEIGHT + elements)
         width, height, depth = least.granularity
         return Choice(least.ticks * WEIGHT + least.moved, width, height, depth, choice.least)
@@ -58,11 +65,11 @@ def break_ties(problem: Problem, plan: Plan, deadline: float) -> Plan:
         partition = Partition(pricer)
         for block in blocks:
             partition.put(block)
-        arrangement = Arrangement(pricer)
+        arrangement = Sequencing(pricer)
         with suppress(OutOfTimeError):
             found = [arrangement.kept(blocks)]
             known += [plan_of(pricer, steps) for _, steps in filter(None, found)]
-            found = [arrangement.arranged(greedy(pricer, until, partition).blocks)]
+            found = [arrangement.arranged(merge_greedily(pricer, until, partition).blocks)]
             known += [plan_of(pricer, steps) for _, steps in filter(None, found)]
     most = -(-sum(latencies(problem, plan)) // problem.graph.scale) * problem.graph.scale
     alike = [one for one in known if sum(latencies(problem, one)) <= most]
@@ -80,7 +87,10 @@ def _frugal(problem: Problem, plan: Plan, most: int) -> Plan:
         room = graph.fast_memory_capacity - pricer.kept(resident, retained)
         own = ticks(graph, found, step.granularity, step.order)
         least = least_traffic(graph, ops, found, room, own + spare)
-        if least is not None and least[:2] < (moved(graph, found, step.granularity, step.order), own):
+        if least is not None and least[:2] < (
+            elements_moved(graph, found, step.granularity, step.order),
+            own,
+        ):
             step = replace(step, granularity=least.granularity, order=ORDERS[least.order])
             spare -= least.ticks - own
         steps.append(step)

@@ -8,7 +8,7 @@ from collections.abc import Callable, Iterable, Iterator
 from math import exp
 
 from tilewright.scheduling.graph import Graph
-from tilewright.scheduling.improvement.sequencing import Arrangement, Block, Kept, closed, components
+from tilewright.scheduling.improvement.sequencing import Block, Kept, Sequencing, components, is_closed
 from tilewright.scheduling.subgraph.cost import Pricer
 
 Steps = list[tuple[Block, Kept]]
@@ -32,7 +32,7 @@ class Partition:
 
     def cost(self, block: Block) -> int | None:
         """Return the ticks of a subgraph beside which nothing is kept, or None if it must keep something."""
-        if not closed(self.pricer, block):
+        if not is_closed(self.pricer, block):
             return None
         choice = self.pricer.best(block)
         return None if choice is None else choice.ticks
@@ -93,7 +93,9 @@ class Partition:
                 yield readers
 
 
-def greedy(pricer: Pricer, deadline: float = float("inf"), partition: Partition | None = None) -> Partition:
+def merge_greedily(
+    pricer: Pricer, deadline: float = float("inf"), partition: Partition | None = None
+) -> Partition:
     """Merge the subgraphs for which that wins most, as long as it wins anything."""
     partition = partition or Partition(pricer)
     gains: dict[frozenset[Block], int] = {}
@@ -138,7 +140,7 @@ class Annealing:
 
     def __init__(self, pricer: Pricer, seed: int) -> None:
         self.pricer, self.graph, self.random = pricer, pricer.graph, random.Random(seed)
-        self.arrangement = Arrangement(pricer)
+        self.arrangement = Sequencing(pricer)
 
     def run(
         self, partition: Partition, seconds: float, deadline: float, on_better: Callable[[int, Steps], None]

@@ -6,16 +6,16 @@ import time
 from collections.abc import Callable, Iterator, Sequence
 
 from tilewright.scheduling.improvement.partition import Steps, may_stay
-from tilewright.scheduling.improvement.sequencing import Arrangement, Block, Links, components
+from tilewright.scheduling.improvement.sequencing import Block, Links, Sequencing, components
 from tilewright.scheduling.subgraph.cost import Pricer
 
 
-class Repeating:
+class Recompute:
     """Improves an arrangement by letting subgraphs run operations of others, too."""
 
     def __init__(self, pricer: Pricer) -> None:
         self.pricer, self.graph = pricer, pricer.graph
-        self.arrangement = Arrangement(pricer)
+        self.arrangement = Sequencing(pricer)
 
     def run(self, total: int, steps: Steps, deadline: float, on_better: Callable[[int, Steps], None]) -> None:
         """Repeat operations as long as that wins time, and report each better arrangement."""

@@ -18,7 +18,7 @@ MOST_OPTIONAL = 3
 """Up to so many tensors that may stay, all sets of them are tried; beyond, all, one or none."""
 
 
-def closed(pricer: Pricer, block: Block) -> bool:
+def is_closed(pricer: Pricer, block: Block) -> bool:
     """Whether no tensor of a subgraph is read inside of it and outside, too."""
     graph = pricer.graph
     for op in block:
@@ -93,7 +93,7 @@ class Links:
                 self.giver[op] = next(ends, places[0])
 
 
-class Arrangement:
+class Sequencing:
     """Puts subgraphs in order; an operation may be in several."""
 
     def __init__(self, pricer: Pricer) -> None:

@@ -10,7 +10,7 @@ from tilewright.scheduling.exact.search import search
 from tilewright.scheduling.exact.subgraph_candidates import connected_sets
 from tilewright.scheduling.graph import Graph
 from tilewright.scheduling.improvement.partition import Steps
-from tilewright.scheduling.improvement.sequencing import Arrangement, Block, Links
+from tilewright.scheduling.improvement.sequencing import Block, Links, Sequencing
 from tilewright.scheduling.problem import Problem
 from tilewright.scheduling.subgraph.cost import Pricer
 
@@ -29,7 +29,7 @@ class Windows:
 
     def __init__(self, pricer: Pricer, seed: int) -> None:
         self.pricer, self.random = pricer, random.Random(seed)
-        self.arrangement = Arrangement(pricer)
+        self.arrangement = Sequencing(pricer)
         self.tried: set[frozenset[Block]] = set()
 
     def run(self, total: int, steps: Steps, deadline: float, on_better: Callable[[int, Steps], None]) -> None:

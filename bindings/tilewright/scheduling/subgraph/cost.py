@@ -63,7 +63,7 @@ def _tabulated(graph: Graph, found: Structure) -> SubgraphTable:
     return SubgraphTable(found.slices, found.works, *outputs, graph.unit, graph.per)
 
 
-def evaluated(
+def evaluate_granularity(
     graph: Graph, found: Structure, granularity: tuple[int, int, int], order: tuple[int, ...] = ()
 ) -> list[int]:
     """Return the working set, the ticks of each named order, and those of the order given."""
@@ -75,7 +75,7 @@ def evaluated(
 
 def working_set(graph: Graph, found: Structure, granularity: tuple[int, int, int]) -> int:
     """Return the elements of slices and tiles in memory, beside tensors that are kept."""
-    return evaluated(graph, found, granularity)[0]
+    return evaluate_granularity(graph, found, granularity)[0]
 
 
 def ticks(
@@ -83,11 +83,11 @@ def ticks(
 ) -> int:
     """Return what a subgraph takes with a granularity and an order of tiles."""
     if isinstance(order, str):
-        return evaluated(graph, found, granularity)[1 + ORDERS.index(order)]
-    return evaluated(graph, found, granularity, order)[5]
+        return evaluate_granularity(graph, found, granularity)[1 + ORDERS.index(order)]
+    return evaluate_granularity(graph, found, granularity, order)[5]
 
 
-def moved(
+def elements_moved(
     graph: Graph, found: Structure, granularity: tuple[int, int, int], order: str | tuple[int, ...]
 ) -> int:
     """Return the elements that a subgraph moves: its time if nothing takes any but each of them a tick."""
@@ -130,7 +130,7 @@ def best_order(graph: Graph, found: Structure, granularity: tuple[int, int, int]
     from tilewright.scheduling.subgraph import granularities  # start-up time
 
     w, h, _ = granularity
-    named = evaluated(graph, found, granularity)[1:5]
+    named = evaluate_granularity(graph, found, granularity)[1:5]
     rows, columns = -(-found.height // h), -(-found.width // w)
     if rows * columns > granularities.MOST_LISTED:
         return ORDERS[named.index(min(named))]

@@ -175,7 +175,7 @@ def is_beside(slices: Ints, count: int, n: int, tile: Tile) -> bool:
 
 
 @jit.lean
-def stays(slices: Ints, count: int, n: int, tile: Tile, s: int, share: int) -> bool:
+def stays_in_memory(slices: Ints, count: int, n: int, tile: Tile, s: int, share: int) -> bool:
     """Whether a slice that a step needs is there, from the step or the tile before or as part of another."""
     kind_rows, kind_columns = slices[n, 3], slices[n, 4]
     if kind_rows == STEP or kind_columns == STEP:
@@ -215,7 +215,7 @@ def step_times(
     moved = 0
     for n in range(count):
         needed = s < count_steps(slices[n, 5], tile.k) or (slices[n, 6] and s == tile.steps - 1)
-        if needed and not stays(slices, count, n, tile, s, share):
+        if needed and not stays_in_memory(slices, count, n, tile, s, share):
             rows = extent_in_step(slices[n, 3], slices[n, 1], tile.h, tile, s)
             moved += rows * extent_in_step(slices[n, 4], slices[n, 2], tile.w, tile, s)
     if s == tile.steps - 1:
