@@ -78,8 +78,11 @@ if TYPE_CHECKING:
     from tilewright.spec.layer import Layer as Layer
     from tilewright.spec.network import Network as Network
     from tilewright.tiling.dsp.machine import DspMachine as DspMachine
+    from tilewright.tiling.dsp.plan import DspPlan as DspPlan
     from tilewright.tiling.hierarchy.machine import HierarchyMachine as HierarchyMachine
+    from tilewright.tiling.hierarchy.plan import HierarchyPlan as HierarchyPlan
     from tilewright.tiling.npu.machine import NpuMachine as NpuMachine
+    from tilewright.tiling.npu.plan import NpuPlan as NpuPlan
     from tilewright.tiling.plan import Plan as TilingPlan
     from tilewright.tiling.problem import Problem as TilingProblem
     from tilewright.tiling.problem import TilingLimits as TilingLimits
@@ -118,8 +121,11 @@ _EXPORTS = {
     "spec.layer": "Layer",
     "spec.network": "Network",
     "tiling.dsp.machine": "DspMachine",
+    "tiling.dsp.plan": "DspPlan",
     "tiling.hierarchy.machine": "HierarchyMachine",
+    "tiling.hierarchy.plan": "HierarchyPlan",
     "tiling.npu.machine": "NpuMachine",
+    "tiling.npu.plan": "NpuPlan",
     "tiling.plan": "TilingPlan",
     "tiling.problem": "TilingLimits TilingObjective TilingProblem",
 }
@@ -208,8 +214,8 @@ def __getattr__(name: str) -> Any:
     from importlib import import_module
 
     module = import_module(f"tilewright.{_MODULES[name]}")
-    own = {"Problem": "Problem", "Plan": "Plan"}
-    return getattr(module, next((own[end] for end in own if name.endswith(end)), name))
+    own = next((each for each in ("Problem", "Plan") if name.endswith(each)), name)
+    return getattr(module, name if hasattr(module, name) else own)
 
 
 def __dir__() -> list[str]:

@@ -223,7 +223,7 @@ def check(
 
 
 def compare(
-    instances: Iterable[Any],
+    instances: Any,
     methods: Iterable[str] | None = None,
     *,
     time_limit: float = 60.0,
@@ -240,7 +240,7 @@ def compare(
 
     Parameters
     ----------
-    instances : iterable of str, Path, Instance, Problem
+    instances : str, Path, Instance, Problem, or an iterable of these
         Of one or several rooms.
     methods
         Each is run on the instances of the rooms that have it. By default the constructive heuristics and
@@ -276,8 +276,10 @@ def compare(
     from tilewright.run import journal as journals
     from tilewright.run.arguments import limit, whole
     from tilewright.run.executors import executor_of
+    from tilewright.spec.base import Spec
 
-    found = [_instance(each) for each in instances]
+    several = isinstance(instances, Iterable) and not isinstance(instances, str | Path | Spec)
+    found = _some("instances", [_instance(each) for each in (instances if several else [instances])])
     jobs = whole("jobs", jobs, 1)
     if threads is None:
         threads = 1 if scheduler else max(1, (os.cpu_count() or 1) // jobs)

@@ -4,9 +4,12 @@ from __future__ import annotations
 
 import ast
 import inspect
+import pickle
+import re
 import subprocess
 import sys
 import time
+from dataclasses import replace
 from functools import cache
 from pathlib import Path
 from typing import Any, get_args
@@ -16,10 +19,11 @@ import pytest
 from conftest import THOROUGH, thinned
 
 import tilewright as tw
+from tilewright import api
 from tilewright.core import catalogue
 from tilewright.core.room import register, room_of
 from tilewright.run import supervisor
-from tilewright.run.instance import parse, read
+from tilewright.run.instance import digest, parse, read
 from tilewright.spec.base import Spec
 from tilewright.tiling.problem import Problem
 
@@ -45,6 +49,21 @@ def test_every_export_is_there_in_a_new_process() -> None:
         alias.asname for node in checked.body if isinstance(node, ast.ImportFrom) for alias in node.names
     }
     assert typed - {None} == {*tw.__all__} - {"__version__"}
+
+
+def test_every_function_of_the_api_is_exported() -> None:
+    public = [
+        name
+        for name, each in vars(api).items()
+        if inspect.isfunction(each) and each.__module__ == api.__name__ and not name.startswith("_")
+    ]
+    assert {name for name in tw.__all__ if getattr(getattr(tw, name), "__module__", "") == api.__name__} == {
+        *public
+    }
+    page = (ROOT / "docs/api.md").read_text()
+    assert "::: tilewright\n" in page  # whose members are listed from `__all__`
+    promised = set(re.findall(r"`?\btw\.(\w+)", page)) - {"__version__"}
+    assert promised and promised <= {*tw.__all__}
 
 
 def test_every_room_exports_its_types() -> None:
@@ -302,6 +321,8 @@ def test_results_show_themselves() -> None:
 
 
 def test_results_that_are_read_get_their_problem(tmp_path: Path) -> None:
+    from matplotlib.figure import Figure
+
     solved("alexnet-conv3-64k").write(tmp_path / "result.json")
     read = tw.Result.read(tmp_path / "result.json")
     assert read.problem is None
@@ -311,8 +332,13 @@ def test_results_that_are_read_get_their_problem(tmp_path: Path) -> None:
     assert whole == read
     with pytest.raises(tw.InputError, match="another instance"):
         read.of(tw.read("lenet5-idsp"))
-    with pytest.raises(tw.InputError, match="plan"):
-        read.plot()
+    assert read.plot(ax=Figure().subplots()).has_data() is not None  # with the bundled instance
+    with pytest.raises(tw.InputError, match="result of another instance"):
+        replace(read, instance_sha256="0" * 64).plot()
+    with pytest.raises(tw.InputError, match="instance = 'mine': is no bundled instance: `of"):
+        replace(read, instance="mine").plot()
+    with pytest.raises(tw.InputError, match=r"the result has no plan \(status infeasible\)"):
+        replace(read, plan=None, status="infeasible").plot()
 
 
 @pytest.mark.parametrize("name", ["alexnet-conv3-64k", "s1-example2", "mnist-tcpa", "lenet5-idsp"])
@@ -367,10 +393,53 @@ def test_numbers_of_numpy_are_numbers(tmp_path: Path) -> None:
 
 def test_problems_need_no_instance() -> None:
     problem = parse({"room": "tiling", **SMALL}).problem
-    (entry,) = tw.compare([problem], ["greedy"], time_limit=5)
+    (entry,) = tw.compare(problem, ["greedy"], time_limit=5)
     assert entry.result is not None and all(each.holds for each in tw.check(problem, entry.result))
-    # It has a table of names.
-    assert hash(tw.read("mnist-tcpa").problem) == hash(tw.read("mnist-tcpa").problem)
+    given = (each for each in [problem, "alexnet-conv3-64k"])
+    assert [each.instance for each in tw.compare(given, ["greedy"], time_limit=5)] == [
+        "unnamed",
+        "alexnet-conv3-64k",
+    ]
+    swept = tw.sweep(problem, {"machine.memory_bytes": [512, 1024]}, method="greedy", time_limit=5)
+    assert [point.status for point in swept] == ["feasible"] * 2
+    assert len(swept) == 2 and swept[-1] == swept.points[1]
+
+
+def test_machines_need_no_kind() -> None:
+    """Where a machine is told, its kind is, too: to digests, to copies, to points of a sweep."""
+    layer = tw.Layer(input=(3, 8, 8), kernels=4, kernel=3)  # type: ignore[arg-type]
+    problem = tw.TilingProblem(layer=layer, machine=tw.DspMachine(memory_bytes=1024))
+    assert problem == parse({"room": "tiling", **SMALL}).problem
+    assert digest("tiling", problem) == parse({"room": "tiling", **SMALL}).sha256
+    assert problem.with_(machine={"memory_bytes": 512}).machine.kind == "dsp"
+    (point,) = tw.sweep(problem, {"machine.memory_bytes": [512]}, method="greedy", time_limit=5)
+    assert point.status == "feasible"
+    assert tw.NpuMachine().kind == "npu"
+
+
+@pytest.mark.parametrize("room", catalogue.ROOMS)
+def test_problems_and_plans_are_values(room: str) -> None:
+    """They are equal, hashed and pickled by what they hold, and show which room they are of."""
+    one, other = (tw.read(catalogue.instances(room)[0]).problem for _ in range(2))
+    assert one is not other and one == other and len({one, other}) == 1
+    assert one != 3
+    copy = pickle.loads(pickle.dumps(one))
+    assert copy == one and hash(copy) == hash(one)
+    assert repr(one).startswith(f"{room.capitalize()}Problem(")
+
+
+def test_plans_name_their_axes_and_their_room() -> None:
+    plan = solved("alexnet-conv3-64k").plan
+    assert plan.tile == plan.layers[0].tile and plan.tile.rows == plan.tile[3] > 0
+    assert plan.tile._fields == ("groups", "images", "output_maps", "rows", "columns", "input_maps")
+    assert plan == pickle.loads(pickle.dumps(plan)) == type(plan).from_json(plan.to_json())
+    assert repr(plan).startswith("TilingPlan(layers=(DspPlan(tile=DspTile(groups=")
+    assert repr(solved("mnist-tcpa").plan).startswith("AllocationPlan(names=(")
+    with pytest.raises(AttributeError, match=r"5 layers have a tile each, as plan\.layers\[0\]\.tile"):
+        _ = solved("lenet5-idsp").plan.tile
+    assert tw.NpuPlan("KS", "OS", (4, 3, 2, 1)).tile.columns == 1  # type: ignore[arg-type]
+    nest = tw.HierarchyPlan(((("y", 4), ("k", 2)), ()))
+    assert nest.loops == ((("output_rows", 4), ("output_channels", 2)), ())
 
 
 def test_what_is_no_argument_is_refused_at_the_call() -> None:
@@ -390,12 +459,74 @@ def test_what_is_no_argument_is_refused_at_the_call() -> None:
     for wrong in ({"seed": 1.5}, {"seed": -1}, {"threads": 0}, {"threads": True}, {"time_limit": "5"}):
         with pytest.raises(tw.InputError, match=f"^{next(iter(wrong))} = "):
             tw.solve(instance, **wrong)  # type: ignore[arg-type]
-    with pytest.raises(tw.InputError, match="jobs = 0"):
-        tw.compare([instance], ["greedy"], jobs=0)
+    for wrong, told in (
+        ({"jobs": 0}, "jobs = 0"),
+        ({"methods": []}, r"methods = \[\]: must hold one at least"),
+        ({"methods": "greedy"}, "methods = 'greedy': must be texts"),
+        ({"seeds": ()}, r"seeds = \[\]: must hold one at least"),
+        ({"seeds": [1.5]}, "seed = 1.5: must be an integer"),
+        ({"threads": -1}, "threads = -1: must be an integer"),
+    ):
+        with pytest.raises(tw.InputError, match=told):
+            tw.compare(**({"instances": [instance], "methods": ["greedy"]} | wrong))  # type: ignore[arg-type]
+    with pytest.raises(tw.InputError, match=r"instances = \[\]: must hold one at least"):
+        tw.compare([])
     with pytest.raises(tw.InputError, match="axes = 5"):
         tw.sweep(instance, {5: [1]})  # type: ignore[dict-item]
     with pytest.raises(tw.InputError, match="method = 5"):
         tw.solve(instance, 5)  # type: ignore[arg-type]
+
+
+NONSENSE = {
+    "a_text": "return 'nonsense'",
+    "nothing": "return None",
+    "another_room": "from tilewright.addresses.plan import Plan; return Plan((0,))",
+    "a_crash": "return 1 // 0",
+}
+
+
+def test_a_method_that_returns_nonsense_is_one_failure(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The others have their turn: in a comparison, and among the heuristics of ``auto``."""
+    folder = tmp_path / "heuristics/tiling"
+    folder.mkdir(parents=True)
+    for name, body in NONSENSE.items():
+        (folder / f"{name}.py").write_text(f"def plan(problem):\n    {body}\n")
+    monkeypatch.setenv("TILEWRIGHT_PATH", str(tmp_path))
+    instance = parse({"room": "tiling", **SMALL})
+    entries = tw.compare([instance], [*NONSENSE, "greedy"], time_limit=10)
+    assert [each.error is None for each in entries] == [False] * 4 + [True]
+    assert "no Plan of tiling but str" in str(entries[0].error)
+    result = tw.solve(instance, "tiles@highs", warm_start="auto", time_limit=30)
+    assert result.plan is not None
+    assert [sum(name in each for each in result.failures) for name in NONSENSE] == [1] * 4
+
+
+def test_a_function_that_returns_nonsense_is_told() -> None:
+    problem = parse({"room": "tiling", **SMALL}).problem
+    plan = tw.solve(problem, "greedy").plan
+    with pytest.raises(tw.InputError, match="plan = 'str': must be a Plan of tiling"):
+        tw.solve(problem, lambda _problem: "nonsense")
+    with pytest.raises(tw.InputError, match="status = 'great': must be one of: optimal"):
+        tw.solve(problem, lambda _problem: tw.Outcome("great", plan))  # type: ignore[arg-type]
+    with pytest.raises(tw.InputError, match=r"bound of .* = 1\.5: must be an integer"):
+        tw.solve(problem, lambda _problem: tw.Outcome("feasible", plan, 1.5))  # type: ignore[arg-type]
+    assert tw.solve(problem, lambda _problem: None).status == "unknown"
+
+
+def test_a_function_may_run_out_of_time() -> None:
+    """What its context has been told by then counts; the error is one of ours."""
+    problem = parse({"room": "tiling", **SMALL}).problem
+    plan = tw.solve(problem, "greedy").plan
+
+    def late(_problem: Any, context: tw.RunContext) -> Any:
+        context.on_plan(plan)
+        raise tw.OutOfTimeError
+
+    assert tw.solve(problem, late).plan == plan
+    with pytest.raises(tw.TilewrightError, match="the deadline has passed"):
+        tw.simulate(problem, plan, deadline=0)
 
 
 def test_names_are_listed() -> None:

@@ -187,6 +187,71 @@ def test_parameters_are_weights_biases_and_those_of_maps() -> None:
     assert "bias" not in graph.convolutions[0].unnamed().model_dump()
 
 
+def test_layers_need_no_names_and_no_shapes_that_follow() -> None:
+    """Shapes are those of what is read; the fully connected layer takes 4 channels of 5x5, 100 values."""
+    keep = ("name", "inputs", "kind", "kernels", "kernel", "stride", "padding", "outputs")
+    tables = [{key: layer[key] for key in keep if key in layer} for layer in LAYERS]
+    del tables[-1]["inputs"]
+    assert Network.model_validate({"layers": tables, "input": (3, 12, 12)}).layers == network().layers
+    tables[0]["input"] = [3, 12, 12]
+    assert network(*tables) == network()
+    unnamed = Network(layers=[Layer(input=(3, 8, 8), kernels=4, kernel=3), {"kernels": 2, "kernel": 1}])  # type: ignore[arg-type]
+    assert [layer.name for layer in unnamed.layers] == ["layer1", "layer2"]
+    assert [layer.output for layer in unnamed.layers] == [(4, 6, 6), (2, 6, 6)]
+
+
+@pytest.mark.parametrize(
+    ("table", "read", "shape"),
+    [
+        ({"kernels": 2, "kernel": 1}, ["a", "b"], (8, 4, 5)),  # channels are joined
+        ({"kind": "fc", "outputs": 2}, ["a", "pixel"], (66, 1, 1)),  # 3 * 4 * 5 + 6 values
+        ({"kind": "fc", "kernels": 2}, None, (6, 1, 1)),
+        ({"kind": "pool", "kernel": 2}, ["b"], (5, 4, 5)),
+        ({"kind": "concat"}, ["b", "a"], (8, 4, 5)),
+        ({"kind": "map", "op": "relu"}, ["a"], (3, 4, 5)),
+        ({"kind": "pad", "padding": 1}, ["a"], (3, 4, 5)),
+        ({"kind": "slice", "first": [1, 0, 0], "output": [2, 4, 5]}, ["a"], (3, 4, 5)),
+        ({"kind": "reshape", "op": "transpose", "output": [5, 4, 3]}, ["a"], (3, 4, 5)),
+        ({"kind": "add"}, ["a", "input"], (3, 4, 5)),
+        ({"kind": "mul"}, ["gate", "a"], (3, 4, 5)),  # one pixel multiplies all
+        ({"kind": "matmul", "depth": 20, "output": [3, 1, 5]}, ["a", "b"], (3, 4, 5)),  # 3x20 by 20x5
+        ({"kind": "function", "op": "f", "output": [1, 1, 1]}, ["b", "a"], (5, 4, 5)),
+        ({"kind": "opaque", "op": "F", "output": [1, 1, 1]}, ["b", "a"], (5, 4, 5)),
+    ],
+)
+def test_a_layer_without_a_shape_has_that_of_what_it_reads(
+    table: dict[str, Any], read: list[str] | None, shape: tuple[int, int, int]
+) -> None:
+    layers = [
+        {"name": "a", "kind": "map", "op": "relu", "input": [3, 4, 5]},
+        {"name": "b", "kernels": 5, "kernel": 1},
+        {"name": "gate", "kind": "pool", "kernel": [4, 5], "inputs": ["a"]},
+        {"name": "pixel", "kernels": 6, "kernel": [4, 5], "inputs": ["b"]},
+    ]
+    graph = network(*layers, table if read is None else table | {"inputs": read})
+    assert graph.layers[-1].input == shape
+    graph.check_shapes()
+
+
+def test_one_number_is_all_of_a_window() -> None:
+    layer = Layer(input=(3, 9, 9), kernels=4, kernel=3, stride=2, padding=1, dilation=2)  # type: ignore[arg-type]
+    table = {"kernel": [3, 3], "stride": [2, 2], "padding": [1] * 4, "dilation": [2, 2]}
+    assert layer == Layer.model_validate({"input": [3, 9, 9], "kernels": 4, **table})
+    pool = {"name": "pool", "kind": "pool", "input": [3, 9, 9]}
+    assert network(pool | {"kernel": 3, "stride": 2, "padding": 1}) == network(
+        pool | {"kernel": [3, 3], "stride": [2, 2], "padding": [1] * 4}
+    )
+    pad = {"name": "pad", "kind": "pad", "input": [3, 9, 9]}
+    assert network(pad | {"padding": 2}).layers[0].output == (3, 13, 13)
+
+
+@pytest.mark.parametrize("field", ["kernel", "stride", "padding", "dilation"])
+@pytest.mark.parametrize("value", [True, "3", 2.0, [2], None])
+def test_other_values_are_no_windows(field: str, value: object) -> None:
+    table = {"input": [3, 9, 9], "kernels": 4, "kernel": 3, field: value}
+    assert refused(lambda: Layer.model_validate(table)).field == f"{field}"
+
+
 # Graphs that are not -----------------------------------------------------------------------------
 
 
@@ -241,7 +306,7 @@ def test_parameters_are_weights_biases_and_those_of_maps() -> None:
         ),
         (1, {"kind": [1]}, "kind", [1], "must be one of: conv, fc, pool, add"),
         (1, {"name": "input"}, "name", "input", "the network's own input"),
-        (1, {"name": None}, "name", None, "is missing"),
+        (1, {"name": 3}, "name", 3, "must be a text"),
     ],
 )
 def test_what_is_wrong_is_named(
@@ -268,6 +333,35 @@ def test_a_geometry_that_is_none_names_its_layer(
     error = refused(lambda: instance(changed(index, **changes)))
     assert error.field == f"layer.{field}"
     assert limit in error.limit
+
+
+POINTWISE: dict[str, Any] = {"kernels": 2, "kernel": 1}
+
+
+@pytest.mark.parametrize(
+    ("tables", "own_input", "told"),
+    [
+        ([POINTWISE] * 2, None, "network.layers[0].input: is missing"),
+        ([POINTWISE], [3, 4], "takes three numbers: channels, height, width"),
+        ([POINTWISE], "3x4x4", "network.input = '3x4x4'"),
+        # What is behind a wrong layer is not told to lack what follows from it.
+        ([{"kernels": 2}, POINTWISE], [3, 4, 4], "network.layers[0].kernel: is missing"),
+        ([{"kernels": 2, "kernel": 5}, POINTWISE], [3, 4, 4], "its height with dilation is 5"),
+        ([POINTWISE | {"inputs": ["no"]}], [3, 4, 4], "layer layer1 can read earlier layers only"),
+        ([POINTWISE | {"inputs": []}], [3, 4, 4], "layer layer1, of kind conv, needs at least 1"),
+        ([POINTWISE | {"inputs": "input"}], [3, 4, 4], "network.layers[0].inputs = 'input': must"),
+        ([POINTWISE | {"inputs": [[]]}], [3, 4, 4], "network.layers[0].inputs[0] = []: must"),
+        ([{"kind": "input"}], [3, 4, 4], "network.layers[0].input: is missing"),
+        ([{"kind": "fc", "outputs": 2, "kernels": 2}], [3, 4, 4], "layers[0].outputs = 2: unknown key"),
+        ([{"kind": "fc", "kernels": 2, "kernel": 3}], [3, 4, 4], "has a plane and a kernel of one position"),
+        ([POINTWISE, POINTWISE | {"name": "layer1"}], [3, 4, 4], "two layers"),
+    ],
+)
+def test_shapes_that_cannot_be_told(tables: list[dict[str, Any]], own_input: object, told: str) -> None:
+    given = {} if own_input is None else {"input": own_input}
+    error = refused(lambda: Network.model_validate({"layers": tables, **given}))
+    assert told in str(error)
+    assert not str(error).count("is missing") > told.count("is missing") + (own_input in ([3, 4], "3x4x4"))
 
 
 @pytest.mark.parametrize("layers", [3, [], {"a": 1}, "file"])

@@ -6,14 +6,15 @@ from dataclasses import dataclass
 from typing import Any
 
 from tilewright.addresses.problem import LARGEST, MOST_BUFFERS
+from tilewright.core.plans import RoomPlan
 from tilewright.spec.errors import InputError
 
 MOST_OFFSET = LARGEST * MOST_BUFFERS
 """Where the last one begins if all lie one upon the other."""
 
 
-@dataclass(frozen=True)
-class Plan:
+@dataclass(frozen=True, repr=False)
+class Plan(RoomPlan):
     """The first address of each buffer, in the order of the problem."""
 
     offsets: tuple[int, ...]

@@ -7,6 +7,7 @@ from typing import Any
 
 from tilewright.allocation.machine import MAX_SIDE
 from tilewright.allocation.splits import LayerSplit
+from tilewright.core.plans import RoomPlan
 from tilewright.spec.errors import InputError
 from tilewright.spec.network import MAX_LAYERS
 
@@ -17,8 +18,8 @@ Region = tuple[tuple[int, int], ...]
 """PEs (row, column) of a layer."""
 
 
-@dataclass(frozen=True)
-class Plan:
+@dataclass(frozen=True, repr=False)
+class Plan(RoomPlan):
     """Splits of all layers, in the order of execution.
 
     Attributes

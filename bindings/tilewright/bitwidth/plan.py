@@ -6,6 +6,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from tilewright.bitwidth.machine import MAX_WIDTH
+from tilewright.core.plans import RoomPlan
 from tilewright.spec.errors import InputError
 from tilewright.spec.network import MAX_LAYERS
 
@@ -13,8 +14,8 @@ Widths = tuple[int, int]
 """Bits of inputs and of weights."""
 
 
-@dataclass(frozen=True)
-class Plan:
+@dataclass(frozen=True, repr=False)
+class Plan(RoomPlan):
     """Widths of all convolutions and fully connected layers, in the order of execution.
 
     Attributes

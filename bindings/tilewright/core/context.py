@@ -5,7 +5,9 @@ from __future__ import annotations
 import time
 from collections.abc import Callable
 from dataclasses import dataclass, field
-from typing import Any, Literal
+from typing import Any, Literal, get_args
+
+from tilewright.spec.errors import InputError
 
 MAX_SECONDS = 7 * 24 * 3600.0
 """Longest time limit that is accepted: a week."""
@@ -75,7 +77,13 @@ class RunContext:
 
 @dataclass
 class Outcome:
-    """What a method answers: its best plan and what it proved about it."""
+    """What a method answers: its best plan and what it proved about it.
+
+    Raises
+    ------
+    InputError
+        For a status that there is not.
+    """
 
     status: Status
     plan: Any = None
@@ -83,3 +91,7 @@ class Outcome:
     warm_start: str | None = None
     """How the solver acknowledged the start it was given, or None without one."""
     versions: dict[str, str] = field(default_factory=dict)
+
+    def __post_init__(self) -> None:
+        if self.status not in get_args(Status):
+            raise InputError("status", self.status, f"must be one of: {', '.join(get_args(Status))}")

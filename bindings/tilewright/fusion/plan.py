@@ -5,6 +5,7 @@ from __future__ import annotations
 from dataclasses import asdict, dataclass
 from typing import Any
 
+from tilewright.core.plans import RoomPlan
 from tilewright.spec.errors import InputError
 from tilewright.spec.layer import MAX_PLANE
 from tilewright.spec.network import MAX_LAYERS
@@ -58,8 +59,8 @@ class Group:
     tile: Tile | None
 
 
-@dataclass(frozen=True)
-class Plan:
+@dataclass(frozen=True, repr=False)
+class Plan(RoomPlan):
     """All operations in groups, in the order of execution."""
 
     groups: tuple[Group, ...]

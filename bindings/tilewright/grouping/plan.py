@@ -9,14 +9,15 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from tilewright.core.plans import RoomPlan
 from tilewright.grouping.problem import Problem
 from tilewright.spec.errors import InputError
 
 Patch = tuple[int, int]
 
 
-@dataclass(frozen=True)
-class Plan:
+@dataclass(frozen=True, repr=False)
+class Plan(RoomPlan):
     """An n-step strategy of S1 (definition 16): decisions only.
 
     Attributes

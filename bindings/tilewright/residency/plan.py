@@ -5,6 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass, field, replace
 from typing import Any
 
+from tilewright.core.plans import RoomPlan
 from tilewright.residency.machine import MAX_BYTES
 from tilewright.spec.errors import InputError
 from tilewright.spec.layer import MAX_CHANNELS, MAX_PLANE
@@ -106,8 +107,8 @@ STAYING = "staying"
 AGAIN = "again"
 
 
-@dataclass(frozen=True)
-class Plan:
+@dataclass(frozen=True, repr=False)
+class Plan(RoomPlan):
     """All operations in steps.
 
     Attributes

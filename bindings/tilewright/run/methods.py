@@ -188,7 +188,7 @@ def _errors_told(method: str) -> Iterator[None]:
     """
     try:
         yield
-    except (TilewrightError, OutOfTimeError, MemoryError):
+    except (TilewrightError, MemoryError):
         raise
     except AssertionError as error:
         raise Disagreement(f"{method} failed: {told(error)}") from error

@@ -17,7 +17,7 @@ from tilewright.core.measures import read_measures
 from tilewright.core.room import Rows, room_of
 from tilewright.core.version import __version__
 from tilewright.run import format_1
-from tilewright.run.instance import Instance
+from tilewright.run.instance import Instance, read
 from tilewright.run.methods import is_method
 from tilewright.run.phases import PHASES
 from tilewright.run.summary import csv_text, flat, gap_shown, html, shown, text
@@ -284,17 +284,27 @@ class Result:
         ax : matplotlib.axes.Axes, optional
             Where to draw; on a figure of its own if left out.
 
+        A result that was read from a file is drawn with the bundled instance that it is of; `of` gives it
+        another.
+
         Raises
         ------
         InputError
-            If there is no plan to draw.
+            If there is no plan to draw, or its instance is not known.
         """
-        if self.plan is None or self.problem is None:
-            raise InputError(
-                "plan", None, "there is none to draw, or no problem: `of` gives a read result one"
-            )
-        room = room_of(self.problem)
-        return room.plot.plot(self.problem, self.plan, room.simulate(self.problem, self.plan), ax=ax)
+        if self.plan is None:
+            raise InputError("plan", None, f"the result has no plan (status {self.status})")
+        problem = self.problem if self.problem is not None else self._of_bundled().problem
+        room = room_of(problem)
+        return room.plot.plot(problem, self.plan, room.simulate(problem, self.plan), ax=ax)
+
+    def _of_bundled(self) -> Result:
+        """Return the result with the problem of the bundled instance that has its name and its digest."""
+        for path in catalogue.instances(self.room):
+            if path.stem == self.instance:
+                return self.of(read(path))
+        limit = "is no bundled instance: `of(tilewright.read(FILE))` tells the result what it is of"
+        raise InputError("instance", self.instance, limit)
 
     @property
     def exit_status(self) -> int:

@@ -19,8 +19,8 @@ from tilewright.core.context import CONSTRUCT, Outcome, RunContext, Status
 from tilewright.core.portfolio import Portfolio
 from tilewright.core.room import Wider, check_plan, room_of, unit_of
 from tilewright.run import compiling, second_route
+from tilewright.run.arguments import LARGEST, whole
 from tilewright.run.arguments import limit as seconds_limit
-from tilewright.run.arguments import whole
 from tilewright.run.incumbent import Claim, Incumbent
 from tilewright.run.instance import Instance, digest, read
 from tilewright.run.methods import (
@@ -552,7 +552,8 @@ class _Run:
         takes_context = len(inspect.signature(method).parameters) > 1
         problem = self.incumbent.problem
         self.begun.add(name)
-        with self.in_phase("solving"):
+        answer = None
+        with self.in_phase("solving"), contextlib.suppress(OutOfTimeError):
             answer = method(problem, context) if takes_context else method(problem)
         outcome = answer if isinstance(answer, Outcome) else Outcome("unknown", answer)
         if outcome.plan is not None:
@@ -638,7 +639,12 @@ class _Run:
         return is_narrow(self.room.name, method)
 
     def _proved(self, method: str, bound: int, grounds: str | None = None) -> None:
-        """Take a bound, or the claim of one."""
+        """Take a bound, or the claim of one; one that is no integer is a failure of the method."""
+        try:
+            bound = whole("bound", bound, -LARGEST)
+        except InputError as error:
+            self._take_error(method, InputError(f"bound of {method}", bound, error.limit))
+            return
         if is_trusted(self.room.name, method):
             self.incumbent.raise_bound(bound, method, grounds)
         else:

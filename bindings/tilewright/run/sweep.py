@@ -97,6 +97,15 @@ class Sweep:
     fields: tuple[str, ...]
     points: tuple[Point, ...]
 
+    def __iter__(self) -> Iterator[Point]:
+        return iter(self.points)
+
+    def __len__(self) -> int:
+        return len(self.points)
+
+    def __getitem__(self, place: int) -> Point:
+        return self.points[place]
+
     def records(self) -> list[dict[str, Any]]:
         """Return a flat dictionary for each point: values of fields, answer, measures."""
         return [point.record() for point in self.points]

@@ -5,6 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Any
 
+from tilewright.core.plans import RoomPlan
 from tilewright.scheduling.graph import MAX_NATIVE, MAX_OPERATIONS, MAX_TENSORS
 from tilewright.spec.errors import InputError
 
@@ -59,8 +60,8 @@ class Subgraph:
         }
 
 
-@dataclass(frozen=True)
-class Plan:
+@dataclass(frozen=True, repr=False)
+class Plan(RoomPlan):
     """Subgraphs one after the other; an operation may be in several."""
 
     subgraphs: tuple[Subgraph, ...]

@@ -47,10 +47,15 @@ class Spec(BaseModel):
     @model_validator(mode="before")
     @classmethod
     def _plain(cls, table: object) -> object:
-        """Turn lists into tuples, which the fields are, and NumPy's values into Python's."""
+        """Turn lists into tuples, which the fields are, and NumPy's values into Python's.
+
+        A kind that is left out is set, so that what is dumped of a table tells it.
+        """
         if not isinstance(table, dict):
             return table
-        return {key: _plain_value(value) for key, value in table.items()}
+        plain = {key: plain_value(value) for key, value in table.items()}
+        kind = cls.__pydantic_fields__.get("kind")
+        return plain if kind is None or kind.is_required() else {"kind": kind.default, **plain}
 
     @classmethod
     def model_validate(cls, obj: Any, **options: Any) -> Self:
@@ -61,6 +66,10 @@ class Spec(BaseModel):
             raise as_input_error(error, cls) from None
         except RecursionError:
             raise InputError("file", cls.__name__.lower(), "is nested too deeply") from None
+
+    def __repr_name__(self) -> str:
+        """Return the name that it is exported with, which tells the room of a problem."""
+        return exported_name(type(self))
 
     def __eq__(self, other: object) -> bool:
         """Whether the fields are equal; what is derived from them, as arrays, is not looked at."""
@@ -113,6 +122,14 @@ class Spec(BaseModel):
         return self.with_(**update) if update else super().model_copy(deep=deep)
 
 
+def exported_name(kind: type) -> str:
+    """Return what a class is called in ``tilewright``: a room's ``Plan`` has the room's name before it."""
+    package, _, rest = kind.__module__.partition(".")
+    room = rest.partition(".")[0].capitalize()
+    of_a_room = package == "tilewright" and kind.__name__ in ("Problem", "Plan")
+    return room * of_a_room + kind.__name__
+
+
 def unchecked_copy(spec: SpecT, **changes: Any) -> SpecT:
     """Return a copy with other values that are valid each, but refused together; nothing derived is kept.
 
@@ -140,11 +157,12 @@ def _told(value: Any) -> Any:
     return {key: _told(member) for key, member in value.items()} if isinstance(value, dict) else value
 
 
-def _plain_value(value: object) -> object:
+def plain_value(value: object) -> object:
+    """Return a value with Python's numbers for NumPy's, and tuples for lists and arrays."""
     if isinstance(value, np.ndarray):
         value = value.tolist()
     if isinstance(value, np.generic):
         return value.item()
     if type(value) is list or type(value) is tuple:
-        return tuple(_plain_value(member) for member in value)
+        return tuple(plain_value(member) for member in value)
     return value

@@ -127,8 +127,13 @@ class SolverBrokenError(SolverMissingError):
     """A solver is installed and does not work; says why."""
 
 
-class OutOfTimeError(Exception):
-    """A deadline passed before there was an answer; never shown to a user."""
+class OutOfTimeError(TilewrightError):
+    """A deadline passed before there was an answer."""
+
+    exit_status = 1
+
+    def __init__(self, message: str = "the deadline has passed") -> None:
+        super().__init__(message)
 
 
 def of_status(exit_status: int, message: str) -> TilewrightError:

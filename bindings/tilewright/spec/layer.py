@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Annotated, ClassVar, Literal
 
 import numpy as np
 from numpy.typing import NDArray
-from pydantic import Field, model_validator
+from pydantic import BeforeValidator, Field, model_validator
 
 from tilewright.spec.base import Spec
 from tilewright.spec.errors import InputError
@@ -27,6 +27,12 @@ Length = Annotated[int, Field(ge=1, le=MAX_PLANE)]
 Small = Annotated[int, Field(ge=1, le=64)]
 Extent = Annotated[int, Field(ge=1, le=4096)]
 Pad = Annotated[int, Field(ge=0, le=MAX_SIZE)]
+
+BOTH = BeforeValidator(lambda value: (value,) * 2 if type(value) is int else value)
+"""Takes one integer for both axes."""
+
+ALL_SIDES = BeforeValidator(lambda value: (value,) * 4 if type(value) is int else value)
+"""Takes one integer for all four sides."""
 
 
 class Window(Spec):
@@ -130,10 +136,10 @@ class Layer(Window):
         Channels, height and width before padding.
     kernels : int
         Number of kernels N, the output's channels.
-    kernel : (H_K, W_K)
-        Height and width of a kernel.
-    stride, dilation : (vertical, horizontal)
-    padding : (top, bottom, left, right)
+    kernel : (H_K, W_K) or int
+        Height and width of a kernel; one integer is both.
+    stride, dilation : (vertical, horizontal) or int
+    padding : (top, bottom, left, right) or int
     groups : int
         Channel groups; each kernel sees ``C / groups`` channels.
     batch : int
@@ -145,10 +151,10 @@ class Layer(Window):
     kind: Literal["conv", "fc"] = "conv"
     input: tuple[Channels, Length, Length]
     kernels: Size
-    kernel: tuple[Extent, Extent]
-    stride: tuple[Extent, Extent] = (1, 1)
-    padding: tuple[Pad, Pad, Pad, Pad] = (0, 0, 0, 0)
-    dilation: tuple[Extent, Extent] = (1, 1)
+    kernel: Annotated[tuple[Extent, Extent], BOTH]
+    stride: Annotated[tuple[Extent, Extent], BOTH] = (1, 1)
+    padding: Annotated[tuple[Pad, Pad, Pad, Pad], ALL_SIDES] = (0, 0, 0, 0)
+    dilation: Annotated[tuple[Extent, Extent], BOTH] = (1, 1)
     groups: Size = 1
     batch: Size = 1
 

@@ -2,15 +2,16 @@
 
 from __future__ import annotations
 
-from functools import cached_property
+from collections.abc import Collection, Iterable, Sequence
+from functools import cache, cached_property
 from math import prod
 from typing import Annotated, Any, ClassVar, Literal, get_args
 
-from pydantic import BeforeValidator, Field
+from pydantic import BeforeValidator, Field, TypeAdapter, ValidationError, model_validator
 
-from tilewright.spec.base import Spec
+from tilewright.spec.base import Spec, plain_value
 from tilewright.spec.errors import InputError, did_you_mean
-from tilewright.spec.layer import Layer, Length, Pad, Size, Window
+from tilewright.spec.layer import ALL_SIDES, BOTH, Layer, Length, Pad, Size, Window
 
 MAX_LAYERS = 10_000
 """Most layers of a network."""
@@ -97,7 +98,7 @@ class NamedLayer(Node, Layer):
         Whether each kernel has a number that is added to all of its outputs.
     weights : name, optional
         An earlier layer whose kernels and bias it uses, too; they are counted once.
-    bits : (inputs, kernels, outputs), optional
+    bits : (inputs, weights, outputs), optional
         Widths of quantised values, where it is known.
     """
 
@@ -138,9 +139,9 @@ class Pool(Node, Window):
     kind: Literal["pool"]
     op: Literal["max", "average"] = "max"
     input: Shape
-    kernel: tuple[Length, Length]  # up to the whole plane
-    stride: tuple[Length, Length] = (1, 1)
-    padding: tuple[Pad, Pad, Pad, Pad] = (0, 0, 0, 0)
+    kernel: Annotated[tuple[Length, Length], BOTH]  # up to the whole plane
+    stride: Annotated[tuple[Length, Length], BOTH] = (1, 1)
+    padding: Annotated[tuple[Pad, Pad, Pad, Pad], ALL_SIDES] = (0, 0, 0, 0)
     dilation: ClassVar[tuple[int, int]] = (1, 1)
 
 
@@ -227,13 +228,13 @@ class Padding(Node):
 
     Attributes
     ----------
-    padding : (top, bottom, left, right)
+    padding : (top, bottom, left, right) or int
         Rows and columns; more than a window's may be.
     """
 
     kind: Literal["pad"]
     input: Shape
-    padding: tuple[Pad, Pad, Pad, Pad]
+    padding: Annotated[tuple[Pad, Pad, Pad, Pad], ALL_SIDES]
 
     @property
     def output(self) -> tuple[int, int, int]:
@@ -446,7 +447,8 @@ class Network(Spec):
     name, source
         What the network is and where its figures come from.
     layers
-        Each reads earlier layers only, so that no cycle can be written.
+        Each reads earlier layers only, so that no cycle can be written. A layer without a name is called
+        after its place, as ``layer2``; one without an input has that of what it reads.
     input : (C, H, W), optional
         Shape of the network's own input; by default what the first layer takes, which reads nothing else.
     outputs : names, optional
@@ -462,6 +464,15 @@ class Network(Spec):
     input: Shape | None = None
     outputs: Annotated[tuple[Name, ...], Field(min_length=1, max_length=MAX_LAYERS)] | None = None
 
+    @model_validator(mode="before")
+    @classmethod
+    def _complete(cls, table: object) -> object:
+        """Give names and inputs to layers that have none."""
+        if not isinstance(table, dict) or not isinstance(table.get("layers"), list | tuple):
+            return table
+        layers = [_with_name(layer, f"layer{place}") for place, layer in enumerate(table["layers"], 1)]
+        return {**table, "layers": _with_inputs(layers, table.get("input"))}
+
     def model_post_init(self, _context: object) -> None:
         """Refuse two layers of one name, and inputs that are no earlier layers."""
         earlier: set[str] = set()
@@ -471,15 +482,8 @@ class Network(Spec):
                 raise InputError(f"{field}.name", layer.name, "stands for the network's own input")
             if layer.name in earlier:
                 raise InputError("network.layers", layer.name, "two layers have this name")
-            names = layer.inputs or ()
             self._check_sharing(layer, index)
-            for name in names:
-                if name not in earlier and name != OWN_INPUT:
-                    limit = (
-                        f"layer {layer.name} can read earlier layers only, as layers stand in the order of "
-                        f'execution, or "{OWN_INPUT}", the network\'s own input'
-                    )
-                    raise InputError(f"{field}.inputs", name, limit)
+            _check_earlier(layer.inputs or (), earlier, index, layer.name)
             _check_reads(layer, field)
             earlier.add(layer.name)
         if self.input is None and self.layers[0].kind == "input":
@@ -610,6 +614,95 @@ def parameters_of(layer: AnyLayer) -> int:
     if isinstance(layer, NamedLayer):
         return layer.parameters if layer.weights is None else 0
     return layer.parameters if isinstance(layer, Map | Function | Opaque) else 0
+
+
+def _with_name(layer: Any, name: str) -> Any:
+    """Return a layer of a network, or its table, from one that may lack a name."""
+    if isinstance(layer, Layer) and not isinstance(layer, NamedLayer):
+        layer = {field: getattr(layer, field) for field in layer.model_fields_set}
+    return {"name": name, **layer} if isinstance(layer, dict) else layer
+
+
+@cache
+def _checks() -> tuple[TypeAdapter[AnyLayer], TypeAdapter[Shape]]:
+    """Return what validates a layer of any kind, and a shape."""
+    return TypeAdapter(AnyLayer), TypeAdapter(Shape)
+
+
+def _with_inputs(layers: list[Any], own_input: Any) -> list[Any]:
+    """Return the layers with the inputs that tables among them leave out.
+
+    Parameters
+    ----------
+    layers
+        Layers and tables of them, in order, each with a name.
+    own_input
+        Shape ``(C, H, W)`` of the network's own input, None where the first layer tells it.
+
+    Returns
+    -------
+    list
+        Up to the first layer that is wrong, since those behind it cannot be told their inputs; all layers
+        where none is. The check of the whole network says what is wrong.
+    """
+    if not any(_lacks_input(layer) for layer in layers):
+        return layers
+    any_layer, shape = _checks()
+    try:
+        shapes = {} if own_input is None else {OWN_INPUT: shape.validate_python(plain_value(own_input))}
+    except ValidationError:
+        return layers
+    complete: list[Any] = []
+    before = OWN_INPUT
+    for place, layer in enumerate(layers):
+        table = layer
+        if shapes and _lacks_input(layer):
+            names = layer.get("inputs") or (before,)
+            _check_earlier(names, shapes, place, layer["name"])
+            table = _with_input(layer, [shapes[name] for name in names])
+        try:
+            complete.append(any_layer.validate_python(table))
+        except (ValidationError, InputError):
+            return [*complete, table]
+        before = complete[-1].name
+        shapes[before] = complete[-1].output
+        shapes.setdefault(OWN_INPUT, complete[-1].input)
+    return complete
+
+
+def _lacks_input(layer: Any) -> bool:
+    """Whether this is the table of a layer that takes its input's shape from what it reads."""
+    given = layer.get("inputs") if isinstance(layer, dict) else 0
+    named = given is None or (
+        isinstance(given, list | tuple) and all(isinstance(name, str) for name in given)
+    )
+    return named and layer.get("kind") != "input" and "input" not in layer
+
+
+def _with_input(layer: dict[str, Any], given: Sequence[tuple[int, int, int]]) -> dict[str, Any]:
+    """Return a layer's table with the input that it has when it reads these shapes ``(C, H, W)``."""
+    kind = layer.get("kind")
+    if kind == "fc":  # what it reads is flattened
+        table = {"kernel": (1, 1), **layer, "input": (sum(map(prod, given)), 1, 1)}
+        if "outputs" in table and "kernels" not in table:
+            table["kernels"] = table.pop("outputs")
+        return table
+    if kind == "mul":  # the other operands may be of a single pixel
+        return {**layer, "input": max(given, key=prod)}
+    if kind in ("add", "matmul", "function", "opaque"):  # the shape of the first operand
+        return {**layer, "input": given[0]}
+    return {**layer, "input": (sum(shape[0] for shape in given), *given[0][1:])}
+
+
+def _check_earlier(names: Iterable[str], earlier: Collection[str], place: int, layer: str) -> None:
+    """Refuse what a layer names as its inputs and is neither an earlier layer nor the network's input."""
+    for name in names:
+        if name not in earlier and name != OWN_INPUT:
+            limit = (
+                f"layer {layer} can read earlier layers only, as layers stand in the order of "
+                f'execution, or "{OWN_INPUT}", the network\'s own input'
+            )
+            raise InputError(f"network.layers[{place}].inputs", name, limit)
 
 
 def _check_reads(layer: AnyLayer, field: str) -> None:

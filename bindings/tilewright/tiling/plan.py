@@ -6,6 +6,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
 
+from tilewright.core.plans import RoomPlan
 from tilewright.spec.errors import InputError
 from tilewright.spec.network import MAX_LAYERS
 from tilewright.tiling.dsp.plan import DspPlan
@@ -16,8 +17,8 @@ from tilewright.tiling.operations.plan import OperationPlan
 LayerPlan = DspPlan | NpuPlan | HierarchyPlan | OperationPlan
 
 
-@dataclass(frozen=True)
-class Plan:
+@dataclass(frozen=True, repr=False)
+class Plan(RoomPlan):
     """The plans of all layers of a problem, in order; of a problem with one layer, one.
 
     Attributes
@@ -31,6 +32,13 @@ class Plan:
 
     layers: tuple[LayerPlan | Plan, ...]
     front: bool = False
+
+    @property
+    def tile(self) -> Any:
+        """The tile of the only layer, with a name for each axis: ``plan.tile.rows``."""
+        if len(self.layers) != 1:
+            raise AttributeError(f"{len(self.layers)} layers have a tile each, as plan.layers[0].tile")
+        return self.layers[0].tile  # type: ignore[union-attr]
 
     @classmethod
     def joined(cls, parts: Sequence[Plan]) -> Plan:

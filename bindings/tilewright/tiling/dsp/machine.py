@@ -66,7 +66,7 @@ class DspMachine(Sized, Spec):
     table_name: ClassVar[str] = "machine"
     later: ClassVar[tuple[str, ...]] = ("dma_step", "vector_ops_per_cycle", "host", "bits")
 
-    kind: Literal["dsp"]
+    kind: Literal["dsp"] = "dsp"
     memory_bytes: Bytes
     double_buffering: bool = True
     element_bytes: Annotated[int, Field(ge=1, le=16)] = 2

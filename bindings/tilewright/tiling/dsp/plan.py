@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, NamedTuple
 
 from tilewright.spec.errors import InputError
 
@@ -43,13 +43,24 @@ def allowed(limit: str) -> tuple[str, ...]:
     return tuple(SCHEDULES) if limit == "thesis" else (limit,)
 
 
+class DspTile(NamedTuple):
+    """Most of each dimension in a tile, in the order of `LOOPS`."""
+
+    groups: int
+    images: int
+    output_maps: int
+    rows: int
+    columns: int
+    input_maps: int
+
+
 @dataclass(frozen=True)
 class DspPlan:
     """A tiled loop nest.
 
     Attributes
     ----------
-    tile : (g, n, c, y, x, k)
+    tile : DspTile, or (g, n, c, y, x, k)
         Most groups, images, output maps, rows, columns and input maps of a tile. The loop over a dimension
         takes the smallest step that needs no more iterations: ten columns in tiles of up to nine are two of
         five.
@@ -62,9 +73,12 @@ class DspPlan:
         loaded at once and stay until the next group.
     """
 
-    tile: tuple[int, int, int, int, int, int]
+    tile: DspTile
     order: str
     reuse: str = "tile"
+
+    def __post_init__(self) -> None:
+        object.__setattr__(self, "tile", DspTile(*self.tile))
 
     @property
     def keeps_halo(self) -> bool:
@@ -96,7 +110,7 @@ class DspPlan:
             raise InputError("plan.schedule", data["schedule"], f"must be an order of {ORDERED}", file)
         if data["reuse"] not in REUSES:
             raise InputError("plan.reuse", data["reuse"], f"must be one of: {', '.join(REUSES)}", file)
-        return cls(tuple(tile[loop] for loop in LOOPS), data["schedule"], data["reuse"])
+        return cls(DspTile(*(tile[loop] for loop in LOOPS)), data["schedule"], data["reuse"])
 
 
 def _is_size(value: Any) -> bool:

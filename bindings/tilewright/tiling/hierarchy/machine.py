@@ -257,7 +257,7 @@ class HierarchyMachine(Spec):
     table_name: ClassVar[str] = "machine"
     later: ClassVar[tuple[str, ...]] = ("vector_ops_per_cycle", "vector_op_pj", "vector_level", "host")
 
-    kind: Literal["hierarchy"]
+    kind: Literal["hierarchy"] = "hierarchy"
     clock_mhz: Annotated[int, Field(ge=1, le=1_000_000)] = 1000
     macs_per_cycle: Annotated[int, Field(ge=1, le=1_000_000)] = 1
     mac_pj: Picojoules | None = None

@@ -30,9 +30,14 @@ class HierarchyPlan:
     nest: tuple[tuple[tuple[str, int], ...], ...]
     kept: Kept = ()
 
+    @property
+    def loops(self) -> tuple[tuple[tuple[str, int], ...], ...]:
+        """The nest with names instead of letters: for each node its loops, as ``("output_rows", 4)``."""
+        return tuple(tuple((LOOPS[letter], step) for letter, step in level) for level in self.nest)
+
     def to_json(self) -> dict[str, Any]:
         """Return the plan as the JSON object of a result file."""
-        nest = [[[LOOPS[letter], step] for letter, step in level] for level in self.nest]
+        nest = [[list(loop) for loop in level] for level in self.loops]
         kept = {"kept": {name: list(operands) for name, operands in self.kept}} if self.kept else {}
         return {"nest": nest, **kept}
 

@@ -57,7 +57,7 @@ class NpuMachine(Sized, Spec):
     table_name: ClassVar[str] = "machine"
     later: ClassVar[tuple[str, ...]] = ("vector_ops_per_cycle", "host", "bits")
 
-    kind: Literal["npu"]
+    kind: Literal["npu"] = "npu"
     tles: Annotated[int, Field(ge=2, le=1024, multiple_of=2)] = 4
     tlts: Count = 8
     input_bytes: Bytes = 8192

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, NamedTuple
 
 from tilewright.spec.errors import InputError
 
@@ -20,20 +20,32 @@ MAX_TILE = 2**31
 """Tile sizes stay below this."""
 
 
+class NpuTile(NamedTuple):
+    """Most of each dimension in a core's tile, in the order of `DIMENSIONS`."""
+
+    filters: int
+    input_maps: int
+    rows: int
+    columns: int
+
+
 @dataclass(frozen=True)
 class NpuPlan:
     """Partition over the TLEs, schedule of the TLTs, and their tile.
 
     Attributes
     ----------
-    tile : (m, n, r, c)
+    tile : NpuTile, or (m, n, r, c)
         Most filters, input maps, output rows and columns of a core's tile. The loop over a dimension takes
         the smallest step that needs no more iterations, as on a DSP.
     """
 
     partition: str
     schedule: str
-    tile: tuple[int, int, int, int]
+    tile: NpuTile
+
+    def __post_init__(self) -> None:
+        object.__setattr__(self, "tile", NpuTile(*self.tile))
 
     def to_json(self) -> dict[str, Any]:
         """Return the plan as the JSON object of a result file."""
@@ -55,4 +67,4 @@ class NpuPlan:
         ):
             limit = f"must give a positive integer for each of {DIMENSIONS}"
             raise InputError("plan.tile", tile, limit, file)
-        return cls(data["partition"], data["schedule"], tuple(tile[d] for d in DIMENSIONS))
+        return cls(data["partition"], data["schedule"], NpuTile(*(tile[d] for d in DIMENSIONS)))

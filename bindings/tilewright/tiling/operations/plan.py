@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, NamedTuple
 
 from tilewright.spec.errors import InputError
 
@@ -13,18 +13,29 @@ LOOPS = ("maps", "rows", "columns")
 MOST = 2**62
 
 
+class OperationTile(NamedTuple):
+    """Outputs of a tile along each of `LOOPS`."""
+
+    maps: int
+    rows: int
+    columns: int
+
+
 @dataclass(frozen=True)
 class OperationPlan:
     """How much of an operation is done at a time.
 
     Attributes
     ----------
-    tile : (maps, rows, columns)
+    tile : OperationTile, or (maps, rows, columns)
         Outputs of a tile; of a stream, which has no geometry, the last one alone is not 1. What a host does
         is done at once.
     """
 
-    tile: tuple[int, int, int]
+    tile: OperationTile
+
+    def __post_init__(self) -> None:
+        object.__setattr__(self, "tile", OperationTile(*self.tile))
 
     def to_json(self) -> dict[str, Any]:
         """Return the plan as the JSON object of a result file."""
@@ -39,7 +50,7 @@ class OperationPlan:
                 f"must be an object with operation, which has {', '.join(LOOPS)} of a tile, each at least 1"
             )
             raise InputError("plan", data, limit, file)
-        return cls((tile["maps"], tile["rows"], tile["columns"]))
+        return cls(OperationTile(**tile))
 
 
 def _is_size(value: Any) -> bool:
