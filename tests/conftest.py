@@ -22,7 +22,7 @@ from tests import command
 
 from tilewright.core.measures import counted
 from tilewright.grouping import Problem
-from tilewright.run import compiling
+from tilewright.run.workers import compiling
 from tilewright.simulator import Report
 
 if TYPE_CHECKING:

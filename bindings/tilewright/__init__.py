@@ -58,8 +58,8 @@ if TYPE_CHECKING:
     from tilewright.residency.machine import ResidencyObjective as ResidencyObjective
     from tilewright.residency.plan import Plan as ResidencyPlan
     from tilewright.residency.problem import Problem as ResidencyProblem
+    from tilewright.run.checking.finding import Finding as Finding
     from tilewright.run.compare import Entry as Entry
-    from tilewright.run.finding import Finding as Finding
     from tilewright.run.instance import Instance as Instance
     from tilewright.run.result import Result as Result
     from tilewright.run.sweep import Point as Point
@@ -108,7 +108,7 @@ _EXPORTS = {
     "residency.plan": "ResidencyPlan",
     "residency.problem": "ResidencyProblem",
     "run.compare": "Entry",
-    "run.finding": "Finding",
+    "run.checking.finding": "Finding",
     "run.instance": "Instance",
     "run.result": "Result",
     "run.sweep": "Point Sweep",
@@ -150,6 +150,7 @@ __all__ = [
     "Buffer",
     "Disagreement",
     "DspMachine",
+    "DspPlan",
     "EngineMachine",
     "Entry",
     "Finding",
@@ -164,6 +165,7 @@ __all__ = [
     "GroupingPlan",
     "GroupingProblem",
     "HierarchyMachine",
+    "HierarchyPlan",
     "InputError",
     "Instance",
     "Layer",
@@ -171,6 +173,7 @@ __all__ = [
     "Memory",
     "Network",
     "NpuMachine",
+    "NpuPlan",
     "OneMemory",
     "OutOfTimeError",
     "Outcome",

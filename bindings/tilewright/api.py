@@ -15,11 +15,11 @@ if TYPE_CHECKING:
 
     from matplotlib.axes import Axes
 
+    from tilewright.run.checking.finding import Finding
     from tilewright.run.compare import Entry
-    from tilewright.run.finding import Finding
     from tilewright.run.instance import Instance
     from tilewright.run.result import Result
-    from tilewright.run.solve import Method, Progress
+    from tilewright.run.solving.options import Method, Progress
     from tilewright.run.sweep import Point, Sweep
     from tilewright.simulator import Report
 
@@ -68,8 +68,8 @@ def solve(
     stop
         When set, the best plan so far is returned; so it is on KeyboardInterrupt.
     **options
-        Others, which `tilewright.run.solve.Options` lists: ``confirm``, ``widen``, ``remember``, ``on_part``,
-        ``on_compile`` and ``started``.
+        Others, which `tilewright.run.solving.options.Options` lists: ``confirm``, ``widen``, ``remember``,
+        ``on_part``, ``on_compile`` and ``started``.
 
     Returns
     -------
@@ -273,9 +273,9 @@ def compare(
     import warnings
 
     from tilewright.run import compare
-    from tilewright.run import journal as journals
     from tilewright.run.arguments import limit, whole
-    from tilewright.run.executors import executor_of
+    from tilewright.run.batch import journal as journals
+    from tilewright.run.batch.executors import executor_of
     from tilewright.spec.base import Spec
 
     several = isinstance(instances, Iterable) and not isinstance(instances, str | Path | Spec)
@@ -350,10 +350,10 @@ def sweep(
     import warnings
 
     from tilewright.importing.assembly import Changes, assembling, varying
-    from tilewright.run import journal as journals
     from tilewright.run import sweep
     from tilewright.run.arguments import limit, whole
-    from tilewright.run.executors import executor_of
+    from tilewright.run.batch import journal as journals
+    from tilewright.run.batch.executors import executor_of
 
     if isinstance(problem, str | Path):
         make = assembling(problem, Changes())
@@ -504,7 +504,7 @@ def _names(what: str, given: Iterable[Any]) -> list[str]:
     names = list(given)
     wrong = [name for name in names if not isinstance(name, str)]
     if wrong or isinstance(given, str):
-        raise InputError(what, wrong[0] if wrong else given, "must be texts")
+        raise InputError(what, wrong[0] if wrong else given, "must be a list of names")
     return names
 
 
@@ -513,5 +513,5 @@ def _some(what: str, given: list[Any]) -> list[Any]:
     from tilewright.spec.errors import InputError
 
     if not given:
-        raise InputError(what, given, "must hold one at least")
+        raise InputError(what, given, "must not be empty")
     return given

@@ -42,7 +42,7 @@ def plan(problem: Problem) -> Plan:
         least = min(cost for cost, _ in costs)
         order, reuse = next(schedule for cost, schedule in costs if cost == least)
         steps = tuple(int(step[0]) for step in tile.steps)
-        found.append((least, DspPlan(steps, order, reuse)))  # type: ignore[arg-type]
+        found.append((least, DspPlan(steps, order, reuse)))
     # The exact cost decides among the few that look best.
     plans = [Plan((one,)) for _, one in sorted(found, key=lambda entry: entry[0])[:8]]
     valid = [one for one in plans if violation(problem, one) is None]

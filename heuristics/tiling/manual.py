@@ -42,7 +42,7 @@ def plan(problem: Problem) -> Plan:
 
 
 def _plan(tile: dict[str, int], schedule: tuple[str, str]) -> Plan:
-    return Plan((DspPlan(tuple(tile[loop] for loop in LOOPS), *schedule),))  # type: ignore[arg-type]
+    return Plan((DspPlan(tuple(tile[loop] for loop in LOOPS), *schedule),))
 
 
 def _shrinking(nest: Nest) -> Iterator[dict[str, int]]:

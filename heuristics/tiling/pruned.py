@@ -54,7 +54,7 @@ def plan(problem: Problem) -> Plan:
 
 def _plan(tiles: Tiles, at: int, schedule: str) -> Plan:
     tile = tuple(int(step[at]) for step in tiles.steps)
-    return Plan((DspPlan(tile, *SCHEDULES[schedule]),))  # type: ignore[arg-type]
+    return Plan((DspPlan(tile, *SCHEDULES[schedule]),))
 
 
 def _cost(tiles: Tiles, schedule: str, minimise: str, local: int) -> Values:

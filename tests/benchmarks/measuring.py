@@ -19,7 +19,7 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any, TypeVar
 
-from tilewright.run.score_page import computer
+from tilewright.run.scoring.page import computer
 
 BASELINE = Path(__file__).with_name("baseline.json")
 

@@ -24,10 +24,10 @@ from tilewright.core import catalogue
 from tilewright.core.context import CONSTRUCT
 from tilewright.core.room import room_of
 from tilewright.papers.s1.tables import grid_cell
-from tilewright.run import supervisor
 from tilewright.run.instance import Instance, read
 from tilewright.run.methods import methods
 from tilewright.run.solve import solve
+from tilewright.run.workers import supervisor
 from tilewright.spec.errors import TilewrightError
 
 ENDED = 0.8

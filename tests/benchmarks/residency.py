@@ -20,7 +20,7 @@ from tilewright.core.context import RunContext
 from tilewright.importing import network as imported
 from tilewright.residency import Problem, objective
 from tilewright.residency.decode_plan import decode_plan
-from tilewright.run.worker import SELDOM
+from tilewright.run.workers.worker import SELDOM
 from tilewright.spec.errors import InputError
 from tilewright.spec.network import Network
 from tilewright.spec.validation import validated

@@ -16,8 +16,8 @@ from measuring import Benchmark, timed
 
 import tilewright as tw
 from tilewright.importing.assembly import Changes, assembling
-from tilewright.run.journal import Journal
-from tilewright.run.tasks import Answer, Task, perform
+from tilewright.run.batch.journal import Journal
+from tilewright.run.batch.tasks import Answer, Task, perform
 
 NAME, FIELD = "alexnet-conv3-64k", "machine.memory_bytes"
 REPEATS = 100

@@ -18,8 +18,9 @@ from conftest import processor_time, thinned, thorough
 from tilewright.cli.solve import _Progress
 from tilewright.core import catalogue
 from tilewright.core.context import CONSTRUCT
-from tilewright.run import compiling, second_route
 from tilewright.run.methods import PartInHand
+from tilewright.run.solving import second_route
+from tilewright.run.workers import compiling
 
 ROOT = Path(__file__).parents[2]
 EXAMPLE = "s1-example2"
@@ -202,7 +203,7 @@ def test_lists(tilewright):
 
 def test_layers_that_take_their_time_are_told(tilewright, monkeypatch):
     """A line for each layer that a worker has ended, in any order; none beside JSON."""
-    monkeypatch.setattr("tilewright.run.solve.QUICK_SECONDS", 0.0)
+    monkeypatch.setattr("tilewright.run.solving.run.QUICK_SECONDS", 0.0)
     done = tilewright("solve", "lenet5-idsp", "--with", "exhaustive")
     lines = [line for line in done.stderr.splitlines() if line.startswith("layer ")]
     many = len(lines)

@@ -18,8 +18,9 @@ from command import run
 from conftest import thinned
 
 from tilewright.core import catalogue
-from tilewright.run import measures_page, schema, verify
 from tilewright.run import result as result_module
+from tilewright.run import verify
+from tilewright.run.formats import measures_page, schema
 from tilewright.run.instance import Instance, read
 from tilewright.run.result import Result
 from tilewright.run.solve import solve
@@ -197,7 +198,7 @@ def said(done: Any, status: int = 0) -> Any:
 
 
 def test_the_schema_in_docs_is_that_of_the_source() -> None:
-    told = "python -m tilewright.run.schema > docs/tilewright.schema.json"
+    told = "python -m tilewright.run.formats.schema > docs/tilewright.schema.json"
     assert definitions() == schema.schema(), f"outdated; {told}"
     jsonschema.Draft202012Validator.check_schema(definitions())
 
@@ -218,7 +219,7 @@ def test_the_example_in_the_docs_is_what_is_measured() -> None:
 
 
 def test_the_page_of_measures_is_that_of_the_source() -> None:
-    told = "python -m tilewright.run.measures_page > docs/measures.md"
+    told = "python -m tilewright.run.formats.measures_page > docs/measures.md"
     assert (DOCS / "measures.md").read_text() == measures_page.page() + "\n", f"outdated; {told}"
 
 

@@ -17,10 +17,10 @@ from tilewright import drivers
 from tilewright.core import catalogue
 from tilewright.core.context import RunContext
 from tilewright.grouping import Problem
-from tilewright.run import second_route
 from tilewright.run.instance import read
 from tilewright.run.methods import check_method, is_method, is_trusted, methods
 from tilewright.run.solve import solve
+from tilewright.run.solving import second_route
 from tilewright.run.verify import check
 from tilewright.spec.errors import Disagreement, InputError, SolverMissingError, UnknownNameError
 

@@ -25,7 +25,7 @@ from tilewright.core.context import RunContext
 from tilewright.core.packages import installed
 from tilewright.grouping import Plan, Problem, objective
 from tilewright.run.instance import read
-from tilewright.run.second_route import routes
+from tilewright.run.solving.second_route import routes
 from tilewright.spec.errors import Disagreement, InputError, SolverMissingError, TilewrightError
 
 

@@ -261,7 +261,7 @@ def test_what_cannot_have_second_buffers_is_said(changes: dict[str, Any], told: 
         ({"minimise": "time"}, "minimise = 'time': takes traffic, memory, cycles, energy"),
         ({"minimise": ["cycles", "cycles"]}, "different objectives"),
         ({"minimise": ["cycles", "energy"], "tolerance": [0.1, 0.1]}, "one for each objective but the last"),
-        ({"minimise": "cycles", "tolerance": 0.1}, "is for a list of objectives"),
+        ({"minimise": "cycles", "tolerance": 0.1}, "needs a list of objectives"),
         ({"minimise": "cycles", "most_cycles": 3}, "limits what is minimised itself"),
     ],
 )

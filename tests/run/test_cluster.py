@@ -15,7 +15,7 @@ import pytest
 from conftest import thorough
 
 import tilewright as tw
-from tilewright.run.journal import Journal
+from tilewright.run.batch.journal import Journal
 
 distributed = pytest.importorskip("distributed")
 

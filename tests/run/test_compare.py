@@ -14,8 +14,8 @@ import pytest
 from conftest import Run
 
 import tilewright as tw
-from tilewright.run import supervisor
-from tilewright.run.warming import forget
+from tilewright.run.workers import supervisor
+from tilewright.run.workers.warming import forget
 
 GROUPING, ALLOCATION = "s1-example2", "mnist-tcpa"
 
@@ -94,7 +94,7 @@ def test_plans_are_not_replaced_by_none(
     def interrupted(*_: object, **__: object) -> None:
         raise tw.TilewrightError("interrupted before it began")
 
-    monkeypatch.setattr("tilewright.run.tasks.solve", interrupted)
+    monkeypatch.setattr("tilewright.run.batch.tasks.solve", interrupted)
     again = tilewright("compare", GROUPING, "--with", "zigzag", "-o", name)
     assert again.returncode == 1
     assert f"kept: {name}" in again.stdout

@@ -16,7 +16,7 @@ from conftest import THOROUGH, Run, thorough
 
 import tilewright as tw
 from tilewright.core import jit, kernel_cache
-from tilewright.run import compiling
+from tilewright.run.workers import compiling
 
 EXAMPLE = "s1-example2"
 
@@ -267,7 +267,7 @@ EVERY_KERNEL = """
 import sys, time
 from tilewright.core import catalogue, jit
 from tilewright.core.context import RunContext
-from tilewright.run import compiling
+from tilewright.run.workers import compiling
 from tilewright.run.instance import read
 from tilewright.run.methods import Listener, run_method
 

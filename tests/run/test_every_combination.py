@@ -15,9 +15,9 @@ from conftest import THOROUGH, thinned
 import tilewright as tw
 from tilewright import codegen
 from tilewright.codegen.schedule import schedule
-from tilewright.run import claims
-from tilewright.run import solve as solving
+from tilewright.run.checking import claims
 from tilewright.run.instance import Instance, parse
+from tilewright.run.solving import run as running
 from tilewright.spec.errors import Disagreement, InputErrors
 
 LAYERS: list[dict[str, Any]] = [
@@ -252,7 +252,7 @@ CASES = [*thinned(tiling(), 29), *thinned(others(), 11), *thinned(of_no_network(
 def test_every_combination_is_solved_or_refused_in_a_sentence(
     first: int, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(solving, "QUICK_SECONDS", 60.0)  # no process is started for so little
+    monkeypatch.setattr(running, "QUICK_SECONDS", 60.0)  # no process is started for so little
     if not THOROUGH:
         monkeypatch.setattr(claims, "routes", lambda _problem, but=None: [])
     came = set()

@@ -12,10 +12,10 @@ import pytest
 import tilewright as tw
 from tilewright.core.context import Outcome, RunContext
 from tilewright.core.room import room_of
-from tilewright.run import solve as solving
-from tilewright.run import supervisor
 from tilewright.run.instance import read
 from tilewright.run.methods import PartInHand, _impossible, _Parts
+from tilewright.run.solving import run as running
+from tilewright.run.workers import supervisor
 from tilewright.spec.errors import TilewrightError
 from tilewright.tiling import MACHINES, Plan, Problem
 
@@ -140,8 +140,8 @@ def test_what_takes_long_although_time_is_up_is_left_alone(monkeypatch: pytest.M
         ended.wait(60)
         return Outcome("unknown")
 
-    monkeypatch.setattr(solving, "run_method", slow)
-    monkeypatch.setattr(solving, "ANY_PLAN_SECONDS", 0.0)
+    monkeypatch.setattr(running, "run_method", slow)
+    monkeypatch.setattr(running, "ANY_PLAN_SECONDS", 0.0)
     result = tw.solve(layers(9), time_limit=0.01)
     assert result.status == "unknown" and not ended.is_set()
     ended.set()

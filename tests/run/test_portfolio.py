@@ -16,8 +16,8 @@ import tilewright as tw
 from tilewright.core import catalogue
 from tilewright.core.portfolio import Portfolio
 from tilewright.grouping import Plan, Problem, objective
-from tilewright.run import solve as solving
-from tilewright.run import supervisor
+from tilewright.run.solving import start as starting
+from tilewright.run.workers import supervisor
 
 IMPROVING = """
 import json, os, time
@@ -171,8 +171,8 @@ def test_construction_is_not_ended_before_there_is_a_plan(
     folder.mkdir(parents=True)
     (folder / "rests_for_a_test.py").write_text("def plan(problem, search):\n    return search.start\n")
     monkeypatch.setenv("TILEWRIGHT_PATH", str(tmp_path))
-    monkeypatch.setattr(solving, "CONSTRUCTION_SECONDS", 0.0)
-    monkeypatch.setattr(solving, "CONSTRUCTION_SHARE", 0.0)
+    monkeypatch.setattr(starting, "CONSTRUCTION_SECONDS", 0.0)
+    monkeypatch.setattr(starting, "CONSTRUCTION_SHARE", 0.0)
     result = tw.solve("s1-example2", "rests_for_a_test", time_limit=120)
     assert result.status == "feasible" and result.failures == []
 

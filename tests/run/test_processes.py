@@ -7,7 +7,7 @@ import subprocess
 import sys
 from typing import Any
 
-from tilewright.run import processes
+from tilewright.run.workers import processes
 
 
 def test_a_lock_that_ctrl_c_has_left_locked_keeps_nobody_waiting() -> None:

@@ -11,8 +11,7 @@ import pytest
 
 from tilewright.plotting.profiles import performance
 from tilewright.run.best_known import BestKnown
-from tilewright.run.phases import Phases
-from tilewright.run.scores import (
+from tilewright.run.scoring.scores import (
     primal_gap,
     primal_integral,
     profile,
@@ -22,6 +21,7 @@ from tilewright.run.scores import (
     summaries,
     typical,
 )
+from tilewright.run.solving.phases import Phases
 
 LIMIT = 10.0
 

@@ -23,13 +23,14 @@ from conftest import Run
 import tilewright as tw
 from tilewright.core import catalogue
 from tilewright.core.context import RunContext
-from tilewright.run import remembering, sweep
-from tilewright.run.executors import Processes, Threads
+from tilewright.run import sweep
+from tilewright.run.batch.executors import Processes, Threads
+from tilewright.run.batch.journal import Journal
+from tilewright.run.batch.tasks import Answer, OnAnswer, Task, perform, perform_all
 from tilewright.run.instance import digest
-from tilewright.run.journal import Journal
 from tilewright.run.methods import Listener, run_method
-from tilewright.run.shared_answers import SharedAnswers
-from tilewright.run.tasks import Answer, OnAnswer, Task, perform, perform_all
+from tilewright.run.solving import remembering
+from tilewright.run.solving.shared_answers import SharedAnswers
 
 EXAMPLE, SIZE = "s1-example2", "machine.group_size"
 K = 1024
@@ -217,7 +218,7 @@ def test_processes_answer_as_this_one_and_one_that_is_killed_costs_nothing() -> 
     def kill(_number: int, _answer: Answer) -> None:
         # Other processes may just have ended.
         children = [(p, p.as_dict(["cmdline"], ad_value=[])["cmdline"]) for p in psutil.Process().children()]
-        runners = [p for p, command in children if "tilewright.run.runner" in command]
+        runners = [p for p, command in children if "tilewright.run.batch.runner" in command]
         if not killed and runners:
             os.kill(runners[0].pid, signal.SIGKILL)
             killed.append(runners[0].pid)
@@ -380,7 +381,7 @@ def test_what_is_not_proven_serves_those_with_as_little_time(monkeypatch: pytest
 def test_a_claim_ends_with_its_process(tmp_path: Path) -> None:
     path, key = tmp_path / "answers", "0123456789abcdef"
     code = (
-        "import sys, time\nfrom tilewright.run.shared_answers import SharedAnswers\n"
+        "import sys, time\nfrom tilewright.run.solving.shared_answers import SharedAnswers\n"
         f"with SharedAnswers({str(path)!r}).claimed({key!r}, time.monotonic() + 60):\n"
         "    print('claimed', flush=True)\n    time.sleep(60)\n"
     )

@@ -10,8 +10,8 @@ from hypothesis import strategies as st
 
 from tilewright.core.context import CONSTRUCT
 from tilewright.core.portfolio import Portfolio
-from tilewright.run.shares import Share, shares, successors
-from tilewright.run.turns import SLICE, Turns
+from tilewright.run.solving.shares import Share, shares, successors
+from tilewright.run.workers.turns import SLICE, Turns
 
 
 @dataclass

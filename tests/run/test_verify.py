@@ -15,11 +15,13 @@ import pytest
 
 import tilewright as tw
 from tilewright.core import catalogue
-from tilewright.run import claims, second_route, verify
-from tilewright.run.consistency import AUTHORS_WORD
-from tilewright.run.finding import Finding, exit_status
+from tilewright.run import verify
+from tilewright.run.checking import claims
+from tilewright.run.checking.consistency import AUTHORS_WORD
+from tilewright.run.checking.finding import Finding, exit_status
 from tilewright.run.instance import Instance, parse
 from tilewright.run.result import Result
+from tilewright.run.solving import second_route
 from tilewright.run.verify import check
 from tilewright.spec.errors import Disagreement, InputError, OutOfTimeError, TilewrightError
 

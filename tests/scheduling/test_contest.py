@@ -9,7 +9,7 @@ from typing import Any
 import command
 import pytest
 
-from tilewright.run import contest
+from tilewright.run.formats import contest
 from tilewright.run.instance import read
 from tilewright.scheduling import Plan, Problem, violation
 from tilewright.scheduling.plan import Subgraph

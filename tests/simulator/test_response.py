@@ -74,5 +74,5 @@ def test_numbers_that_are_missing_or_out_of_place_are_refused() -> None:
     lrn = {"name": "lrn", "kind": "map", "op": "lrn", "input": [3, 2, 2]}
     with pytest.raises(InputError, match="layer lrn needs it to be executed"):
         refuse_unknown(Network(layers=[lrn]))  # type: ignore[arg-type]
-    with pytest.raises(InputError, match="goes with op lrn alone"):
+    with pytest.raises(InputError, match="is for op lrn only"):
         Network(layers=[{**lrn, "op": "relu", "response": {"size": 5}}])  # type: ignore[arg-type]

@@ -580,7 +580,7 @@ def test_an_output_that_is_folded_is_an_output_of_what_computes_it() -> None:
     [
         (["c3"], "must be the name of a layer"),
         (["c2", "c2"], "stands twice"),
-        (["c1"], "layer c2 is read by none and no output"),
+        (["c1"], "layer c2 is neither read by a layer nor an output"),
     ],
 )
 def test_outputs_that_cannot_be_are_refused(outputs: list[str], limit: str) -> None:

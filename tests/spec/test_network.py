@@ -195,7 +195,7 @@ def test_layers_need_no_names_and_no_shapes_that_follow() -> None:
     assert Network.model_validate({"layers": tables, "input": (3, 12, 12)}).layers == network().layers
     tables[0]["input"] = [3, 12, 12]
     assert network(*tables) == network()
-    unnamed = Network(layers=[Layer(input=(3, 8, 8), kernels=4, kernel=3), {"kernels": 2, "kernel": 1}])  # type: ignore[arg-type]
+    unnamed = Network(layers=[Layer(input=(3, 8, 8), kernels=4, kernel=3), {"kernels": 2, "kernel": 1}])
     assert [layer.name for layer in unnamed.layers] == ["layer1", "layer2"]
     assert [layer.output for layer in unnamed.layers] == [(4, 6, 6), (2, 6, 6)]
 
@@ -234,7 +234,7 @@ def test_a_layer_without_a_shape_has_that_of_what_it_reads(
 
 
 def test_one_number_is_all_of_a_window() -> None:
-    layer = Layer(input=(3, 9, 9), kernels=4, kernel=3, stride=2, padding=1, dilation=2)  # type: ignore[arg-type]
+    layer = Layer(input=(3, 9, 9), kernels=4, kernel=3, stride=2, padding=1, dilation=2)
     table = {"kernel": [3, 3], "stride": [2, 2], "padding": [1] * 4, "dilation": [2, 2]}
     assert layer == Layer.model_validate({"input": [3, 9, 9], "kernels": 4, **table})
     pool = {"name": "pool", "kind": "pool", "input": [3, 9, 9]}
@@ -323,7 +323,7 @@ def test_what_is_wrong_is_named(
     [
         (1, {"kernel": [11, 2]}, "kernel", "layer pool: its height with dilation is 11, at most the padded"),
         (1, {"padding": [0, 0, 2, 0]}, "padding", "layer pool: must be smaller than the kernel's width 2"),
-        (4, {"input": [8, 3000, 3000]}, "input", "layer sum: at most 4000000 positions"),
+        (4, {"input": [8, 3000, 3000]}, "input", "layer sum: must have at most 4000000 positions"),
         (2, {"groups": 5}, "groups", "layer left: must divide"),
     ],
 )
@@ -341,17 +341,17 @@ POINTWISE: dict[str, Any] = {"kernels": 2, "kernel": 1}
 @pytest.mark.parametrize(
     ("tables", "own_input", "told"),
     [
-        ([POINTWISE] * 2, None, "network.layers[0].input: is missing"),
+        ([POINTWISE] * 2, None, "layers[0].input: is missing"),
         ([POINTWISE], [3, 4], "takes three numbers: channels, height, width"),
-        ([POINTWISE], "3x4x4", "network.input = '3x4x4'"),
+        ([POINTWISE], "3x4x4", "input = '3x4x4': takes three numbers"),
         # What is behind a wrong layer is not told to lack what follows from it.
-        ([{"kernels": 2}, POINTWISE], [3, 4, 4], "network.layers[0].kernel: is missing"),
+        ([{"kernels": 2}, POINTWISE], [3, 4, 4], "layers[0].kernel: is missing"),
         ([{"kernels": 2, "kernel": 5}, POINTWISE], [3, 4, 4], "its height with dilation is 5"),
         ([POINTWISE | {"inputs": ["no"]}], [3, 4, 4], "layer layer1 can read earlier layers only"),
         ([POINTWISE | {"inputs": []}], [3, 4, 4], "layer layer1, of kind conv, needs at least 1"),
-        ([POINTWISE | {"inputs": "input"}], [3, 4, 4], "network.layers[0].inputs = 'input': must"),
-        ([POINTWISE | {"inputs": [[]]}], [3, 4, 4], "network.layers[0].inputs[0] = []: must"),
-        ([{"kind": "input"}], [3, 4, 4], "network.layers[0].input: is missing"),
+        ([POINTWISE | {"inputs": "input"}], [3, 4, 4], "layers[0].inputs = 'input': must"),
+        ([POINTWISE | {"inputs": [[]]}], [3, 4, 4], "layers[0].inputs[0] = []: must"),
+        ([{"kind": "input"}], [3, 4, 4], "layers[0].input: is missing"),
         ([{"kind": "fc", "outputs": 2, "kernels": 2}], [3, 4, 4], "layers[0].outputs = 2: unknown key"),
         ([{"kind": "fc", "kernels": 2, "kernel": 3}], [3, 4, 4], "has a plane and a kernel of one position"),
         ([POINTWISE, POINTWISE | {"name": "layer1"}], [3, 4, 4], "two layers"),
@@ -361,7 +361,7 @@ def test_shapes_that_cannot_be_told(tables: list[dict[str, Any]], own_input: obj
     given = {} if own_input is None else {"input": own_input}
     error = refused(lambda: Network.model_validate({"layers": tables, **given}))
     assert told in str(error)
-    assert not str(error).count("is missing") > told.count("is missing") + (own_input in ([3, 4], "3x4x4"))
+    assert "layers[1]" not in str(error)
 
 
 @pytest.mark.parametrize("layers", [3, [], {"a": 1}, "file"])
@@ -451,8 +451,8 @@ def test_a_product_of_two_matrices_of_the_image() -> None:
 @pytest.mark.parametrize(
     ("changes", "field", "limit"),
     [
-        ({"depth": 4}, "layer.depth", "layer p: 30 values are no 2 groups of matrices"),
-        ({"output": [9, 1, 5]}, "layer.output", "layer p: 45 values are no 2 groups of matrices"),
+        ({"depth": 4}, "layer.depth", "layer p: 30 values do not make 2 groups of matrices"),
+        ({"output": [9, 1, 5]}, "layer.output", "layer p: 45 values do not make 2 groups of matrices"),
         ({"inputs": ["q"]}, "network.layers[1].inputs", "layer p, of kind matmul, needs at least 2"),
         ({"inputs": ["q"] * 3}, "network.layers[1].inputs", "layer p, of kind matmul, reads 2"),
     ],

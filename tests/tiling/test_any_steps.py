@@ -16,9 +16,9 @@ from hypothesis import strategies as st
 
 import tilewright as tw
 from tilewright.report import page
-from tilewright.run import solve as solving
 from tilewright.run.instance import Instance
 from tilewright.run.result import Result
+from tilewright.run.solving import widening
 from tilewright.run.verify import check
 from tilewright.spec.layer import Layer
 from tilewright.tiling import Problem
@@ -290,14 +290,14 @@ def test_who_has_no_time_for_any_steps_is_told_of_the_declared_ones() -> None:
 
 
 def test_a_stop_while_any_steps_are_looked_at_interrupts_nothing(monkeypatch: pytest.MonkeyPatch) -> None:
-    auto = solving._auto
+    auto = widening.run_portfolio
 
     def stopped(run: Any, start: Any) -> None:
         auto(run, start)
         if run.incumbent.problem.limits.factors == "any":
             raise KeyboardInterrupt
 
-    monkeypatch.setattr(solving, "_auto", stopped)
+    monkeypatch.setattr(widening, "run_portfolio", stopped)
     result = tw.solve(product(hierarchies.NPU_LIKE, 197, 64, 197), time_limit=60)
     assert (result.status, result.interrupted) == ("optimal", False)
     assert result.wider is not None and result.wider["objective"] == 11_639

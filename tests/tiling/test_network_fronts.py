@@ -26,7 +26,7 @@ from test_tiling_cli import MACHINE, NETWORK, write  # noqa: F401
 
 from tilewright.core import catalogue
 from tilewright.core.front import undominated
-from tilewright.run import claims
+from tilewright.run.checking import claims
 from tilewright.run.instance import parse
 from tilewright.run.solve import solve
 from tilewright.run.verify import check

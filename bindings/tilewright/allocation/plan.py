@@ -89,7 +89,7 @@ class Plan(RoomPlan):
                 raise InputError("plan.front", front, "must be a list of plans, and nothing beside it", file)
             plans = tuple(cls.from_json(plan, file) for plan in front)
             if any(plan.front for plan in plans):
-                raise InputError("plan.front", len(plans), "must hold single plans", file)
+                raise InputError("plan.front", len(plans), "must hold plans, not fronts", file)
             return cls.joined(plans)
         unknown = set(data) - {"pes", "split", "units", "pacing", "regions"}
         if unknown:

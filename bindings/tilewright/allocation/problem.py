@@ -27,7 +27,11 @@ class Problem(Minimising):
         self.network.check_shapes()
         stages = self.stages
         if not stages:
-            raise InputError("network.layers", len(self.network.layers), "holds no layer but fully connected")
+            raise InputError(
+                "network.layers",
+                len(self.network.layers),
+                "needs a convolution: all layers are fully connected",
+            )
         names = [stage.name for stage in stages]
         for name in self.limits.pes:
             if name not in names:
@@ -38,9 +42,9 @@ class Problem(Minimising):
                 )
         taken = {"load", "write", *(f"{name} weights" for name in names)}
         for name in taken.intersection(names):
-            raise InputError("network.layers", name, "is what something else is called; choose another name")
+            raise InputError("network.layers", name, "something else has this name; choose another one")
         if len(set(self.limits.splits)) != len(self.limits.splits):
-            raise InputError("limits.splits", list(self.limits.splits), "each at most once")
+            raise InputError("limits.splits", list(self.limits.splits), "must list each split once")
         if "rows" in self.limits.splits and (
             self.limits.scan != "rows" or self.minimise in ("latency", "pareto")
         ):

@@ -47,7 +47,7 @@ class BitsMachine(Spec):
     def model_post_init(self, _context: object) -> None:
         """Refuse widths that stand twice."""
         if self.widths is not None and len(set(self.widths)) < len(self.widths):
-            raise InputError("machine.widths", list(self.widths), "each at most once")
+            raise InputError("machine.widths", list(self.widths), "must list each width once")
 
     @property
     def possible(self) -> tuple[int, ...]:

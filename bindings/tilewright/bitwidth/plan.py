@@ -50,7 +50,7 @@ class Plan(RoomPlan):
                 raise InputError("plan.front", front, "must be a list of plans", file)
             plans = tuple(cls.from_json(plan, file) for plan in front)
             if any(plan.front for plan in plans):
-                raise InputError("plan.front", len(plans), "must hold single plans", file)
+                raise InputError("plan.front", len(plans), "must hold plans, not fronts", file)
             return cls.joined(plans)
         table = data.get("bits") if isinstance(data, dict) and set(data) == {"bits"} else None
         if not isinstance(table, dict) or not 1 <= len(table) <= MAX_LAYERS:

@@ -50,7 +50,7 @@ class Problem(Minimising):
         self.network.check_shapes()
         if not self.layers:
             raise InputError(
-                "network.layers", len(self.network.layers), "no convolution, none fully connected"
+                "network.layers", len(self.network.layers), "needs a convolution or a fully connected layer"
             )
         for index, layer in enumerate(self.network.layers):
             field = f"network.layers[{index}]"

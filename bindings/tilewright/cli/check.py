@@ -49,7 +49,7 @@ def check(
     Exit status: 0 if all is well, 1 if something is wrong, 2 bad input, 5 if nothing is wrong but a claim
     could not be verified.
     """
-    from tilewright.run import contest
+    from tilewright.run.formats import contest
     from tilewright.run.result import Result
     from tilewright.run.verify import check as run
     from tilewright.run.verify import exit_status

@@ -25,7 +25,7 @@ from tilewright.spec.errors import InputError, SolverMissingError
 if TYPE_CHECKING:
     from tilewright.run.compare import Entry
     from tilewright.run.instance import Instance
-    from tilewright.run.scores import Score
+    from tilewright.run.scoring.scores import Score
 
 EXIT_FOUND_NOTHING = 1
 
@@ -132,11 +132,11 @@ def compare(
     Processes are started, files imported and kernels loaded before the clock of each run begins.
     """
     from tilewright.run import compare as comparing
+    from tilewright.run.batch.executors import executor_of
+    from tilewright.run.batch.journal import opened as opened_journal
     from tilewright.run.best_known import best_known
-    from tilewright.run.executors import executor_of
-    from tilewright.run.journal import opened as opened_journal
-    from tilewright.run.score_tables import legend
-    from tilewright.run.scores import scores
+    from tilewright.run.scoring.scores import scores
+    from tilewright.run.scoring.tables import legend
 
     if seed is not None and seeds is not None:
         raise InputError("--seeds", ",".join(map(str, seeds)), "cannot be given with --seed")
@@ -205,7 +205,7 @@ def _is_page(path: str) -> bool:
 def _write_page(
     page: str, problems: Sequence[Instance], entries: Sequence[Entry], found: list[Score], target: float
 ) -> None:
-    from tilewright.run.score_page import Conditions, write_page  # for start-up time
+    from tilewright.run.scoring.page import Conditions, write_page  # for start-up time
 
     params = click.get_current_context().params
     conditions = Conditions(
@@ -260,7 +260,7 @@ def _check_parquet(outputs: Sequence[str]) -> None:
 def _save(found: list[Score], outputs: Sequence[str], plot: str | None, picture: str) -> Saving:
     """Write what was asked for."""
     from tilewright.core.files import write_atomically
-    from tilewright.run.score_tables import parquet
+    from tilewright.run.scoring.tables import parquet
     from tilewright.run.summary import csv_text
 
     saving = Saving()
@@ -281,7 +281,7 @@ def _save(found: list[Score], outputs: Sequence[str], plot: str | None, picture:
 
 def _draw(found: list[Score], plot: Path, picture: str) -> None:
     from tilewright import plotting
-    from tilewright.run.scores import by_room, profile, typical
+    from tilewright.run.scoring.scores import by_room, profile, typical
 
     if picture == "gaps":
         plotting.draw_comparison(typical(found), plot)
@@ -297,7 +297,7 @@ def _holds_more(path: str, rows: list[dict[str, Any]]) -> bool:
     names = {row["instance"] for row in rows}
     try:
         if _is_parquet(path):
-            from tilewright.run.score_tables import read_parquet
+            from tilewright.run.scoring.tables import read_parquet
 
             before: Any = read_parquet(path)
         else:
@@ -323,8 +323,8 @@ def _print_rooms(problems: list[Instance], runs: list[tuple[Entry, Score]], name
 
 
 def _print_comparison(runs: list[tuple[Entry, Score]], unit: str) -> None:
-    from tilewright.run.score_tables import counts, methods_table, runs_table
-    from tilewright.run.scores import summaries
+    from tilewright.run.scoring.scores import summaries
+    from tilewright.run.scoring.tables import counts, methods_table, runs_table
 
     found = [score for _, score in runs]
     header, lines = runs_table(found, {id(score): entry.remark for entry, score in runs}, unit)

@@ -23,7 +23,7 @@ def doctor(compiles: bool) -> None:
     """
     from tilewright.cli import inventory
     from tilewright.core import locations
-    from tilewright.run import compiling
+    from tilewright.run.workers import compiling
 
     searches = compiling.all_units()
     if compiles:

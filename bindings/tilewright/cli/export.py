@@ -82,7 +82,7 @@ def _part(problem: Any, layer: str | None) -> Any:
 
 
 def _challenge(room: str, model: str | None, output: str, seconds: float) -> None:
-    from tilewright.run.challenge import write
+    from tilewright.run.formats.challenge import write
 
     with printing():
         for line in write(room, Path(output), model=model, seconds=seconds):

@@ -168,7 +168,7 @@ def _write(saving: Saving, result: Result, output: str) -> list[str]:
 
 def _write_solution(saving: Saving, problem: Instance, result: Result, path: str) -> list[str]:
     """Write the plan as the contest wants it, unless there is none; say so."""
-    from tilewright.run import contest
+    from tilewright.run.formats import contest
 
     if result.plan is None:
         return [f"not written: {path} would be a plan, and there is none"]

@@ -95,8 +95,8 @@ def sweep(
     """
     from tilewright.importing.assembly import assembling
     from tilewright.run import sweep as sweeping
-    from tilewright.run.executors import executor_of
-    from tilewright.run.journal import opened as opened_journal
+    from tilewright.run.batch.executors import executor_of
+    from tilewright.run.batch.journal import opened as opened_journal
 
     axes: dict[str, list[Any]] = {}
     for text in changes["values"]:

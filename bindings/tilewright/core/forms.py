@@ -1,4 +1,4 @@
-"""What typed tables of printed and written JSON are made of; ``tilewright.run.schema`` has the schema."""
+"""What typed tables of printed and written JSON are made of; `tilewright.run.formats.schema` has them."""
 
 from __future__ import annotations
 

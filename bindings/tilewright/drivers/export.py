@@ -68,7 +68,9 @@ def _text(problem: Any, name: str, formulation: ModuleType | Path, suffix: str, 
     if suffix not in accepted:
         raise InputError("output", suffix or "no suffix", f"{name} can be written as {', '.join(accepted)}")
     if not catalogue.suits(formulation, problem):
-        raise InputError("model", name, "does not take this kind of machine or objective, or one so large")
+        raise InputError(
+            "model", name, "does not take this kind of machine or objective, or a problem of this size"
+        )
     if suffix == ".txtpb":
         return _cpsat(problem, formulation)
     if isinstance(formulation, ModuleType):

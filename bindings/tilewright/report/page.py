@@ -18,8 +18,8 @@ from tilewright.core.overview import Cell, Column, Decisions, LeftOut, Overview
 from tilewright.core.version import __version__
 from tilewright.report.charts import charts
 from tilewright.report.drawing import drawn, embedded
-from tilewright.run import consistency
-from tilewright.run.finding import Finding
+from tilewright.run.checking import consistency
+from tilewright.run.checking.finding import Finding
 from tilewright.run.instance import Instance
 from tilewright.run.methods import is_method
 from tilewright.run.result import NOT_SIMULATED, Result
@@ -119,7 +119,7 @@ def page(instance: Instance, result: Result, *, findings: Sequence[Finding] | No
         If the result has no plan, its plan breaks a rule, or the result says something else of it.
     """
     if result.plan is None:
-        raise InputError("plan", None, "the result has no plan of which there could be a report")
+        raise InputError("plan", None, f"no plan to report (status {result.status})")
     result = result.of(instance)
     room, problem = catalogue.room(instance.room), instance.problem
     executed = room.simulate(problem, result.plan)

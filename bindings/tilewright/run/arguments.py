@@ -26,5 +26,5 @@ def whole(name: str, value: Any, least: int = 0) -> int:
 def limit(name: str, value: Any) -> float:
     """Return a time limit."""
     if isinstance(value, bool) or not isinstance(value, Real) or not 0 < float(value) <= MAX_SECONDS:
-        raise InputError(name, value, f"more than 0 and at most {MAX_SECONDS:.0f} seconds")
+        raise InputError(name, value, f"must be more than 0 and at most {MAX_SECONDS:.0f} seconds")
     return float(value)

@@ -8,14 +8,14 @@ from dataclasses import dataclass, replace
 from typing import Any
 
 from tilewright.core import catalogue
-from tilewright.run import compiling
-from tilewright.run.executors import Threads
+from tilewright.run.batch.executors import Threads
+from tilewright.run.batch.journal import Journal
+from tilewright.run.batch.tasks import Answer, Executor, Task, compiled, perform_all
 from tilewright.run.instance import Instance
-from tilewright.run.journal import Journal
 from tilewright.run.methods import check_method
 from tilewright.run.methods import methods as all_methods
 from tilewright.run.result import Result
-from tilewright.run.tasks import Answer, Executor, Task, compiled, perform_all
+from tilewright.run.workers import compiling
 from tilewright.spec.errors import SolverMissingError, TilewrightError, UnknownNameError
 
 
@@ -203,7 +203,7 @@ def compare(
     if executor is None:
         compiling.ensure(list(dict.fromkeys(unit for task in tasks for unit in compiled(task))), on_compile)
         executor = Threads(jobs, on_compile)
-        from tilewright.run import supervisor  # for start-up time: what only asks for help needs none
+        from tilewright.run.workers import supervisor  # for start-up time: what only asks for help needs none
 
         # All that wait for a run, whose start may have a solver's package, which its method cannot share.
         supervisor.IDLE.most = max(supervisor.IDLE.most, jobs * (threads + 1))

@@ -23,7 +23,7 @@ from tilewright.core.cutoffs import of_model
 from tilewright.core.failures import told
 from tilewright.core.locations import PACKAGE, package_path
 from tilewright.core.room import Room, room_of
-from tilewright.run.remembering import Memory
+from tilewright.run.solving.remembering import Memory
 from tilewright.spec.errors import (
     Disagreement,
     InputError,
@@ -308,7 +308,9 @@ def _construct(problem: Any, context: RunContext) -> Outcome:
 
 def _refuse_unsuited(chosen: ModuleType | Path, method: str, problem: Any) -> None:
     if not catalogue.suits(chosen, problem):
-        raise InputError("method", method, "does not take this kind of machine or objective, or one so large")
+        raise InputError(
+            "method", method, "does not take this kind of machine or objective, or a problem of this size"
+        )
 
 
 def is_before(room: Room[Any, Any], problem: Any, plan: Any, other: Any, proven: bool) -> bool:

@@ -16,10 +16,10 @@ from tilewright.core.files import write_atomically
 from tilewright.core.measures import read_measures
 from tilewright.core.room import Rows, room_of
 from tilewright.core.version import __version__
-from tilewright.run import format_1
+from tilewright.run.formats import format_1
 from tilewright.run.instance import Instance, read
 from tilewright.run.methods import is_method
-from tilewright.run.phases import PHASES
+from tilewright.run.solving.phases import PHASES
 from tilewright.run.summary import csv_text, flat, gap_shown, html, shown, text
 from tilewright.simulator.report import Verdict
 from tilewright.spec.errors import InputError
@@ -30,7 +30,7 @@ if TYPE_CHECKING:
     from tilewright.core.overview import Decisions
 
 FORMAT = 2
-"""What files say that are written; format 1 is read, too (`run.format_1`)."""
+"""What files say that are written; format 1 is read, too (`run.formats.format_1`)."""
 
 MAX_BYTES = 64_000_000
 """Largest result file that is read."""
@@ -85,8 +85,8 @@ class Result:
     time_limit, threads
         What the run was given; None in older files.
     spent
-        Seconds by what was done in them (`run.phases`), so that a solver's own time is told apart from that
-        of starting processes and building models; None in older files.
+        Seconds by what was done in them (`run.solving.phases`), so that a solver's own time is told apart
+        from that of starting processes and building models; None in older files.
     problem
         What the answer is to. Files do not hold it: a result that is read has it from `of`.
     format

@@ -16,12 +16,12 @@ from typing import TYPE_CHECKING, Any
 
 from tilewright.plotting.sweep import plot_sweep
 from tilewright.plotting.text import shortened
-from tilewright.run import compiling
+from tilewright.run.batch.journal import Journal
+from tilewright.run.batch.tasks import Answer, Executor, Task, compiled, perform_all
 from tilewright.run.instance import Instance
-from tilewright.run.journal import Journal
 from tilewright.run.result import Result
 from tilewright.run.summary import aligned, flat, html, shown
-from tilewright.run.tasks import Answer, Executor, Task, compiled, perform_all
+from tilewright.run.workers import compiling
 from tilewright.spec.errors import InputError, TilewrightError
 
 if TYPE_CHECKING:
@@ -295,7 +295,7 @@ def product(axes: Mapping[str, Iterable[Any]], points: Sequence[Values] = ({},))
     many = len(points)
     for field, values in lists.items():
         if not values:
-            raise InputError(field, values, "must have a value at least")
+            raise InputError(field, values, "must have at least one value")
         many *= len(values)
     if not 0 < many <= MOST_POINTS:
         raise InputError("points", many, f"must be at least 1 and at most {MOST_POINTS}")

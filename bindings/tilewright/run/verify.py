@@ -10,11 +10,12 @@ from tilewright.core import catalogue
 from tilewright.core.bounds import Bound
 from tilewright.core.context import MAX_SECONDS
 from tilewright.core.room import Room
-from tilewright.run import claims, compiling, consistency
-from tilewright.run.finding import Finding, exit_status, verdict
+from tilewright.run.checking import claims, consistency
+from tilewright.run.checking.finding import Finding, exit_status, verdict
 from tilewright.run.instance import Instance
 from tilewright.run.methods import is_method
 from tilewright.run.result import Result
+from tilewright.run.workers import compiling
 from tilewright.simulator import MAX_NUMERIC_ELEMENTS, Report
 from tilewright.spec.errors import InputError, OutOfTimeError
 

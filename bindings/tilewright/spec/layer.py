@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from functools import cached_property
 from typing import TYPE_CHECKING, Annotated, ClassVar, Literal
 
@@ -85,7 +86,9 @@ class Window(Spec):
                 )
         height, width = self.padded_plane
         if height * width > MAX_PLANE:
-            raise InputError("layer.input", list(self.input), f"at most {MAX_PLANE} positions per channel")
+            raise InputError(
+                "layer.input", list(self.input), f"must have at most {MAX_PLANE} positions per channel"
+            )
 
     @cached_property
     def kernel_extent(self) -> tuple[int, int]:
@@ -157,6 +160,24 @@ class Layer(Window):
     dilation: Annotated[tuple[Extent, Extent], BOTH] = (1, 1)
     groups: Size = 1
     batch: Size = 1
+
+    if TYPE_CHECKING:  # one integer is taken for several; of kind fc, inputs and outputs
+
+        def __init__(
+            self,
+            *,
+            kind: Literal["conv", "fc"] = "conv",
+            input: Sequence[int] = ...,
+            kernels: int = ...,
+            kernel: int | Sequence[int] = ...,
+            stride: int | Sequence[int] = 1,
+            padding: int | Sequence[int] = 0,
+            dilation: int | Sequence[int] = 1,
+            groups: int = 1,
+            batch: int = 1,
+            inputs: int = ...,
+            outputs: int = ...,
+        ) -> None: ...
 
     @model_validator(mode="before")
     @classmethod

@@ -220,7 +220,7 @@ class Map(Pixelwise):
         """Refuse what belongs to another function."""
         super().model_post_init(_context)
         if self.response is not None and self.op != "lrn":
-            raise InputError("layer.response", self.op, f"layer {self.name}: goes with op lrn alone")
+            raise InputError("layer.response", self.op, f"layer {self.name}: is for op lrn only")
 
 
 class Padding(Node):
@@ -339,7 +339,9 @@ class MatMul(Node):
             ("output", self.output, self.groups * self.rows),
         ):
             if not unit or prod(shape) % unit:
-                limit = f"layer {self.name}: {prod(shape)} values are no {self.groups} groups of matrices"
+                limit = (
+                    f"layer {self.name}: {prod(shape)} values do not make {self.groups} groups of matrices"
+                )
                 raise InputError(f"layer.{field}", getattr(self, field), limit)
 
     @property
@@ -509,7 +511,9 @@ class Network(Spec):
         for layer, readers in zip(self.layers, self.consumers, strict=True):
             if not readers and layer.name not in self.outputs:
                 raise InputError(
-                    "network.outputs", list(self.outputs), f"layer {layer.name} is read by none and no output"
+                    "network.outputs",
+                    list(self.outputs),
+                    f"layer {layer.name} is neither read by a layer nor an output",
                 )
 
     def _check_sharing(self, layer: AnyLayer, index: int) -> None:

@@ -95,7 +95,7 @@ class ObjectiveList(SingleObjective):
             limit = f"takes one number, or one for each objective but the last, which are {len(names) - 1}"
             raise InputError("tolerance", list(given), limit)
         if given and len(names) < 2:
-            raise InputError("tolerance", given, "is for a list of objectives")
+            raise InputError("tolerance", given, "needs a list of objectives")
 
 
 class Minimising(Spec):

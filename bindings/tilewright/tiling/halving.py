@@ -62,10 +62,10 @@ def _plans(part: Problem) -> Iterator[LayerPlan]:
         yield from tiles(part.operation, machine)
     elif machine.kind == "dsp":
         for tile in _halvings(nest_of(part.one_layer, machine).sizes):
-            yield DspPlan(tuple(tile), DSP_LOOPS[1:], "tile")  # type: ignore[arg-type]
+            yield DspPlan(tuple(tile), DSP_LOOPS[1:], "tile")
     elif machine.kind == "npu":
         for tile in _halvings(cut_of(part.one_layer, machine, "KS").sizes):
-            yield NpuPlan("KS", "OS", tuple(tile))  # type: ignore[arg-type]
+            yield NpuPlan("KS", "OS", tuple(tile))
     else:
         yield from (_nest(part.one_layer, machine, kept) for kept in machine.choices)
 

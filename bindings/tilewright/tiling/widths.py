@@ -30,7 +30,7 @@ class Widths(Spec):
     def check(self) -> None:
         """Refuse sums that grow when they are complete."""
         if self.partial < self.output:
-            limit = f"sums that are not complete have the {self.output} bits of outputs at least"
+            limit = f"partial sums need at least the {self.output} bits of outputs"
             raise InputError("machine.bits.partial", self.partial, limit)
 
     @property

@@ -170,7 +170,7 @@ class Nodes:
             self._direct(field, source, own.inputs if own else source.formats[-1]) for source in sources
         )
         if isinstance(layer, Add) and any(source.formats[0] != source.formats[1] for source in read):
-            limit = f"layer {layer.name} adds values that are rounded before, which there is no C for"
+            limit = f"layer {layer.name} adds values that are rounded before: there is no C for that"
             raise InputError(field, layer.kind, limit)
         is_relu = relu is not None or (isinstance(layer, Map) and layer.op == "relu")
         self.nodes.append(Node(layer, tensor, is_relu, read, part and part.problem, plan))
@@ -184,7 +184,7 @@ class Nodes:
             if form != passed[-1]:
                 passed.append(form)
         if len(passed) > 2:
-            limit = f"the values of {source.tensor} are rounded twice on their way, which there is no C for"
+            limit = f"the values of {source.tensor} are rounded twice on their way: there is no C for that"
             raise InputError(field, source.tensor, limit)
         return replace(source, formats=(passed[0], passed[-1]))
 
@@ -196,7 +196,7 @@ class Nodes:
             raise InputError(field, what, f"layer {layer.name}: there is no C for it")
         if isinstance(layer, Add) and len(sources) != operands:
             raise InputError(
-                field, layer.kind, f"layer {layer.name} adds concatenations, which there is no C for"
+                field, layer.kind, f"layer {layer.name} adds concatenations: there is no C for that"
             )
         flat = isinstance(layer, NamedLayer) and layer.kind == "fc"
         planes = {source.shape[1:] for source in sources}

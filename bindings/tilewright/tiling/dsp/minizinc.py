@@ -166,7 +166,7 @@ def _descend(nest: Nest, order: str, reuse: str) -> tuple[int, DspPlan] | None:
             if value is None or accesses[at] < value:
                 value, tile = int(accesses[at]), [int(step[at]) for step in tiles.steps]
         if value == before:
-            return None if value is None else (value, DspPlan(tuple(tile), order, reuse))  # type: ignore[arg-type]
+            return None if value is None else (value, DspPlan(tuple(tile), order, reuse))
 
 
 def _hazard(tiles: Tiles, reuse: str) -> Any:
@@ -198,7 +198,7 @@ def no_worse(problem: Problem, given: DspPlan) -> DspPlan | None:
             return None
         _, number, small = min(found)
         if small == tile:
-            return DspPlan(tile, *worth_trying(problem)[number])  # type: ignore[arg-type]
+            return DspPlan(tile, *worth_trying(problem)[number])
         tile = small
 
 
@@ -344,4 +344,4 @@ def plan(problem: Problem, solution: Any) -> Plan:
     order, reuse = schedules(problem)[solution.schedule - 1]
     nest = nest_of(problem)
     tile = [int(nest.steps[d][choice - 1]) for d, choice in zip(FREE, solution.choice, strict=True)]
-    return Plan((DspPlan((1, *tile), order, reuse),))  # type: ignore[arg-type]
+    return Plan((DspPlan((1, *tile), order, reuse),))

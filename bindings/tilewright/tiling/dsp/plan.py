@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Any, NamedTuple
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 from tilewright.spec.errors import InputError
 
@@ -76,6 +76,10 @@ class DspPlan:
     tile: DspTile
     order: str
     reuse: str = "tile"
+
+    if TYPE_CHECKING:  # any tuple is taken
+
+        def __init__(self, tile: tuple[int, ...], order: str, reuse: str = "tile") -> None: ...
 
     def __post_init__(self) -> None:
         object.__setattr__(self, "tile", DspTile(*self.tile))

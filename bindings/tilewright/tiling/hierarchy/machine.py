@@ -274,7 +274,7 @@ class HierarchyMachine(Spec):
         names = [level.name for level in self.levels]
         for i, level in enumerate(self.levels):
             if names.index(level.name) != i:
-                raise InputError("machine.levels.name", level.name, "is the name of two levels")
+                raise InputError("machine.levels.name", level.name, "two levels have this name")
             _check_level(level)
             if i and not level.fanout and level.capacity_bytes is None:
                 limit = "is needed by every memory but the first"

@@ -32,7 +32,7 @@ class HierarchyPlan:
 
     @property
     def loops(self) -> tuple[tuple[tuple[str, int], ...], ...]:
-        """The nest with names instead of letters: for each node its loops, as ``("output_rows", 4)``."""
+        """The nest with names instead of letters: for each node its loops, as ``("rows", 4)``."""
         return tuple(tuple((LOOPS[letter], step) for letter, step in level) for level in self.nest)
 
     def to_json(self) -> dict[str, Any]:

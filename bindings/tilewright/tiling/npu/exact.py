@@ -68,7 +68,7 @@ class TileGrid(NamedTuple):
     def plan(self, cut: Cut, schedule: str, at: int) -> NpuPlan:
         """Return the plan of a tile by its number in the order of all."""
         tile = tuple(int(np.broadcast_to(step, self.fits.shape).flat[at]) for step in self.steps)
-        return NpuPlan(cut.partition, schedule, tile)  # type: ignore[arg-type]
+        return NpuPlan(cut.partition, schedule, tile)
 
 
 def choices(limits: LayerLimits) -> Iterator[tuple[str, str]]:

@@ -259,4 +259,4 @@ def plan(problem: Problem, solution: Any) -> Plan:
     partition, schedule = PARTITIONS[solution.partition - 1], SCHEDULES[solution.schedule - 1]
     steps = cuts(problem)[partition].steps
     tile = tuple(int(steps[d][choice - 1]) for d, choice in enumerate(solution.choice))
-    return Plan((NpuPlan(partition, schedule, tile),))  # type: ignore[arg-type]
+    return Plan((NpuPlan(partition, schedule, tile),))

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Any, NamedTuple
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 from tilewright.spec.errors import InputError
 
@@ -43,6 +43,10 @@ class NpuPlan:
     partition: str
     schedule: str
     tile: NpuTile
+
+    if TYPE_CHECKING:  # any tuple is taken
+
+        def __init__(self, partition: str, schedule: str, tile: tuple[int, ...]) -> None: ...
 
     def __post_init__(self) -> None:
         object.__setattr__(self, "tile", NpuTile(*self.tile))

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Any, NamedTuple
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 from tilewright.spec.errors import InputError
 
@@ -33,6 +33,10 @@ class OperationPlan:
     """
 
     tile: OperationTile
+
+    if TYPE_CHECKING:  # any tuple is taken
+
+        def __init__(self, tile: tuple[int, int, int]) -> None: ...
 
     def __post_init__(self) -> None:
         object.__setattr__(self, "tile", OperationTile(*self.tile))

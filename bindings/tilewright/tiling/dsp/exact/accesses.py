@@ -362,7 +362,7 @@ def _fewest_transfers(nest: Nest, candidate: _Candidate, capacity: int) -> tuple
     need = np.where(rank == cheapest, needed, np.iinfo(np.int64).max)
     at = int(need.argmin())
     chosen = tuple(int(step[at]) for step in tiles.steps)
-    return (cheapest, int(need[at])), DspPlan(chosen, pattern.order, pattern.reuse)  # type: ignore[arg-type]
+    return (cheapest, int(need[at])), DspPlan(chosen, pattern.order, pattern.reuse)
 
 
 def local_traffic(nest: Nest) -> int:

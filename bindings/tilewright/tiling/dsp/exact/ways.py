@@ -86,6 +86,6 @@ def ways(nest: Nest, tile: Tile, limit: str, local: int) -> Iterator[Way]:
     groups = []
     for schedules in alike(limit, single, nest.machine.double_buffering):
         traffic = tiles.traffic(*schedules[0])
-        plans = tuple(DspPlan(tile, order, reuse) for order, reuse in schedules)  # type: ignore[arg-type]
+        plans = tuple(DspPlan(tile, order, reuse) for order, reuse in schedules)
         groups.append(Way(nest, tiles, int(traffic.accesses[0]), int(traffic.transfers[0]), local, plans))
     yield from sorted(groups, key=lambda way: (way.accesses, way.transfers))

@@ -10,7 +10,7 @@ import queue
 import signal
 import threading
 
-from tilewright.run.tasks import perform_told
+from tilewright.run.batch.tasks import perform_told
 
 
 def main() -> None:

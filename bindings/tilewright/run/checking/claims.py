@@ -10,11 +10,11 @@ from dataclasses import dataclass
 from typing import Any, Literal
 
 from tilewright.core.context import MAX_SECONDS
-from tilewright.run.finding import Finding
+from tilewright.run.checking.finding import Finding
 from tilewright.run.instance import Instance
 from tilewright.run.methods import is_trusted, proves
-from tilewright.run.second_route import routes
 from tilewright.run.solve import solve
+from tilewright.run.solving.second_route import routes
 from tilewright.spec.errors import SolverMissingError, TilewrightError
 
 FIRST_SHARE = 0.7

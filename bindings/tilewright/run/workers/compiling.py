@@ -23,8 +23,8 @@ from tilewright.core.files import reason
 from tilewright.core.kernel_cache import Unit
 from tilewright.core.locations import PACKAGE
 from tilewright.core.room import Room
-from tilewright.run import processes
 from tilewright.run.instance import read
+from tilewright.run.workers import processes
 
 Tell = Callable[[str], None]
 """Called with a sentence for the user."""
@@ -156,7 +156,13 @@ def _compile(waiting: list[list[Unit]], tell: Tell, on_tick: Callable[[], None])
 
 def _start(batch: list[Unit], said: IO[bytes]) -> subprocess.Popen[bytes]:
     return subprocess.Popen(
-        [sys.executable, "-m", "tilewright.run.compiling", batch[0].room, *(unit.method for unit in batch)],
+        [
+            sys.executable,
+            "-m",
+            "tilewright.run.workers.compiling",
+            batch[0].room,
+            *(unit.method for unit in batch),
+        ],
         stdin=subprocess.PIPE,  # it ends when this process does
         stdout=said,
         stderr=said,

@@ -10,7 +10,7 @@ from typing import Any
 from tilewright.core.bounds import Bound
 from tilewright.core.room import room_of, unit_of
 from tilewright.core.version import __version__
-from tilewright.run.finding import Finding, verdict
+from tilewright.run.checking.finding import Finding, verdict
 from tilewright.run.methods import is_method, proves
 from tilewright.run.result import FORMAT, Result
 from tilewright.run.summary import relative_gap

@@ -1,6 +1,6 @@
 """What the command line prints with ``--json`` and writes into result files, as a JSON Schema.
 
-``python -m tilewright.run.schema`` prints the schema that stands in docs/tilewright.schema.json.
+``python -m tilewright.run.formats.schema`` prints the schema that stands in docs/tilewright.schema.json.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ from tilewright.core import catalogue
 from tilewright.core.context import Status
 from tilewright.core.forms import Amounts, Count, NonNegative, RoomName, Table
 from tilewright.core.measures import meanings, tables_of
-from tilewright.run.finding import State
+from tilewright.run.checking.finding import State
 
 DIALECT = "https://json-schema.org/draft/2020-12/schema"
 

@@ -15,8 +15,8 @@ import psutil
 from tilewright.core.files import write_atomically
 from tilewright.core.version import __version__
 from tilewright.plotting.profiles import draw_cactus, draw_profiles
-from tilewright.run.score_tables import Cells, counts, legend, methods_table, runs_table
-from tilewright.run.scores import Score, by_room, profile, summaries
+from tilewright.run.scoring.scores import Score, by_room, profile, summaries
+from tilewright.run.scoring.tables import Cells, counts, legend, methods_table, runs_table
 from tilewright.run.summary import shown
 
 PICTURES = {"profile": draw_profiles, "cactus": draw_cactus}

@@ -18,7 +18,7 @@ from tilewright.core.context import Outcome, RunContext
 from tilewright.core.room import room_of
 from tilewright.core.version import __version__
 from tilewright.run.instance import digest
-from tilewright.run.shared_answers import shared_answers
+from tilewright.run.solving.shared_answers import shared_answers
 from tilewright.spec.errors import TilewrightError
 
 MOST = 10_000

@@ -6,8 +6,8 @@ What is guaranteed, at every moment t after the constructive heuristics:
   Neither is begun anew.
 - With two threads or more they run side by side. The improving part, which alone has one thread, too, has had
   all of t. The proving part has at least half of the threads: all of them would have done as much in t / 2.
-- On one thread they take turns (`tilewright.run.turns`). The improving part has had at least t / 2, the
-  proving part at least that less the length of two turns.
+- On one thread they take turns (`tilewright.run.workers.turns`). The improving part has had at least t / 2,
+  the proving part at least that less the length of two turns.
 
 Further threads improve plans from other seeds, and so do those of a proving part that gives up. A proving
 part that needs nothing beside it has all threads.

@@ -24,8 +24,8 @@ from typing import IO, Any
 from tilewright.core import catalogue
 from tilewright.core.context import RunContext
 from tilewright.run.methods import Listener, look_at, run_method
-from tilewright.run.processes import kill_marked
-from tilewright.run.warming import prepare
+from tilewright.run.workers.processes import kill_marked
+from tilewright.run.workers.warming import prepare
 from tilewright.spec.errors import SolverMissingError, TilewrightError
 
 SELDOM = 50_000, 50, 100

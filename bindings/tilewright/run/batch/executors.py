@@ -14,8 +14,8 @@ from concurrent.futures import ThreadPoolExecutor, as_completed
 from typing import Any
 
 from tilewright.core.failures import debugging
-from tilewright.run import compiling, processes
-from tilewright.run.tasks import Answer, Executor, OnAnswer, Task, perform
+from tilewright.run.batch.tasks import Answer, Executor, OnAnswer, Task, perform
+from tilewright.run.workers import compiling, processes
 from tilewright.spec.errors import TilewrightError
 
 MOST_DEATHS = 3
@@ -101,14 +101,14 @@ class Processes:
 def executor_of(scheduler: str | None, jobs: int, on_compile: compiling.Tell | None = None) -> Executor:
     """Return where tasks are done: on a cluster, in several processes, or in this one."""
     if scheduler is not None:
-        from tilewright.run.cluster import Cluster  # for start-up time
+        from tilewright.run.batch.cluster import Cluster  # for start-up time
 
         return Cluster(scheduler)
     return Processes(jobs) if jobs > 1 else Threads(1, on_compile)
 
 
 class _Runner:
-    """A process that does tasks (`tilewright.run.runner`), begun anew when it dies."""
+    """A process that does tasks (`tilewright.run.batch.runner`), begun anew when it dies."""
 
     def __init__(self) -> None:
         self._lock = threading.Lock()
@@ -149,7 +149,7 @@ class _Runner:
                 if self._process is not None:
                     processes.kill(self._process)
                 self._process = subprocess.Popen(
-                    [sys.executable, "-m", "tilewright.run.runner"],
+                    [sys.executable, "-m", "tilewright.run.batch.runner"],
                     stdin=subprocess.PIPE,
                     stdout=subprocess.PIPE,
                     stderr=None if debugging() else subprocess.DEVNULL,

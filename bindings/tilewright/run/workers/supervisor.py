@@ -23,9 +23,9 @@ from typing import Any
 from tilewright import drivers
 from tilewright.core import catalogue
 from tilewright.core.kernel_cache import TEMPORARY
-from tilewright.run import processes
-from tilewright.run.processes import environment, kill_marked, resume_marked, suspend_marked
-from tilewright.run.turns import Turns
+from tilewright.run.workers import processes
+from tilewright.run.workers.processes import environment, kill_marked, resume_marked, suspend_marked
+from tilewright.run.workers.turns import Turns
 from tilewright.spec.errors import Disagreement, SolverBrokenError
 
 Event = dict[str, Any]
@@ -57,7 +57,7 @@ class Worker:
         # Solvers leave files behind when they are killed.
         self._scratch = tempfile.TemporaryDirectory(prefix="tilewright-", ignore_cleanup_errors=True)
         self.process = subprocess.Popen(
-            [sys.executable, "-m", "tilewright.run.worker"],
+            [sys.executable, "-m", "tilewright.run.workers.worker"],
             stdin=subprocess.PIPE,
             stdout=subprocess.PIPE,
             stderr=subprocess.PIPE,
@@ -305,7 +305,7 @@ def run(
     Parameters
     ----------
     jobs
-        What `tilewright.run.worker` takes.
+        What `tilewright.run.workers.worker` takes.
     deadline
         ``time.monotonic()`` at which the workers are killed.
     on_event

@@ -1,8 +1,8 @@
 """A file of answers that processes share while they work: what one has found, the others need not look for.
 
-A line is one of a journal (`tilewright.run.journal`), appended whole under a lock that ends with the writer's
-process. A line that is not as it was written is passed over. A file that cannot be read or written is as
-one that nobody else has written to: it is a help, and never an error.
+A line is one of a journal (`tilewright.run.batch.journal`), appended whole under a lock that ends with the
+writer's process. A line that is not as it was written is passed over. A file that cannot be read or written
+is as one that nobody else has written to: it is a help, and never an error.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
-from tilewright.run.journal import sealed, unsealed
+from tilewright.run.batch.journal import sealed, unsealed
 
 MOST = 100_000
 """Answers of which a process knows where they stand; the oldest are forgotten."""

@@ -8,7 +8,7 @@ import sys
 from tilewright import drivers
 from tilewright.core import catalogue
 from tilewright.core.context import CONSTRUCT
-from tilewright.run import compiling
+from tilewright.run.workers import compiling
 
 _done: set[tuple[str, str, bool]] = set()
 """What this process has prepared."""

@@ -1,6 +1,6 @@
 """The page of docs that lists what is measured of executed plans, from the rooms' classes of measures.
 
-``python -m tilewright.run.measures_page > docs/measures.md`` writes it.
+``python -m tilewright.run.formats.measures_page > docs/measures.md`` writes it.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ HEAD = """# Measures
 What a result's `report.measures` has, room by room; [formats](formats.md#measures) says how to read it.
 A name ends with its unit. Each table is a class of the Python API: `result.measures` and
 `tw.simulate(...).measures` are objects of them. This page is written by
-`python -m tilewright.run.measures_page`.
+`python -m tilewright.run.formats.measures_page`.
 """
 
 UNITS = {

@@ -8,7 +8,7 @@ from math import inf
 from typing import Any
 
 from tilewright.plotting.text import shortened
-from tilewright.run.scores import COLUMNS, MethodSummary, Score, shared, spread
+from tilewright.run.scoring.scores import COLUMNS, MethodSummary, Score, shared, spread
 from tilewright.run.summary import gap_shown, shown
 
 Cells = tuple[str, ...]

@@ -8,7 +8,7 @@ from typing import Any
 
 from tilewright.core import json_file
 from tilewright.core.files import write_atomically
-from tilewright.run.finding import Finding, verdict
+from tilewright.run.checking.finding import Finding, verdict
 from tilewright.run.instance import Instance
 from tilewright.scheduling import Plan, Problem, simulate, violation
 from tilewright.scheduling.graph import MAX_OPERATIONS, MAX_TENSORS

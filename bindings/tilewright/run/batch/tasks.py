@@ -16,15 +16,15 @@ from tilewright.core.context import CONSTRUCT
 from tilewright.core.failures import told as failure
 from tilewright.core.kernel_cache import Unit
 from tilewright.core.version import __version__
-from tilewright.run import compiling
+from tilewright.run.batch.journal import Journal
 from tilewright.run.instance import Instance, digest
-from tilewright.run.journal import Journal
 from tilewright.run.methods import takes_start
 from tilewright.run.result import Result
-from tilewright.run.shares import shares
 from tilewright.run.solve import solve
+from tilewright.run.solving.shares import shares
 from tilewright.run.verify import doubt
-from tilewright.run.warming import forget, prepare
+from tilewright.run.workers import compiling
+from tilewright.run.workers.warming import forget, prepare
 from tilewright.spec.errors import Disagreement, TilewrightError, of_status
 
 
@@ -173,7 +173,9 @@ def perform(
 
 def _warm_up(task: Task, stop: threading.Event | None) -> None:
     """Start the processes that a task needs, and import and load what it uses; what is wrong shows later."""
-    from tilewright.run import supervisor  # for start-up time: many tasks are done in this process alone
+    from tilewright.run.workers import (
+        supervisor,  # for start-up time: many tasks are done in this process alone
+    )
 
     room = catalogue.room(task.instance.room)
     forget()

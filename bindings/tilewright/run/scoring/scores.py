@@ -24,7 +24,7 @@ from typing import Any
 
 from tilewright.plotting.profiles import Profile
 from tilewright.run.best_known import BestKnown
-from tilewright.run.phases import PHASES
+from tilewright.run.solving.phases import PHASES
 
 Row = Mapping[str, Any]
 """An entry of a comparison: a result as JSON, or ``room``, ``instance``, ``method``, ``seed``, ``error``."""

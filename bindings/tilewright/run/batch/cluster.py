@@ -17,7 +17,7 @@ import uuid
 from collections.abc import Iterator, Sequence
 from typing import Any
 
-from tilewright.run.tasks import Answer, OnAnswer, Task, perform_told
+from tilewright.run.batch.tasks import Answer, OnAnswer, Task, perform_told
 from tilewright.spec.errors import InputError, SolverMissingError, TilewrightError
 
 CONNECTING_SECONDS = 10.0

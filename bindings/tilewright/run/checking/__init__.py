@@ -1,0 +1,1 @@
+"""What `check` looks at: claims that are proven once more, fields that must fit each other, findings."""

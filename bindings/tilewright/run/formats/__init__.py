@@ -1,0 +1,1 @@
+"""Files beside results: their schema, former format, pages of docs, contests and challenges."""

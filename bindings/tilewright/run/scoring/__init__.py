@@ -1,0 +1,1 @@
+"""How far the runs of a comparison got: scores, tables of them, a page."""

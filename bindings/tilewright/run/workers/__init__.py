@@ -1,0 +1,1 @@
+"""Processes that run methods: started, compiled for, listened to, suspended and stopped."""
