@@ -48,7 +48,7 @@ def test_every_export_is_there_in_a_new_process() -> None:
     typed = {
         alias.asname for node in checked.body if isinstance(node, ast.ImportFrom) for alias in node.names
     }
-    assert typed - {None} == {*tw.__all__} - {"__version__"}
+    assert typed - {None} == {*tw._MODULES} == {*tw.__all__} - {"__version__"}
 
 
 def test_every_function_of_the_api_is_exported() -> None:
