@@ -485,11 +485,18 @@ def _instance(given: Any) -> Instance:
 
 
 def _plan(problem: Any, given: Any) -> Any:
-    from tilewright.core.room import check_plan
+    from tilewright.core.room import check_plan, room_of
+    from tilewright.run.instance import digest
     from tilewright.run.result import Result
     from tilewright.spec.errors import InputError
 
-    plan = given.plan if isinstance(given, Result) else given
+    plan = given
+    if isinstance(given, Result):
+        if given.instance_sha256 != digest(room_of(problem).name, problem):
+            raise InputError(
+                "result", given.instance, "is a result of another instance; its plan can be given"
+            )
+        plan = given.plan
     if plan is None:
         status = f" (status {given.status})" if isinstance(given, Result) else ""
         raise InputError("plan", None, f"the result has no plan{status}")

@@ -442,6 +442,17 @@ def test_plans_name_their_axes_and_their_room() -> None:
     assert nest.loops == ((("rows", 4), ("input_maps", 2)), ())
 
 
+@pytest.mark.parametrize("method", ["greedy", "tiles@highs", "auto"])
+def test_an_error_of_the_callers_own_function_is_theirs(method: str) -> None:
+    """It is no failure of the method that has found a plan, and ends the run."""
+
+    def failing(*_told: Any) -> None:
+        raise KeyError("mine")
+
+    with pytest.raises(KeyError, match="mine"):
+        tw.solve(parse({"room": "tiling", **SMALL}), method, on_plan=failing, time_limit=30)
+
+
 def test_what_is_no_argument_is_refused_at_the_call() -> None:
     instance = parse({"room": "tiling", **SMALL})
     other = tw.solve("s1-example2", "zigzag").plan
@@ -456,6 +467,8 @@ def test_what_is_no_argument_is_refused_at_the_call() -> None:
         tw.solve(instance, "tiles@highs", warm_start=other)
     with pytest.raises(tw.InputError, match=of_another_room):
         tw.solve(instance, lambda _problem: other)
+    with pytest.raises(tw.InputError, match="result = 'alexnet-conv3-64k': is a result of another instance"):
+        tw.simulate(instance, solved("alexnet-conv3-64k"))
     for wrong in ({"seed": 1.5}, {"seed": -1}, {"threads": 0}, {"threads": True}, {"time_limit": "5"}):
         with pytest.raises(tw.InputError, match=f"^{next(iter(wrong))} = "):
             tw.solve(instance, **wrong)  # type: ignore[arg-type]

@@ -45,6 +45,38 @@ OUTPUT = click.Path()
 SEED = click.IntRange(0, 2**31 - 1)
 
 
+def take_seconds(help: str, default: float | None = 60.0) -> Decorator:
+    """Return the option ``--time-limit``."""
+    return click.option("--time-limit", type=SECONDS, default=default, metavar="S", help=help)
+
+
+def take_count(name: str, help: str, default: int | None = None) -> Decorator:
+    """Return an option that takes a number of processes or threads."""
+    return click.option(name, type=click.IntRange(1, 256), default=default, metavar="N", help=help)
+
+
+def take_seed(help: str = "[0]", default: int | None = 0) -> Decorator:
+    """Return the option ``--seed``."""
+    return click.option("--seed", type=SEED, default=default, metavar="N", help=help)
+
+
+def take_outputs(help: str) -> Decorator:
+    """Return the option ``-o``, which may be given several times."""
+    return click.option(
+        "-o", "--output", "outputs", type=click.Path(), multiple=True, metavar="FILE", help=help
+    )
+
+
+def take_file(name: str, help: str) -> Decorator:
+    """Return an option that takes the path of a file to write."""
+    return click.option(name, type=click.Path(), default=None, metavar="FILE", help=help)
+
+
+def print_json(what: str) -> Decorator:
+    """Return the option ``--json``, which prints something as JSON and nothing else."""
+    return click.option("--json", "as_json", is_flag=True, help=f"Print {what} and nothing else.")
+
+
 class _Sizes(click.ParamType[tuple[str, tuple[int, ...]]]):
     """The name of an input and its sizes."""
 

@@ -10,7 +10,7 @@ from typing import Any
 import click
 
 from tilewright.cli import arguments
-from tilewright.cli.arguments import SECONDS, on_instances, opened
+from tilewright.cli.arguments import on_instances, opened, print_json, take_seconds
 from tilewright.cli.outputs import note_compiling, printing
 from tilewright.cli.tables import print_table
 
@@ -27,15 +27,11 @@ MARKS = {
 @click.command()
 @click.argument("instance")
 @click.argument("result", type=click.Path())
-@click.option(
-    "--time-limit",
-    type=SECONDS,
-    default=None,
-    metavar="S",
-    help="Seconds for everything. [a minute, or more where the simulation or the result took long]",
+@take_seconds(
+    "Seconds for everything. [a minute, or more where the simulation or the result took long]", None
 )
 @on_instances
-@click.option("--json", "as_json", is_flag=True, help="Print the findings as JSON and nothing else.")
+@print_json("the findings as JSON")
 def check(
     instance: str, result: str, time_limit: float | None, as_json: bool, changes: Mapping[str, Any]
 ) -> None:

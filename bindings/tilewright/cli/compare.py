@@ -17,7 +17,18 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from tilewright.cli.arguments import JOURNAL, SCHEDULER, SECONDS, SEED, on_instances, opened
+from tilewright.cli.arguments import (
+    JOURNAL,
+    SCHEDULER,
+    on_instances,
+    opened,
+    print_json,
+    take_count,
+    take_file,
+    take_outputs,
+    take_seconds,
+    take_seed,
+)
 from tilewright.cli.outputs import Saving, check_outputs, is_table, note, note_compiling, printing
 from tilewright.cli.tables import print_table
 from tilewright.spec.errors import InputError, SolverMissingError
@@ -71,12 +82,10 @@ class _Seeds(click.ParamType[tuple[int, ...]]):
     metavar="ROOM,...",
     help="Instances, and methods without --with, of the benchmark sets of rooms, or `all`, or a .toml file.",
 )
-@click.option("--time-limit", type=SECONDS, default=60.0, metavar="S", help="Seconds for each run. [60]")
-@click.option("--jobs", type=click.IntRange(1, 256), default=1, metavar="N", help="Runs at a time. [1]")
-@click.option(
-    "--threads", type=click.IntRange(1, 256), default=None, metavar="N", help="Of each run. [cores / jobs]"
-)
-@click.option("--seed", type=SEED, default=None, metavar="N", help="[0]")
+@take_seconds("Seconds for each run. [60]")
+@take_count("--jobs", "Runs at a time. [1]", 1)
+@take_count("--threads", "Of each run. [cores / jobs]")
+@take_seed(default=None)
 @click.option(
     "--seeds", type=_Seeds(), default=None, metavar="A..B", help="Runs with each of several: 0..9, or 0,3,7."
 )
@@ -87,18 +96,8 @@ class _Seeds(click.ParamType[tuple[int, ...]]):
     metavar="PERCENT",
     help="How much worse than the best known objective is good enough, for the time to target. [0]",
 )
-@click.option(
-    "-o",
-    "--output",
-    "outputs",
-    type=click.Path(),
-    multiple=True,
-    metavar="FILE",
-    help="Write all results as JSON, a table as .csv or .parquet, or a page with pictures as .md.",
-)
-@click.option(
-    "--plot", type=click.Path(), default=None, metavar="FILE", help="Draw the comparison: .png, .svg or .pdf."
-)
+@take_outputs("Write all results as JSON, a table as .csv or .parquet, or a page with pictures as .md.")
+@take_file("--plot", "Draw the comparison: .png, .svg or .pdf.")
 @click.option(
     "--picture",
     type=click.Choice(["gaps", "profile", "cactus"]),
@@ -108,7 +107,7 @@ class _Seeds(click.ParamType[tuple[int, ...]]):
 @SCHEDULER
 @JOURNAL
 @on_instances
-@click.option("--json", "as_json", is_flag=True, help="Print all results as JSON and nothing else.")
+@print_json("all results as JSON")
 def compare(
     instances: tuple[str, ...],
     methods: str | None,

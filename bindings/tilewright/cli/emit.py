@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from tilewright.cli.arguments import SEED, on_instances, read_both
+from tilewright.cli.arguments import on_instances, read_both, take_seed
 from tilewright.cli.outputs import Saving, check_outputs, note, printing
 
 if TYPE_CHECKING:
@@ -46,7 +46,7 @@ if TYPE_CHECKING:
     metavar="INSTANCE RESULT",
     help="Of room bitwidth: the weights, formats and images of a project. [an ONNX file's, or made]",
 )
-@click.option("--seed", type=SEED, default=0, help="Of a project's inputs, and of weights that are made. [0]")
+@take_seed("Of a project's inputs, and of weights that are made. [0]")
 @on_instances
 @click.option("--json", "as_json", is_flag=True, help="Print JSON: C with its memory figures, or a schedule.")
 def emit(

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from tilewright.cli.arguments import ALLOW_UNKNOWN, SIZES
+from tilewright.cli.arguments import ALLOW_UNKNOWN, SIZES, print_json
 from tilewright.cli.outputs import printing
 from tilewright.cli.tables import print_table
 from tilewright.spec.errors import InputError
@@ -48,7 +48,7 @@ if TYPE_CHECKING:
 )
 @SIZES
 @ALLOW_UNKNOWN
-@click.option("--json", "as_json", is_flag=True, help="Print JSON and nothing else.")
+@print_json("JSON")
 def import_(
     network: str,
     output: str,

@@ -7,6 +7,7 @@ from textwrap import shorten
 
 import click
 
+from tilewright.cli.arguments import print_json
 from tilewright.cli.outputs import printing
 from tilewright.cli.tables import print_table
 
@@ -20,7 +21,7 @@ LONGEST = 140
     type=click.Choice(["rooms", "models", "heuristics", "solvers", "instances", "machines", "networks"]),
     required=False,
 )
-@click.option("--json", "as_json", is_flag=True, help="Print JSON and nothing else.")
+@print_json("JSON")
 def list_(what: str | None, as_json: bool) -> None:
     """List what there is to work with."""
     from tilewright.cli import inventory

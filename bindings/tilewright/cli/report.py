@@ -8,7 +8,7 @@ from typing import Any
 import click
 
 from tilewright.cli import arguments
-from tilewright.cli.arguments import SECONDS, on_instances, read_both
+from tilewright.cli.arguments import on_instances, read_both, take_seconds
 from tilewright.cli.outputs import Saving, check_report, note_compiling, printing
 
 
@@ -19,13 +19,7 @@ from tilewright.cli.outputs import Saving, check_report, note_compiling, printin
 @click.option(
     "--check", "checked", is_flag=True, help="Verify the result as `check` does; tell what is found."
 )
-@click.option(
-    "--time-limit",
-    type=SECONDS,
-    default=None,
-    metavar="S",
-    help="Of --check. [what it should take, fourfold]",
-)
+@take_seconds("Of --check. [what it should take, fourfold]", None)
 @on_instances
 def report(
     instance: str,

@@ -6,14 +6,14 @@ from pathlib import Path
 
 import click
 
-from tilewright.cli.arguments import SECONDS
+from tilewright.cli.arguments import take_seconds
 from tilewright.cli.outputs import printing
 from tilewright.cli.tables import print_table
 
 
 @click.command()
 @click.argument("figure", required=False)
-@click.option("--time-limit", type=SECONDS, default=60.0, metavar="S", help="Seconds for each instance. [60]")
+@take_seconds("Seconds for each instance. [60]")
 @click.option(
     "-o",
     "--output",

@@ -10,7 +10,7 @@ from typing import Any
 
 import click
 
-from tilewright.cli.arguments import on_instances, read_both
+from tilewright.cli.arguments import on_instances, print_json, read_both, take_file, take_seed
 from tilewright.cli.outputs import Saving, check_outputs, printing
 from tilewright.cli.tables import print_table
 
@@ -20,14 +20,10 @@ from tilewright.cli.tables import print_table
 @click.argument("result", type=click.Path())
 @click.option("--numeric", is_flag=True, help="Move real integers and compare with the reference.")
 @click.option("--steps", type=click.IntRange(0, 10**6), default=12, metavar="N", help="Steps to print. [12]")
-@click.option(
-    "--seed", type=click.IntRange(0, 2**31 - 1), default=0, metavar="N", help="Of the integers. [0]"
-)
-@click.option(
-    "--plot", type=click.Path(), default=None, metavar="FILE", help="Draw the plan: .png, .svg, .pdf or .gif."
-)
+@take_seed("Of the integers. [0]")
+@take_file("--plot", "Draw the plan: .png, .svg, .pdf or .gif.")
 @on_instances
-@click.option("--json", "as_json", is_flag=True, help="Print totals and every step as JSON and nothing else.")
+@print_json("totals and every step as JSON")
 def simulate(
     instance: str,
     result: str,

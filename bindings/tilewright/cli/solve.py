@@ -11,7 +11,17 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from tilewright.cli import arguments
-from tilewright.cli.arguments import SECONDS, WITH_HELP, on_instances, opened
+from tilewright.cli.arguments import (
+    WITH_HELP,
+    on_instances,
+    opened,
+    print_json,
+    take_count,
+    take_file,
+    take_outputs,
+    take_seconds,
+    take_seed,
+)
 from tilewright.cli.outputs import (
     Saving,
     check_outputs,
@@ -41,43 +51,21 @@ CURVE_SHARE = 0.5
 @click.option(
     "--warm-start", default="auto", metavar="START", help="A heuristic, a result file, auto or none."
 )
-@click.option("--time-limit", type=SECONDS, default=60.0, metavar="S", help="Seconds for everything. [60]")
-@click.option("--threads", type=click.IntRange(1, 256), default=None, metavar="N", help="[one per core]")
-@click.option("--seed", type=click.IntRange(0, 2**31 - 1), default=0, metavar="N", help="[0]")
-@click.option(
-    "-o",
-    "--output",
-    "outputs",
-    type=click.Path(),
-    multiple=True,
-    metavar="FILE",
-    help="Write the result as JSON, or its layers as .csv; may be given several times.",
-)
-@click.option(
-    "--plot", type=click.Path(), default=None, metavar="FILE", help="Draw the plan: .png, .svg, .pdf or .gif."
-)
+@take_seconds("Seconds for everything. [60]")
+@take_count("--threads", "[one per core]")
+@take_seed()
+@take_outputs("Write the result as JSON, or its layers as .csv; may be given several times.")
+@take_file("--plot", "Draw the plan: .png, .svg, .pdf or .gif.")
 @click.option(
     "--picture",
     type=click.Choice(["plan", "curve"]),
     default="plan",
     help="What --plot draws; of room residency also the curve of traffic over memory. [plan]",
 )
-@click.option(
-    "--report",
-    type=click.Path(),
-    default=None,
-    metavar="FILE",
-    help="Write a page about the plan, for people: .html.",
-)
-@click.option(
-    "--contest",
-    type=click.Path(),
-    default=None,
-    metavar="FILE",
-    help="Of room scheduling: write the plan as the MLSys 2026 contest wants it, too.",
-)
+@take_file("--report", "Write a page about the plan, for people: .html.")
+@take_file("--contest", "Of room scheduling: write the plan as the MLSys 2026 contest wants it, too.")
 @on_instances
-@click.option("--json", "as_json", is_flag=True, help="Print the result as JSON and nothing else.")
+@print_json("the result as JSON")
 def solve(
     instance: str,
     method: str,

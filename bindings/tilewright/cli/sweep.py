@@ -19,11 +19,15 @@ from tilewright.cli.arguments import (
     CHANGES,
     JOURNAL,
     SCHEDULER,
-    SECONDS,
-    SEED,
     SET,
     WITH_HELP,
     asked,
+    print_json,
+    take_count,
+    take_file,
+    take_outputs,
+    take_seconds,
+    take_seed,
     with_changes,
 )
 from tilewright.cli.outputs import Saving, check_outputs, is_table, note, note_compiling, printing
@@ -50,29 +54,17 @@ SWEPT = click.option(
 @click.command()
 @click.argument("instance")
 @click.option("--with", "method", default="auto", metavar="METHOD", help=f"[auto] {WITH_HELP}")
-@click.option("--points", type=click.Path(), default=None, metavar="FILE", help="Points from .csv or .json.")
-@click.option("--time-limit", type=SECONDS, default=60.0, metavar="S", help="Seconds for each point. [60]")
-@click.option(
-    "--jobs", type=click.IntRange(1, 256), default=None, metavar="N", help="Points at a time. [the cores]"
-)
-@click.option("--threads", type=click.IntRange(1, 256), default=1, metavar="N", help="Of each point. [1]")
-@click.option("--seed", type=SEED, default=0, metavar="N", help="[0]")
-@click.option(
-    "-o",
-    "--output",
-    "outputs",
-    type=click.Path(),
-    multiple=True,
-    metavar="FILE",
-    help="Write a line for each point as .csv, or all results as JSON; may be given several times.",
-)
-@click.option(
-    "--plot", type=click.Path(), default=None, metavar="FILE", help="Draw the sweep: .png, .svg or .pdf."
-)
+@take_file("--points", "Points from .csv or .json.")
+@take_seconds("Seconds for each point. [60]")
+@take_count("--jobs", "Points at a time. [the cores]")
+@take_count("--threads", "Of each point. [1]", 1)
+@take_seed()
+@take_outputs("Write a line for each point as .csv, or all results as JSON; may be given several times.")
+@take_file("--plot", "Draw the sweep: .png, .svg or .pdf.")
 @SCHEDULER
 @JOURNAL
 @with_changes([SWEPT if option is SET else option for option in CHANGES])
-@click.option("--json", "as_json", is_flag=True, help="Print all results as JSON and nothing else.")
+@print_json("all results as JSON")
 def sweep(
     instance: str,
     method: str,

@@ -13,7 +13,7 @@ from tilewright.run.result import Result
 from tilewright.run.solving.confirming import confirm_claim
 from tilewright.run.solving.incumbent import Incumbent
 from tilewright.run.solving.judging import judge
-from tilewright.run.solving.options import Method, Options, name_of
+from tilewright.run.solving.options import CallbackError, Method, Options, name_of
 from tilewright.run.solving.portfolio import run_phases
 from tilewright.run.solving.run import Interrupted, Run
 from tilewright.run.solving.widening import search_wider
@@ -56,6 +56,8 @@ def solve(problem: Any, method: str | Method = "auto", **options: Any) -> Result
         gained = search(run, method)
     except (KeyboardInterrupt, Interrupted):
         interrupted = True
+    except CallbackError as failed:
+        raise failed.error from None
     finally:
         run.dismiss()
     said = method if isinstance(method, str) else name_of(method)

@@ -100,7 +100,33 @@ class Options:
             threads=os.cpu_count() or 1 if threads is None else whole("threads", threads, 1),
             seed=whole("seed", options.seed),
             started=time.monotonic() if options.started is None else options.started,
+            on_plan=guarded(options.on_plan),
+            progress=guarded(options.progress),
+            on_part=guarded(options.on_part),
+            on_compile=guarded(options.on_compile),
         )
+
+
+class CallbackError(BaseException):
+    """A function of the caller's own has failed, and not the method that told it something."""
+
+    def __init__(self, error: Exception) -> None:
+        super().__init__(error)
+        self.error = error
+
+
+def guarded(callback: Callable[..., None] | None) -> Callable[..., None] | None:
+    """Return a function that calls the caller's own, and raises `CallbackError` where that fails."""
+    if callback is None:
+        return None
+
+    def tell(*values: Any) -> None:
+        try:
+            callback(*values)
+        except Exception as error:
+            raise CallbackError(error) from error
+
+    return tell
 
 
 def name_of(method: Method) -> str:
