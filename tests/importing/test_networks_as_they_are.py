@@ -291,6 +291,29 @@ def test_attention_moves_nothing(file: Path, batch: int) -> None:
     onnx_execution.check_numbers(file)
 
 
+def test_a_class_token_and_repeated_heads_move_nothing_by_themselves(file: Path) -> None:
+    """Readers find the values where they are; what leaves the network has to be written together."""
+
+    def accesses(nodes: list[Node], weights: list[TensorProto], **inputs: list[int]) -> int:
+        found = tilewright.solve(save(file, nodes, weights, inputs=inputs), machine="gap8", time_limit=60)
+        assert found.status == "optimal"
+        return int(found.objective)
+
+    joined, product = N("Concat", ["t", "x"], ["c"], axis=1), N("MatMul", ["c", "w"], ["y"])
+    values = 16 * 8 + 8 * 8 + 16 * 8  # tokens, weights, results: each moved once
+    assert accesses([joined, product], [w("t", 1, 1, 8), w("w", 8, 8)], x=[1, 15, 8]) == values
+    assert accesses([joined], [w("t", 1, 1, 8)], x=[1, 15, 8]) == 2 * 16 * 8
+
+    heads = [
+        N("Expand", ["k", "e"], ["r"]),
+        N("Reshape", ["r", "s"], ["h"]),
+        N("MatMul", ["q", "h"], ["y"]),
+    ]
+    sizes = [ints("e", 1, 2, 3, 4, 8), ints("s", 1, 6, 4, 8)]
+    read_by_each = 6 * (8 * 4 + 4 * 8 + 8 * 8)
+    assert accesses(heads, sizes, q=[1, 6, 8, 4], k=[1, 2, 1, 4, 8]) == read_by_each
+
+
 # Transposed convolutions and others ----------------------------------------------------------------
 
 

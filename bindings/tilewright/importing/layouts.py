@@ -354,14 +354,17 @@ def _cheapest(layouts: Layouts, values: Sequence[Value]) -> Order:
 
 
 def concatenated(layouts: Layouts, operation: OnnxOperation) -> None:
-    """Concatenate along a dimension that tensors are stored in."""
+    """Concatenate along a dimension that tensors are stored in; some may be numbers of the file."""
     (result,) = _results(operation)
     rank, axis = len(result.shape or ()), operation.attributes.get("axis", 1)
-    if not _all_of_rank(operation, rank) or operation.fixed or not -rank <= axis < rank:
+    fixed = all(value.shape is not None and len(value.shape) == rank for value in operation.fixed)
+    if not _all_of_rank(operation, rank) or not fixed or not -rank <= axis < rank:
         as_written(layouts, operation)
         return
     order = _cheapest(layouts, operation.given)
     inputs = {value.name: layouts.ordered(value, order) for value in operation.given}
+    for value in operation.fixed:
+        inputs[value.name] = replace(value, shape=_placed(value.shape or (), order), data=None)
     images = next(iter(inputs.values())).images
     layouts.add(operation, inputs, [layouts.keep(result, order, images)], axis=order[axis % rank])
 

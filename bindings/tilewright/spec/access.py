@@ -53,7 +53,7 @@ def access(layer: AnyLayer, given: Sequence[Shape]) -> Access:
     """Return how an operation goes over what it reads, which has the given shapes."""
     if isinstance(layer, Function):
         alike = layer.op in BY_VALUE and set(given) == {layer.output} and not layer.parameters
-        return "stream" if alike or layer.op in AS_MANY else "whole"
+        return "stream" if alike or layer.op in (*AS_MANY, "concat") else "whole"
     if isinstance(layer, Map) and layer.op in NORMALISATIONS:
         return "place"
     if isinstance(layer, Opaque):

@@ -13,6 +13,7 @@ from tilewright.spec.access import Access, access, read
 from tilewright.spec.base import Spec
 from tilewright.spec.errors import InputError
 from tilewright.spec.graph import NetworkGraph
+from tilewright.spec.graph import Operation as GraphOperation
 from tilewright.spec.layer import MAX_SIZE, Length, Pad, Window
 from tilewright.spec.network import (
     FREE,
@@ -52,6 +53,9 @@ NEEDS: dict[Access, Literal["piece", "maps", "all"]] = {
 
 VIEWS = ("reshape", "flatten")
 """Reshapes that leave every value where it is."""
+
+PLACEMENTS = ("concat", "expand")
+"""Functions that leave values as they are: a reader finds each where its maker, or the file, has put it."""
 
 
 class Operation(Spec):
@@ -198,7 +202,7 @@ def operations(
         layer = op.spec
         if isinstance(layer, NamedLayer | MatMul):
             yield layer
-        elif not _does_nothing(layer):
+        elif not _does_nothing(op):
             operation = _operation(layer, [graph.shape(access) for access in op.accesses], images, now)
             unit = "host" if isinstance(layer, Opaque) else "vector"
             unit = unit if unit in units else next((each for each in units if each == "host"), "")
@@ -208,8 +212,14 @@ def operations(
                 yield Unmodelled(layer.name, layer.kind, operation.elements, operation.macs)
 
 
-def _does_nothing(layer: AnyLayer) -> bool:
-    """Whether a layer takes neither time nor traffic."""
+def _does_nothing(op: GraphOperation) -> bool:
+    """Whether an operation takes neither time nor traffic: its readers find values where they are.
+
+    What leaves the network must be written, so that a concatenation or expansion of it moves values.
+    """
+    layer = op.spec
+    if isinstance(layer, Function):
+        return layer.op in PLACEMENTS and not op.leaves
     if isinstance(layer, Reshape):
         return layer.op in VIEWS
     return isinstance(layer, Input) or (isinstance(layer, Map) and layer.op in FREE)
