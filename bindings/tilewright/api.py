@@ -141,7 +141,7 @@ def read(
         from tilewright.run import instance
 
         return instance.read(path)
-    from tilewright.importing.assembly import Changes, assembled
+    from tilewright.importing.assembly import Changes, assemble
 
     names = (minimise,) if isinstance(minimise, str) else tuple(minimise)
     asked = Changes(
@@ -152,7 +152,7 @@ def read(
         sizes=sizes or {},
         allow_unknown=allow_unknown,
     )
-    return assembled(path, asked)
+    return assemble(path, asked)
 
 
 def simulate(
@@ -349,18 +349,18 @@ def sweep(
     """
     import warnings
 
-    from tilewright.importing.assembly import Changes, assembling, varying
+    from tilewright.importing.assembly import Changes, assembler_of, variation_of
     from tilewright.run import sweep
     from tilewright.run.arguments import limit, whole
     from tilewright.run.batch import journal as journals
     from tilewright.run.batch.executors import executor_of
 
     if isinstance(problem, str | Path):
-        make = assembling(problem, Changes())
+        make = assembler_of(problem, Changes())
         name = Path(problem).stem
     else:
         instance = _instance(problem)
-        name, make = instance.name, varying(instance)
+        name, make = instance.name, variation_of(instance)
     jobs = whole("jobs", jobs, 1)
     _names("axes", axes or {})
     for point in points or ():

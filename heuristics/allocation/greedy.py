@@ -9,7 +9,7 @@ import numpy as np
 
 from tilewright.allocation import Plan, Problem
 from tilewright.allocation.exact.timing import Timing
-from tilewright.allocation.exact.trimming import paced
+from tilewright.allocation.exact.trimming import pace_plan
 
 
 def suits(problem: Problem) -> bool:
@@ -27,7 +27,7 @@ def plan(problem: Problem) -> Plan:
         fast = _Growth(problem)
         fast.speed_up(0)
         found = min(growth.least_latency(), fast.least_latency(), key=lambda one: one[0])[1]
-    return paced(problem, found) or found
+    return pace_plan(problem, found) or found
 
 
 class _Growth:

@@ -8,7 +8,7 @@ from __future__ import annotations
 from bisect import bisect_right
 
 from tilewright.allocation import Plan, Problem
-from tilewright.allocation.exact.trimming import paced
+from tilewright.allocation.exact.trimming import pace_plan
 from tilewright.allocation.splits import LayerSplit, paper_split
 
 Choices = tuple[LayerSplit, ...]
@@ -24,7 +24,7 @@ def plan(problem: Problem) -> Plan:
     every = [problem.splits_of(stage) for stage in problem.stages]
     chosen = _side_by_side(problem, every) if problem.parallel else _in_turn(problem, every)
     found = Plan(tuple(stage.name for stage in problem.stages), tuple(chosen))
-    return paced(problem, found) or found
+    return pace_plan(problem, found) or found
 
 
 def _at_most(choices: Choices, pes: int) -> LayerSplit:

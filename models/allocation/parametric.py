@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Callable
 
 from tilewright.allocation import Plan, Problem
-from tilewright.allocation.exact.search import AllocationAnswer, answers
+from tilewright.allocation.exact.search import AllocationAnswer, search_splits
 from tilewright.allocation.exact.trimming import break_ties
 from tilewright.core.context import Outcome, RunContext
 
@@ -22,7 +22,7 @@ def suits(problem: Problem) -> bool:
 def solve(problem: Problem, search: RunContext) -> Outcome:
     """Find and prove the optimum; of ``pareto``, the whole front."""
     plan, bound, proven = None, None, False
-    for found in answers(problem, search.deadline):
+    for found in search_splits(problem, search.deadline):
         proven = found.proven
         answer = _answer(problem, found)
         if answer is not None and answer != plan:

@@ -21,7 +21,7 @@ import numpy as np
 import pyomo.environ as pyo
 
 from tilewright.allocation import Plan, Problem, best_bound
-from tilewright.allocation.exact.trimming import trimmed
+from tilewright.allocation.exact.trimming import trim_plan
 from tilewright.allocation.plan import PACINGS
 from tilewright.allocation.schedule import schedule
 from tilewright.allocation.split_options import Choices, chooses
@@ -275,4 +275,4 @@ def read(m: Any) -> Plan:
         for i, offer in enumerate(choices.offers)
     ]
     waits = choices.waiting_pays and (m.uniform.value or 0) > 0.5  # it has none where no level is open
-    return trimmed(choices.problem, choices.plan(indices, PACINGS[waits]))
+    return trim_plan(choices.problem, choices.plan(indices, PACINGS[waits]))

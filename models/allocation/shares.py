@@ -14,7 +14,7 @@ from typing import Any
 from ortools.sat.python import cp_model
 
 from tilewright.allocation import Plan, Problem, best_bound
-from tilewright.allocation.exact.trimming import trimmed
+from tilewright.allocation.exact.trimming import trim_plan
 from tilewright.allocation.plan import PACINGS
 from tilewright.allocation.split_options import Choices, chooses
 
@@ -125,4 +125,4 @@ def read(m: Any, value: Any) -> Plan:
     """Return the plan that the literals describe."""
     choices: Choices = m.choices
     indices = [next(s for s, one in enumerate(chosen) if value(one)) for chosen in m.chosen]
-    return trimmed(choices.problem, choices.plan(indices, PACINGS[value(m.uniform)]))
+    return trim_plan(choices.problem, choices.plan(indices, PACINGS[value(m.uniform)]))

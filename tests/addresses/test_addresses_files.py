@@ -12,7 +12,7 @@ import pytest
 from tilewright.addresses import Plan, Problem, objective, simulate, violation
 from tilewright.core import catalogue
 from tilewright.core.room import room_of
-from tilewright.importing.assembly import Changes, assembled
+from tilewright.importing.assembly import Changes, assemble
 from tilewright.run.instance import parse, read
 from tilewright.run.solve import solve
 from tilewright.spec.errors import InputError
@@ -47,7 +47,7 @@ def test_other_names_of_columns_are_known_as_well(tmp_path: Path) -> None:
 def test_capacity_and_alignment_can_be_set(tmp_path: Path) -> None:
     (path := tmp_path / "input.12.csv").write_text(EXAMPLE)
     values = (("memory.capacity", 40), ("memory.alignment", 8))
-    assert assembled(str(path), Changes(values=values)).problem == example(40, 8)
+    assert assemble(str(path), Changes(values=values)).problem == example(40, 8)
 
 
 def test_a_plan_is_written_as_minimalloc_writes_it(tmp_path: Path) -> None:

@@ -16,7 +16,7 @@ from tests.oracles import allocation as oracle
 
 from tilewright import allocation, solve
 from tilewright.allocation import PACINGS, Plan, Problem
-from tilewright.allocation.geometry import Windows, last_uses, latest, scan_rows
+from tilewright.allocation.geometry import Windows, last_uses, latest_beats_needed, scan_rows
 from tilewright.allocation.lowering import Lowering
 from tilewright.allocation.schedule import schedule
 from tilewright.allocation.splits import LayerSplit
@@ -163,7 +163,7 @@ def test_no_layer_can_start_earlier(data: st.DataObject) -> None:
             if producer >= 0:
                 windows = times.scan.windows[number]
                 own, theirs = times.scan.beats(stage), times.scan.beats(problem.stages[producer])
-                needed = latest(windows, theirs, own)
+                needed = latest_beats_needed(windows, theirs, own)
                 ready = times.starts[producer] + (needed + 1) * times.paces[producer]
                 beats = times.starts[number] + np.arange(times.beats[number]) * times.paces[number]
                 slack.append(int((beats - ready).min()))
@@ -201,7 +201,7 @@ def test_windows_by_definition(data: st.DataObject) -> None:
         if beats[under].size:
             needed[own[row, column]] = max(needed[own[row, column]], beats[under].max())
             last[under] = np.maximum(last[under], own[row, column])
-    assert (latest(windows, beats, own) == needed).all()
+    assert (latest_beats_needed(windows, beats, own) == needed).all()
     assert (last_uses(windows, own) == last).all()
 
 

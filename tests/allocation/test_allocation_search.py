@@ -19,10 +19,10 @@ from pipelines_at_random import networks
 
 from tilewright.allocation import Plan, Problem, best_bound, objective, pes, simulate, violation
 from tilewright.allocation.bounds import least_buffers
-from tilewright.allocation.exact.options import least_interval, offers_of, within
-from tilewright.allocation.exact.search import answers, exhaustive
-from tilewright.allocation.exact.timing import Timing, sufficient
-from tilewright.allocation.exact.trimming import RANKS, paced, rank, trimmed
+from tilewright.allocation.exact.options import cheapest_within, least_interval, offers_of
+from tilewright.allocation.exact.search import exhaustive, search_splits
+from tilewright.allocation.exact.timing import Timing, sufficient_loads
+from tilewright.allocation.exact.trimming import RANKS, pace_plan, rank, trim_plan
 from tilewright.allocation.geometry import Scan
 from tilewright.allocation.plan import PACINGS
 from tilewright.allocation.schedule import schedule
@@ -173,7 +173,7 @@ def test_what_is_claimed_equals_enumeration(problem: Problem) -> None:
     places = 3 if exact_ties else 1 if problem.minimise == "pes" else 2
     assert got[:places] == least[:places]
     for other in list(plans.values())[:5]:
-        shorter = trimmed(problem, other)
+        shorter = trim_plan(problem, other)
         assert violation(problem, shorter) is None
         assert ranked(problem, key(problem, shorter)) <= ranked(problem, key(problem, other))
 
@@ -196,7 +196,7 @@ def test_front_equals_enumeration(problem: Problem) -> None:
     assert found.value == front[0][0]
     joined = Plan.joined(found.plans)
     assert violation(problem, joined) is None
-    assert violation(problem, trimmed(problem, joined)) is None
+    assert violation(problem, trim_plan(problem, joined)) is None
 
 
 def test_a_slower_layer_may_save_latency() -> None:
@@ -263,12 +263,12 @@ def test_surfaces_of_networks(name: str) -> None:
 def test_identity_shortcuts_are_implied() -> None:
     chain = Timing(known("mobilenetv2", 16, "latency"))
     assert len(chain.leads) == len(chain.problem.stages) - 1 < len(chain.problem.edges)
-    assert not sufficient(chain)[1]
+    assert not sufficient_loads(chain)[1]
     residual = Timing(known("resnet50", 16, "latency"))
     joins = [consumer for _, consumer in residual.leads]
     assert sum(joins.count(stage.number) > 1 for stage in residual.problem.stages) == 7  # not identities
     inception = Timing(known("inceptionv3", 16, "latency"))
-    assert sufficient(inception)[1]  # 149 and 147 columns: a fast layer outruns its producer
+    assert sufficient_loads(inception)[1]  # 149 and 147 columns: a fast layer outruns its producer
 
 
 @given(problems("latency"), st.data())
@@ -297,7 +297,7 @@ def test_least_interval(problem: Problem) -> None:
     loads = sorted({load for offer in offers for load in offer.loads})
 
     def fits(load: int) -> bool:
-        found = within(offers, load)
+        found = cheapest_within(offers, load)
         return found is not None and sum(split.pes for split in found) <= problem.machine.pes
 
     assert least == next((load for load in loads if fits(load)), None)
@@ -358,7 +358,7 @@ def test_no_schedule_has_smaller_buffers(problem: Problem, data: st.DataObject) 
 def test_pacing_that_fits(problem: Problem) -> None:
     names = tuple(stage.name for stage in problem.stages)
     plan = Plan(names, tuple(problem.splits_of(stage)[0] for stage in problem.stages))
-    found, capacity = paced(problem, plan), problem.machine.buffer_words
+    found, capacity = pace_plan(problem, plan), problem.machine.buffer_words
     every = [schedule(problem, Plan(names, plan.splits, pacing)) for pacing in PACINGS]
     fitting = [times.latency for times in every if capacity is None or times.storage <= capacity]
     assert (found is None) == (not fitting)
@@ -368,7 +368,7 @@ def test_pacing_that_fits(problem: Problem) -> None:
 def test_what_is_proven_when_time_is_up() -> None:
     for minimise in ("latency", "pareto"):
         problem = known("inceptionv3", 32, minimise)
-        *_, last = answers(problem, time.monotonic())
+        *_, last = search_splits(problem, time.monotonic())
         whole = exhaustive(known("inceptionv3", 32, "latency" if minimise == "latency" else "interval"))
         assert whole is not None and whole.value is not None
         assert not last.proven and last.bound <= whole.value

@@ -15,7 +15,7 @@ from pathlib import Path
 from measuring import Benchmark, timed
 
 import tilewright as tw
-from tilewright.importing.assembly import Changes, assembling
+from tilewright.importing.assembly import Changes, assembler_of
 from tilewright.run.batch.journal import Journal
 from tilewright.run.batch.tasks import Answer, Task, perform
 
@@ -27,7 +27,7 @@ def main() -> None:
     """Run all measurements."""
     points = int(sys.argv.pop(1)) if len(sys.argv) > 1 and sys.argv[1].isdecimal() else 0
     bench = Benchmark("sweep")
-    make = assembling(NAME, Changes())
+    make = assembler_of(NAME, Changes())
     instance = make({FIELD: 65536})
     task = Task(instance, "auto", 60.0)
     answer = perform(task)

@@ -21,7 +21,7 @@ from tilewright.core import catalogue
 from tilewright.simulator.arithmetic.fixed_point import Format
 from tilewright.simulator.arithmetic.integer_layer import IntegerLayer, Parameters
 from tilewright.simulator.arithmetic.network_executor import convolve, run
-from tilewright.simulator.arithmetic.reference import convolution, pooling
+from tilewright.simulator.arithmetic.reference import reference_convolution, reference_pool
 from tilewright.spec.errors import InputError
 from tilewright.spec.network import NamedLayer, Network, Pool
 
@@ -49,7 +49,7 @@ def test_sums_are_those_of_the_reference(layer: NamedLayer, seed: int) -> None:
     random = np.random.default_rng(seed)
     inputs = random.integers(-99, 99, (2, *layer.input))
     weights = random.integers(-99, 99, layer.kernels_shape)
-    expected = convolution(layer.unnamed(2), inputs, weights)
+    expected = reference_convolution(layer.unnamed(2), inputs, weights)
     assert (convolve(layer, inputs.astype(float), weights.astype(float)) == expected).all()
     for bits in (8, 16, 32):  # in floating point, and in integers where these are too large for it
         ours = IntegerLayer(layer, Format(bits, 0), Format(bits, 0), 40)
@@ -77,7 +77,7 @@ def test_pools_and_the_rest_compute_as_the_reference(tmp_path: Path) -> None:
         pool = Pool(name="pool", kind="pool", op=op, input=(3, 5, 5), kernel=(2, 3), stride=(2, 1))
         network: Any = {"layers": [pool.model_dump()]}
         ours = run(Network(**network), images.astype(float), lambda _layer, values: values)
-        expected = pooling(pool, images)
+        expected = reference_pool(pool, images)
         assert np.allclose(ours, expected / (1 if op == "max" else 6))
 
 

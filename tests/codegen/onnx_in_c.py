@@ -14,8 +14,8 @@ from onnx import TensorProto, helper, numpy_helper
 
 import tilewright
 from tilewright import codegen
-from tilewright.importing.assembly import Changes, assembled
-from tilewright.importing.training import trained
+from tilewright.importing.assembly import Changes, assemble
+from tilewright.importing.training import read_trained
 from tilewright.run.instance import Instance
 
 Shape = tuple[int, ...]
@@ -167,17 +167,17 @@ def instance_of(path: Path, room: str, kilobytes: int) -> Instance:
     """Return the instance of a network on a machine of a room; fusion's is a bundled one."""
     if room == "fusion":
         wide = (("machine.element_bytes", 2),)
-        return assembled(path, Changes(machine="dnnvm-zu2", room=room, values=wide))
+        return assemble(path, Changes(machine="dnnvm-zu2", room=room, values=wide))
     values = {"memory_bytes": 1024 * kilobytes, **MACHINES[room]}
     machine = path.with_name("machine.toml")
     machine.write_text("".join(f"{key} = {value}\n" for key, value in values.items()))
-    return assembled(path, Changes(machine=str(machine), room=room))
+    return assemble(path, Changes(machine=str(machine), room=room))
 
 
 def emitted(instance: Instance, method: str, path: Path, seed: int, *flags: str) -> Compiled:
     """Plan a network, emit it with the file's weights, compile it and run it."""
     plan = tilewright.solve(instance, method, time_limit=20).plan
-    numbers = trained(path, images=codegen.images_of(instance.problem), seed=seed)
+    numbers = read_trained(path, images=codegen.images_of(instance.problem), seed=seed)
     files = codegen.project("net", "", instance.problem, plan, numbers)
     folder = path.parent / "c"
     built = Compiled(folder, files, *flags)

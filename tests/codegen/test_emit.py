@@ -23,7 +23,7 @@ from hypothesis import strategies as st
 from tilewright.codegen import EMITTED, emit, memory
 from tilewright.codegen.c_file import emit_layer, emit_network
 from tilewright.simulator import Box
-from tilewright.simulator.arithmetic.reference import convolution, random_values
+from tilewright.simulator.arithmetic.reference import random_values, reference_convolution
 from tilewright.spec.errors import InputError
 from tilewright.tiling import Plan, Problem, simulate
 from tilewright.tiling.dsp.kind import nest_of, violation
@@ -86,7 +86,7 @@ class Case:
         """Input as it lies in external memory, weights, and the output that is expected."""
         layer = self.problem.one_layer
         values, kernels = random_values(layer, 1)
-        expected = convolution(layer, values, kernels)
+        expected = reference_convolution(layer, values, kernels)
         if not self.padding_is_made:
             top, bottom, left, right = layer.padding
             values = np.pad(values, ((0, 0), (0, 0), (top, bottom), (left, right)))

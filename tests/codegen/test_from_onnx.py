@@ -20,7 +20,7 @@ import tilewright
 from tilewright import codegen
 from tilewright.codegen.made_numbers import Numbers
 from tilewright.importing import network, training
-from tilewright.importing.training import trained
+from tilewright.importing.training import read_trained
 from tilewright.spec.errors import Disagreement, InputError
 from tilewright.spec.network import OWN_INPUT
 
@@ -137,7 +137,7 @@ def test_a_network_that_is_read_wrongly_is_noticed(tmp_path: Path, monkeypatch: 
 
     monkeypatch.setattr(training, "opened", without)
     with pytest.raises(Disagreement, match="output y of the network as it was read is up to"):
-        trained(path)
+        read_trained(path)
 
 
 def test_a_coarse_graph_that_loses_a_function_is_noticed(
@@ -158,7 +158,7 @@ def test_weights_that_are_not_in_the_file_are_made_and_it_is_said(tmp_path: Path
     tensor.data_location = TensorProto.EXTERNAL
     tensor.external_data.add(key="location", value="missing.bin")
     path.write_bytes(model.SerializeToString())
-    found = trained(path, seed=3)
+    found = read_trained(path, seed=3)
     assert found.origin.startswith("weights are made from seed 3, as those of the file are not read")
     assert found.expected["fc"].shape == (1, 10, 1, 1)
 
@@ -167,7 +167,7 @@ def test_expected_outputs_are_those_of_onnxruntime(tmp_path: Path) -> None:
     import onnxruntime
 
     path = chain(tmp_path / "net.onnx", "Relu")
-    found = trained(path, images=3, seed=1)
+    found = read_trained(path, images=3, seed=1)
     session = onnxruntime.InferenceSession(str(path), providers=["CPUExecutionProvider"])
     for place, image in enumerate(found.inputs[OWN_INPUT]):
         (theirs,) = session.run(None, {"x": image[None].astype(np.float32)})

@@ -174,7 +174,7 @@ def _product(
         plain = {key: value for key, value in table.items() if key not in ("reads", "gives")}
         layer = NamedLayer.model_validate({"name": "layer", **plain})
         kernels = _kernels(operation, layer, tensors, len(results))
-        results.append(reference.convolution(layer, source.reshape(layer.input_shape), kernels))
+        results.append(reference.reference_convolution(layer, source.reshape(layer.input_shape), kernels))
     joined = _spread(operation, results) if operation.operator == "ConvTranspose" else results[0]
     if len(operation.inputs) > 2 and operation.inputs[2] is not None:
         joined = joined + tensors[operation.inputs[2].name].reshape(1, -1, 1, 1)
@@ -257,9 +257,9 @@ def _pooled(operation: OnnxOperation, table: dict[str, Any], found: dict[str, Ar
     layer = Pool.model_validate({"name": "pool", **table})
     values = found[operation.given[0].name].reshape(-1, *layer.input)
     if layer.op == "max":
-        return reference.pooling(layer, _integers(values))
-    whole = reference.pooling(layer, _integers(values * 4096)) / 4096
-    ones = reference.pooling(layer, np.ones_like(values, dtype=np.int64))
+        return reference.reference_pool(layer, _integers(values))
+    whole = reference.reference_pool(layer, _integers(values * 4096)) / 4096
+    ones = reference.reference_pool(layer, np.ones_like(values, dtype=np.int64))
     padded = operation.attributes.get("count_include_pad", 0)
     averaged: Array = whole / (np.prod(layer.kernel) if padded else ones)
     return averaged

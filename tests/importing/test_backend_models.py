@@ -12,7 +12,7 @@ from conftest import ROOT
 from onnx.backend.test.loader import load_model_tests
 
 from tilewright.importing import network
-from tilewright.importing.training import trained
+from tilewright.importing.training import read_trained
 from tilewright.spec.errors import InputError
 
 pytest.importorskip("onnxruntime")
@@ -51,7 +51,7 @@ def test_what_imports_computes_what_onnxruntime_does(tmp_path: Path) -> None:
                 continue
             found["import"] += 1
             try:
-                trained(path)
+                read_trained(path)
             except InputError:  # a layer that is not executed with data
                 continue
             found["computed"] += 1

@@ -23,7 +23,7 @@ from onnx import TensorProto, helper, numpy_helper
 
 import tilewright.importing.model
 from tilewright.importing import network, summary
-from tilewright.importing.files import instance_files, network_file, unique, write
+from tilewright.importing.files import distinct_layers, instance_files, network_file, write
 from tilewright.run.instance import read
 from tilewright.spec.coarsening import coarse, stages
 from tilewright.spec.errors import InputError
@@ -946,8 +946,8 @@ def test_instances_of_rooms(
     if room != "grouping":
         assert instances[-1].problem.network == found  # not a layer of it is lost
     if room == "grouping" or layers:
-        single = [instance.problem.layer for instance in instances[: len(unique(found))]]
-        assert single == list(unique(found))
+        single = [instance.problem.layer for instance in instances[: len(distinct_layers(found))]]
+        assert single == list(distinct_layers(found))
         text = (tmp_path / "out" / "light_squeezenet-fire2-expand1x1.toml").read_text()
         assert text.startswith("# 2 equal layers: fire2/expand1x1, fire3/expand1x1\n")
         assert 'source = "layer fire2/expand1x1 of light_squeezenet.onnx, an ONNX file of onnx-caffe2' in text

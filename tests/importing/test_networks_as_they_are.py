@@ -15,7 +15,7 @@ from onnx import TensorProto, helper, numpy_helper
 
 import tilewright
 from tilewright.importing import network, summary
-from tilewright.importing.assembly import Changes, assembled
+from tilewright.importing.assembly import Changes, assemble
 from tilewright.importing.files import network_file
 from tilewright.importing.model import read
 from tilewright.spec.coarsening import coarse, coarse_graph
@@ -755,7 +755,7 @@ def test_a_split_costs_what_groups_cost(file: Path) -> None:
     moved = []
     for path in (file, whole):
         machine = {"machine": "idsp", "values": (("machine.memory_bytes", 4096),)}
-        instance = assembled(path, Changes(room="tiling", **machine))
+        instance = assemble(path, Changes(room="tiling", **machine))
         moved.append(tilewright.solve(instance, "auto").objective)
     assert moved[0] == moved[1]
 

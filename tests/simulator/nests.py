@@ -13,7 +13,7 @@ from conftest import totals
 from hypothesis import strategies as st
 
 from tilewright.simulator import Program, Report, execute
-from tilewright.simulator.alike import counted
+from tilewright.simulator.alike import reduce_program
 from tilewright.simulator.columns import COMPUTE
 from tilewright.simulator.nest import LoopNest, NestedSteps, NestEvent
 from tilewright.simulator.program import Counts
@@ -235,7 +235,7 @@ DAMAGES = (
 
 def which(program: Program) -> Counts:
     """Return for each step of a program the step that stands for it."""
-    few = counted(program)
+    few = reduce_program(program)
     assert few is not None
     found = np.zeros(1, dtype=np.int64)
     for weights in few.weights:

@@ -23,7 +23,7 @@ from tilewright.simulator import (
     Tensor,
     WriteBack,
 )
-from tilewright.simulator.arithmetic.reference import addition, convolution, pooling
+from tilewright.simulator.arithmetic.reference import reference_convolution, reference_pool, reference_sum
 from tilewright.simulator.operations import WindowBeat
 from tilewright.simulator.program import Values
 from tilewright.spec.layer import Layer
@@ -258,14 +258,14 @@ class Pipeline:
         for number, stage in enumerate(self.stages):
             layer, read = stage.layer, [found[source] for source in stage.inputs]
             if layer.kind == "add":
-                found[number] = addition(read)
+                found[number] = reference_sum(read)
             elif layer.kind == "pool":
-                found[number] = pooling(layer, np.concatenate(read, axis=1))
+                found[number] = reference_pool(layer, np.concatenate(read, axis=1))
             else:
                 if layer.kind == "fc":
                     read = [values.reshape(self.frames, -1, 1, 1) for values in read]
                 values = np.concatenate(read, axis=1)
-                found[number] = convolution(layer, values, data[f"w{number}"])
+                found[number] = reference_convolution(layer, values, data[f"w{number}"])
         return {self.name(number): values for number, values in found.items() if number not in self.read}
 
 

@@ -17,7 +17,7 @@ from nests import agree, damaged_programs, nest_in, valid_programs, with_nest
 
 from tilewright.run.instance import read
 from tilewright.simulator import Program, execute, executor
-from tilewright.simulator.alike import counted
+from tilewright.simulator.alike import reduce_program
 from tilewright.simulator.columns import COMPUTE, FREE, LOAD, WRITE
 from tilewright.simulator.nest import Along, NestEvent
 from tilewright.spec.errors import OutOfTimeError
@@ -209,7 +209,7 @@ def test_too_many_loads_in_all_are_found() -> None:
 
 def test_a_run_keeps_what_one_element_sees_twice() -> None:
     """22 columns of a window of three: three see an element. Kept are three after and four before."""
-    few = counted(convolution("ncyxk", "tile"))
+    few = reduce_program(convolution("ncyxk", "tile"))
     assert few is not None
     assert few.trips == (1, 1, 3, 24, 23, 10)
     assert few.kept[4].tolist() == [0, 1, 2, 3, 4, 20, 21, 22]
@@ -220,7 +220,7 @@ def test_a_run_keeps_what_one_element_sees_twice() -> None:
 def test_programs_that_cannot_be_counted_are_executed_tile_by_tile() -> None:
     program = convolution()
     nest = nest_in(program)
-    assert counted(program) is not None
+    assert reduce_program(program) is not None
     place, compute = find(program, COMPUTE, "output")
     elsewhere = replace(compute, ranges=(*compute.ranges[:3], compute.ranges[4], compute.ranges[3]))
     late = nest.events[-1], *nest.events[:-1]
@@ -231,7 +231,7 @@ def test_programs_that_cannot_be_counted_are_executed_tile_by_tile() -> None:
         with_nest(program, replace(nest, events=late)),
         replace(program, tensors=(*program.tensors, replace(program.tensors[0], name="flat", shape=(1,)))),
     ]
-    assert [counted(other) for other in others] == [None] * len(others)
+    assert [reduce_program(other) for other in others] == [None] * len(others)
 
 
 def test_what_stays_on_chip_tile_after_tile_is_executed_tile_by_tile() -> None:
@@ -241,7 +241,7 @@ def test_what_stays_on_chip_tile_after_tile_is_executed_tile_by_tile() -> None:
     unbounded = tuple(replace(tensor, buffer=None) for tensor in program.tensors)
     kept = tuple(e for e in nest_in(program).events if e.form != (FREE, "input"))
     program = replace(with_nest(program, replace(nest_in(program), events=kept)), tensors=unbounded)
-    assert counted(program) is not None
+    assert reduce_program(program) is not None
     report = execute(program, count_above=0)
     assert report.times is None
     assert report.violation is not None

@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 
 from tilewright.grouping import Plan, Problem, lower, simulate
 from tilewright.simulator import Cells, Compute, Free, Load, Program, Report, Step, WriteBack, execute
-from tilewright.simulator.arithmetic.reference import convolution, random_values
+from tilewright.simulator.arithmetic.reference import random_values, reference_convolution
 from tilewright.spec.layer import Layer
 
 
@@ -94,14 +94,14 @@ def test_the_reference_is_the_textbook_convolution(layer: dict, seed: int) -> No
     assert values.shape == layer.input_shape
     assert kernels.shape == layer.kernels_shape
     assert np.abs(values).max() <= 8
-    assert (convolution(layer, values, kernels) == naive_convolution(layer, values, kernels)).all()
+    assert (reference_convolution(layer, values, kernels) == naive_convolution(layer, values, kernels)).all()
 
 
 def test_the_reference_by_hand() -> None:
     layer = Layer(input=[1, 2, 3], kernels=1, kernel=[2, 2], padding=[0, 0, 1, 0])
     values = np.array([[[[1, 2, 3], [4, 5, 6]]]])
     kernels = np.array([[[[1, 10], [100, 1000]]]])
-    assert convolution(layer, values, kernels).tolist() == [[[[4010, 5421, 6532]]]]
+    assert reference_convolution(layer, values, kernels).tolist() == [[[[4010, 5421, 6532]]]]
 
 
 @given(problems_and_plans(), st.integers(0, 99))
@@ -126,7 +126,7 @@ def run(problem: Problem, program: Program) -> Report:
     values, kernels = random_values(layer, 5)
     top, bottom, left, right = layer.padding
     padded = np.pad(values, ((0, 0), (0, 0), (top, bottom), (left, right)))
-    expected = {"output": convolution(layer, values, kernels)}
+    expected = {"output": reference_convolution(layer, values, kernels)}
     return execute(program, data={"input": padded, "kernels": kernels}, expected=expected)
 
 

@@ -27,7 +27,12 @@ from tilewright.simulator import (
     WriteBack,
     execute,
 )
-from tilewright.simulator.arithmetic.reference import addition, convolution, pooling, random_values
+from tilewright.simulator.arithmetic.reference import (
+    random_values,
+    reference_convolution,
+    reference_pool,
+    reference_sum,
+)
 from tilewright.simulator.numeric import POISON
 from tilewright.simulator.operations import ConvolveBox, WindowBeat
 from tilewright.spec.layer import Layer
@@ -97,7 +102,7 @@ def test_tiles_add_up_to_the_reference(table: dict, seed: int, generated: bool, 
                                 *part.shape[3:],
                             )
                             part += found.reshape(part.shape)
-    assert (result.reshape(layer.output_shape) == convolution(layer, values, kernels)).all()
+    assert (result.reshape(layer.output_shape) == reference_convolution(layer, values, kernels)).all()
 
 
 def test_a_tile_by_hand() -> None:
@@ -122,7 +127,7 @@ def test_products_too_large_for_floating_point_are_exact() -> None:
 def test_large_tiles_in_bands(monkeypatch: pytest.MonkeyPatch) -> None:
     values, kernels = random_values(LARGE, 3)
     chip = {"input": padded(LARGE, values), "kernels": kernels}
-    expected = convolution(LARGE, values, kernels)
+    expected = reference_convolution(LARGE, values, kernels)
     assert (whole(LARGE)(chip) == expected).all()
     monkeypatch.setattr("tilewright.simulator.operations._BAND_ELEMENTS", 64 * 9 * 56 * 5)
     assert (whole(LARGE)(chip) == expected).all()
@@ -159,12 +164,12 @@ def test_beats_are_parts_of_the_reference(seed: int) -> None:
     together = np.concatenate(list(values.values()), axis=1)
     data, weights = dict(values), None
     if layer.kind == "add":
-        expected = addition(list(values.values()))
+        expected = reference_sum(list(values.values()))
     elif layer.kind == "pool":
-        expected = pooling(layer, together)
+        expected = reference_pool(layer, together)
     else:
         data["w"], weights = numbers.integers(-8, 9, layer.kernels_shape), "w"
-        expected = convolution(layer, together.reshape(2, *layer.input), data["w"])
+        expected = reference_convolution(layer, together.reshape(2, *layer.input), data["w"])
     for rows in spans(random, layer.output_plane[0]):
         for cols in spans(random, layer.output_plane[1]):
             frame = random.randrange(2)
@@ -201,13 +206,13 @@ def test_the_reference_is_the_textbook_pooling(seed: int, op: str) -> None:
     table = {"kernel": kernel, "stride": stride, "padding": tuple(pads), "op": op}
     layer = Pool(name="pool", kind="pool", input=(2, height, width), **table)
     values = np.random.default_rng(seed).integers(-8, 9, (2, 2, height, width))
-    assert np.array_equal(pooling(layer, values), naive_pooling(layer, values))
+    assert np.array_equal(reference_pool(layer, values), naive_pooling(layer, values))
 
 
 def test_the_largest_of_negative_values_is_not_the_padding() -> None:
     layer = Pool(name="p", kind="pool", input=(1, 2, 2), kernel=(2, 2), stride=(2, 2), padding=(1, 1, 1, 1))
     values = np.array([[[[-1, -2], [-3, -4]]]])
-    assert pooling(layer, values).tolist() == values.tolist()
+    assert reference_pool(layer, values).tolist() == values.tolist()
     beat = WindowBeat(layer, ("x",), None, 0, (0, 2), (1, 2))
     assert beat({"x": values}).tolist() == [[[-2], [-4]]]
 
@@ -275,7 +280,7 @@ def test_tiled_programs_compute_the_reference(table: dict, seed: int, generated:
         "input": padded(layer, values).reshape(program.tensors[0].shape),
         "kernels": kernels,
     }
-    expected = {"output": convolution(layer, values, kernels)}
+    expected = {"output": reference_convolution(layer, values, kernels)}
     report = execute(program, data=data, expected=expected)
     assert report.violation is None
     assert report.numeric is True
@@ -296,7 +301,7 @@ def test_a_row_that_is_not_loaded_is_noticed() -> None:
         report = execute(
             replace(tiled(layer, Random(1), False), steps=steps),
             data={"input": values.reshape(1, 1, 2, 3, 3), "kernels": kernels},
-            expected={"output": convolution(layer, values, kernels)},
+            expected={"output": reference_convolution(layer, values, kernels)},
         )
         assert report.violation is None
         assert report.numeric is (window.ranges[3] is None)

@@ -10,7 +10,7 @@ from tilewright.simulator.arithmetic.fixed_point import Format
 from tilewright.simulator.arithmetic.integer_layer import IntegerLayer, Parameters
 from tilewright.simulator.arithmetic.integer_network import IntegerNetwork
 from tilewright.simulator.arithmetic.network_executor import refuse_unknown, run
-from tilewright.simulator.arithmetic.response import PowerTable, normalised
+from tilewright.simulator.arithmetic.response import PowerTable, normalise
 from tilewright.spec.errors import InputError
 from tilewright.spec.network import Network, Response
 
@@ -28,14 +28,14 @@ def test_it_is_that_of_onnxruntime(size: int) -> None:
     model = helper.make_model(graph, ir_version=8, opset_imports=[helper.make_opsetid("", 13)])
     session = runtime.InferenceSession(model.SerializeToString(), providers=["CPUExecutionProvider"])
     [expected] = session.run(None, {"x": values})
-    assert np.allclose(normalised(response, values.astype(float)), expected, atol=1e-5)
+    assert np.allclose(normalise(response, values.astype(float)), expected, atol=1e-5)
 
 
 @pytest.mark.parametrize("size", [2, 3, 8])
 def test_it_is_the_sum_over_neighbours(size: int) -> None:
     """As ONNX words it: from floor((size - 1) / 2) channels before to ceil((size - 1) / 2) after."""
     values = np.random.default_rng(size).normal(0, 3, (1, 6, 1, 1))
-    ours = normalised(Response(size=size, alpha=0.5, beta=0.6, k=2.0), values).ravel()
+    ours = normalise(Response(size=size, alpha=0.5, beta=0.6, k=2.0), values).ravel()
     flat = values.ravel().tolist()
     for channel, value in enumerate(flat):
         near = flat[max(0, channel - (size - 1) // 2) : channel + size // 2 + 1]
@@ -46,7 +46,7 @@ def test_it_is_the_sum_over_neighbours(size: int) -> None:
 def test_no_error_is_larger_than_is_told(largest: float) -> None:
     table = PowerTable.of(RESPONSE, largest)
     values = np.random.default_rng(0).uniform(-largest, largest, (3, 7, 5, 5))
-    exact, ours = normalised(RESPONSE, values), table.normalised(RESPONSE, values)
+    exact, ours = normalise(RESPONSE, values), table.normalised(RESPONSE, values)
     error = np.abs(ours / exact - 1).max()
     assert 0.2 * table.largest_error < error <= table.largest_error * (1 + 1e-9)
 

@@ -18,7 +18,7 @@ import tilewright
 from tilewright.core import catalogue
 from tilewright.core.context import RunContext
 from tilewright.heuristics.tiling import padded
-from tilewright.simulator.arithmetic.reference import convolution, random_values
+from tilewright.simulator.arithmetic.reference import random_values, reference_convolution
 from tilewright.simulator.level_numbers import NotThereError, NumericRun
 from tilewright.spec.errors import InputError, OutOfTimeError, TilewrightError
 from tilewright.spec.layer import Layer
@@ -108,7 +108,7 @@ def test_simulator_computes_the_layer(ragged: bool) -> None:
             continue
         values, kernels = random_values(layer, seed)
         found = NumericRun(lower(nest), layer).run(values, kernels)
-        np.testing.assert_array_equal(found, convolution(layer, values, kernels))
+        np.testing.assert_array_equal(found, reference_convolution(layer, values, kernels))
 
 
 def test_simulator_misses_a_tile_that_is_not_there() -> None:
@@ -136,7 +136,7 @@ def test_a_walk_counts_what_is_fetched_where_tiles_slide_or_are_uneven() -> None
             continue
         assert_as_walked(nest, seed)
         found = NumericRun(lower(nest), layer).run(*random_values(layer, seed))
-        np.testing.assert_array_equal(found, convolution(layer, *random_values(layer, seed)))
+        np.testing.assert_array_equal(found, reference_convolution(layer, *random_values(layer, seed)))
         apart = machine.model_copy(
             update={"levels": tuple(level.model_copy(update={"halo": False}) for level in machine.levels)}
         )

@@ -24,14 +24,14 @@ from __future__ import annotations
 import numpy as np
 
 from tilewright.allocation.exact.options import (
+    cheapest_within,
     fewest_in_turn,
     in_turn,
     least_interval,
     offer_anywhere,
     offers_of,
-    within,
 )
-from tilewright.allocation.geometry import Scan, Windows, last_uses, latest
+from tilewright.allocation.geometry import Scan, Windows, last_uses, latest_beats_needed
 from tilewright.allocation.plan import PACINGS, Plan
 from tilewright.allocation.problem import Problem
 from tilewright.allocation.schedule import schedule
@@ -46,7 +46,7 @@ def bound_on_splits(problem: Problem) -> Bound:
     Of a front there is none: one on its least interval would say nothing of its other plans. Of the hops of a
     placement there is none here, either.
     """
-    told = impossible(problem)
+    told = find_obstacle(problem)
     if told is not None or problem.minimise in ("pareto", "distance"):
         return Bound("trivial bound", 0, impossible=told)
     if problem.minimise == "pes":
@@ -87,7 +87,7 @@ def _pes(problem: Problem) -> int:
         fewest = fewest_in_turn(offers, problem.stages, most)
         assert fewest is not None  # the rate can be kept
         return fewest
-    chosen = within(offers, most)
+    chosen = cheapest_within(offers, most)
     assert chosen is not None
     return sum(split.pes for split in chosen)
 
@@ -117,7 +117,7 @@ def _latency(problem: Problem) -> int:
 # Why there is no plan ------------------------------------------------------------------------------------
 
 
-def impossible(problem: Problem) -> str | None:
+def find_obstacle(problem: Problem) -> str | None:
     """Say which layer and limit leave no plan, and what would be enough; None if no reason is known."""
     if problem.most_interval is not None:
         told = _too_slow(problem, problem.most_interval)
@@ -130,7 +130,7 @@ def _too_slow(problem: Problem, most: int) -> str | None:
     stages, (rows, columns) = problem.stages, problem.machine.array
     offers = [offer_anywhere(problem, stage) for stage in stages]
     if problem.parallel:
-        chosen = within(offers, most)
+        chosen = cheapest_within(offers, most)
         assert chosen is not None  # else the problem is refused
         needed, largest = sum(split.pes for split in chosen), max(chosen, key=_pes_of)
         told = f"layer {stages[chosen.index(largest)].name} alone {largest.pes}"
@@ -157,7 +157,7 @@ def _too_large(problem: Problem, capacity: int) -> str | None:
     names, offers = tuple(stage.name for stage in stages), offers_of(problem)
     pes = problem.machine.pes
     interval = least_interval(offers, pes) if problem.parallel else None
-    chosen = in_turn(offers, pes) if interval is None else within(offers, interval)
+    chosen = in_turn(offers, pes) if interval is None else cheapest_within(offers, interval)
     assert chosen is not None  # the rate can be kept
     known = [schedule(problem, Plan(names, chosen, pacing)) for pacing in PACINGS]
     weights, least = known[0].weights, least_buffers(problem)
@@ -196,7 +196,7 @@ def _pixels_held(problem: Problem, scan: Scan, producer: Stage, consumer: Stage)
     if "rows" in problem.limits.splits:
         return _largest_window(windows)
     beats, own = scan.beats(producer), scan.beats(consumer)
-    needed = np.maximum.accumulate(latest(windows, beats, own))
+    needed = np.maximum.accumulate(latest_beats_needed(windows, beats, own))
     # A pixel counts from the first beat that needs it, or a later one, until the last that reads it.
     begin, end = np.searchsorted(needed, beats.ravel()), last_uses(windows, own).ravel() + 1
     read = end > begin

@@ -32,7 +32,7 @@ from tilewright.core.measures import counted
 from tilewright.core.packages import ORTOOLS, installed
 from tilewright.core.portfolio import Portfolio
 from tilewright.simulator import Report, Violation, execute
-from tilewright.simulator.arithmetic.reference import addition, convolution, pooling
+from tilewright.simulator.arithmetic.reference import reference_convolution, reference_pool, reference_sum
 from tilewright.simulator.program import Counts, Values
 from tilewright.simulator.report import Timeline
 from tilewright.spec.errors import InputError
@@ -320,15 +320,15 @@ def _data(problem: Problem, frames: int, seed: int) -> tuple[dict[str, Values], 
     for stage in problem.stages:
         values = [data[INPUT] if producer < 0 else found[producer] for producer in stage.producers]
         if isinstance(stage.spec, Add):
-            found.append(addition(values))
+            found.append(reference_sum(values))
         elif isinstance(stage.spec, Map):
             found.append(np.concatenate(values, axis=1))
         elif isinstance(stage.spec, Pool):
-            found.append(pooling(stage.spec, np.concatenate(values, axis=1)))
+            found.append(reference_pool(stage.spec, np.concatenate(values, axis=1)))
         else:
             layer = stage.spec.model_copy(update={"batch": frames})
             weights = data[weights_of(stage)] = rng.integers(-8, 9, layer.kernels_shape, dtype=np.int64)
-            found.append(convolution(layer, np.concatenate(values, axis=1), weights))
+            found.append(reference_convolution(layer, np.concatenate(values, axis=1), weights))
     return data, {stage.name: found[stage.number] for stage in problem.stages if stage.leaves}
 
 

@@ -84,7 +84,7 @@ def scan_rows(plane: tuple[int, int], row_groups: int = 1) -> Numbers:
     return (np.arange(rows) // row_groups)[:, None] * columns + np.arange(columns)[None, :]
 
 
-def latest(windows: Windows, beats: Numbers, own: Numbers) -> Numbers:
+def latest_beats_needed(windows: Windows, beats: Numbers, own: Numbers) -> Numbers:
     """Return for each beat of a consumer the last beat of its producer that it needs.
 
     Parameters
@@ -170,7 +170,7 @@ class Lead(NamedTuple):
 @lru_cache(maxsize=4096)
 def _lead_by_rows(windows: Windows, producer_groups: int, consumer_groups: int) -> Lead:
     beats, own = scan_rows(windows.plane, producer_groups), scan_rows(windows.output, consumer_groups)
-    return _hull(latest(windows, beats, own))
+    return _hull(latest_beats_needed(windows, beats, own))
 
 
 def _hull(needed: Numbers) -> Lead:
@@ -212,7 +212,9 @@ class Scan:
             return _lead_by_rows(windows, *groups)
         key = (producer, consumer)
         if key not in self._leads:
-            self._leads[key] = _hull(latest(windows, self._fields[producer], self._fields[consumer]))
+            self._leads[key] = _hull(
+                latest_beats_needed(windows, self._fields[producer], self._fields[consumer])
+            )
         return self._leads[key]
 
 

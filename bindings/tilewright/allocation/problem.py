@@ -5,7 +5,7 @@ from __future__ import annotations
 from functools import cached_property
 
 from tilewright.allocation.machine import OBJECTIVES, AllocationLimits, AllocationObjective, ArrayMachine
-from tilewright.allocation.splits import LayerSplit, SplitRules, fastest, layer_splits
+from tilewright.allocation.splits import LayerSplit, SplitRules, layer_splits, least_load
 from tilewright.allocation.stages import Stage, consumers_of, stages_of
 from tilewright.spec.errors import InputError
 from tilewright.spec.network import Network
@@ -111,7 +111,7 @@ class Problem(Minimising):
         """Refuse a rate that no array reaches, whatever its size."""
         most = self.most_interval
         assert most is not None
-        least = {stage: fastest(self.machine, self.limits, stage) for stage in stages}
+        least = {stage: least_load(self.machine, self.limits, stage) for stage in stages}
         slowest = max(stages, key=least.__getitem__)
         interval = least[slowest] if self.parallel else sum(least.values())
         if interval > most:

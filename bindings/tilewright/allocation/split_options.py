@@ -14,7 +14,7 @@ from tilewright.allocation.bounds import bound_on_splits
 from tilewright.allocation.evaluation import objective, pes, violation
 from tilewright.allocation.exact.options import ParetoOptions, offers_of
 from tilewright.allocation.exact.timing import Timing
-from tilewright.allocation.exact.trimming import trimmed
+from tilewright.allocation.exact.trimming import trim_plan
 from tilewright.allocation.plan import PACINGS, Plan
 from tilewright.allocation.problem import Problem
 from tilewright.allocation.splits import LayerSplit
@@ -93,7 +93,7 @@ class Choices:
         if known is not None and objective(problem, known) < objective(problem, plan):
             plan = known
         if violation(problem, plan) is None:
-            plan = trimmed(problem, plan)
+            plan = trim_plan(problem, plan)
         loads = [split.load(stage.task) for stage, split in zip(problem.stages, plan.splits, strict=True)]
         if problem.minimise == "pes" and problem.most_interval is not None:
             loads = [problem.most_interval] * len(loads)
@@ -187,4 +187,4 @@ def start(problem: Problem, plan: Plan) -> list[int] | None:
 def plan(problem: Problem, solution: Any) -> Plan:
     """Return the plan of a solution of core.mzn."""
     indices = [number - 1 for number in solution.choice]
-    return trimmed(problem, Choices(problem).plan(indices, PACINGS[solution.uniform]))
+    return trim_plan(problem, Choices(problem).plan(indices, PACINGS[solution.uniform]))

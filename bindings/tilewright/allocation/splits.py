@@ -118,10 +118,10 @@ def layer_splits(
         If the PEs that are given cannot be divided as the limits allow.
     """
     rules, given = SplitRules.of(machine, limits), limits.pes.get(stage.name)
-    return undominated(stage.task, rules, most) if given is None else (_given(stage, rules, given),)
+    return pareto_splits(stage.task, rules, most) if given is None else (_given(stage, rules, given),)
 
 
-def fastest(machine: ArrayMachine, limits: AllocationLimits, stage: Stage) -> int:
+def least_load(machine: ArrayMachine, limits: AllocationLimits, stage: Stage) -> int:
     """Return the fewest cycles in which a layer computes a frame, on any number of PEs if none is given."""
     return layer_splits(machine, limits, stage, prod(stage.task))[-1].load(stage.task)
 
@@ -153,7 +153,7 @@ def divisors(number: int) -> list[int]:
 
 
 @lru_cache(maxsize=4096)
-def undominated(task: Task, rules: SplitRules, most: int) -> tuple[LayerSplit, ...]:
+def pareto_splits(task: Task, rules: SplitRules, most: int) -> tuple[LayerSplit, ...]:
     """Return the splits of up to `most` PEs that no other one replaces, each with more PEs and less load."""
     splits = _pareto(
         (

@@ -13,7 +13,7 @@ from tilewright.bitwidth.machine import LayerRange
 from tilewright.simulator.arithmetic.fixed_point import Floats
 from tilewright.simulator.arithmetic.integer_layer import Parameters
 from tilewright.simulator.arithmetic.network_executor import convolve, refuse_unknown, run
-from tilewright.simulator.arithmetic.onnx_executor import OnnxNetwork, Seen, cannot, version
+from tilewright.simulator.arithmetic.onnx_executor import OnnxNetwork, Seen, find_unsupported, version
 from tilewright.spec.errors import InputError
 from tilewright.spec.network import NamedLayer, Network
 
@@ -75,7 +75,7 @@ def executed_by(net: Network, executor: Executor) -> str | None:
         raise InputError("executor", executor, f"must be one of: {', '.join(EXECUTORS)}")
     if executor == "reference":
         return None
-    known, reason = version(), cannot(net)
+    known, reason = version(), find_unsupported(net)
     if executor == "onnxruntime" and (known is None or reason is not None):
         raise InputError("executor", executor, reason or "needs `pip install 'tilewright[onnxruntime]'`")
     return known if reason is None else None

@@ -171,9 +171,9 @@ def opened(instance: str, changes: Mapping[str, Any]) -> Instance:
         from tilewright.run.instance import read
 
         return read(instance)
-    from tilewright.importing.assembly import assembled, changed  # for start-up time
+    from tilewright.importing.assembly import assemble, parse_change  # for start-up time
 
-    return assembled(instance, asked(changes, tuple(map(changed, changes["values"]))))
+    return assemble(instance, asked(changes, tuple(map(parse_change, changes["values"]))))
 
 
 def asked(changes: Mapping[str, Any], values: tuple[tuple[str, Any], ...] = ()) -> Changes:

@@ -105,9 +105,9 @@ def _emit_project(
     given: codegen.Values | codegen.Trained | None = None
     onnx = next((path for path in problem.files if path.suffix.lower() == ".onnx"), None)
     if numbers is None and onnx is not None:
-        from tilewright.importing.training import trained  # for start-up time: onnx
+        from tilewright.importing.training import read_trained  # for start-up time: onnx
 
-        given = trained(onnx, dict(sizes), codegen.images_of(problem.problem), seed)
+        given = read_trained(onnx, dict(sizes), codegen.images_of(problem.problem), seed)
         note(f"numbers: {given.origin}")
     if numbers is not None:
         bits, answer = read_both(numbers[0], {}, numbers[1])

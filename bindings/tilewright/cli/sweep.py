@@ -85,7 +85,7 @@ def sweep(
     With -o results are kept in a journal beside the first file as they come, so that the same command again
     goes on where it was ended.
     """
-    from tilewright.importing.assembly import assembling
+    from tilewright.importing.assembly import assembler_of
     from tilewright.run import sweep as sweeping
     from tilewright.run.batch.executors import executor_of
     from tilewright.run.batch.journal import opened as opened_journal
@@ -97,7 +97,7 @@ def sweep(
             raise InputError(f"--set {field}", text, "is given twice")
         axes[field] = values
     chosen = sweeping.product(axes, [{}] if points is None else _read_points(points))
-    make = assembling(instance, asked(changes))
+    make = assembler_of(instance, asked(changes))
     inputs = [instance, *([points] if points is not None else [])]
     journal = journal or (str(Path(outputs[0]).with_suffix(".journal")) if outputs else None)
     check_outputs([*outputs, *([journal] if journal else [])], plot, inputs=inputs)

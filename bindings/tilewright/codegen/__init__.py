@@ -12,7 +12,7 @@ from tilewright.codegen.c_layer import PlannedLayer
 from tilewright.codegen.c_memory import CMemory
 from tilewright.codegen.c_text import identifier
 from tilewright.codegen.halide import pipelines
-from tilewright.codegen.offsets import header as offsets
+from tilewright.codegen.offsets import offsets_header as offsets
 from tilewright.codegen.project import Values, network_project
 from tilewright.codegen.project.values import IMAGES
 from tilewright.codegen.stream import stream_project

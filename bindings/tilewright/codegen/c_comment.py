@@ -5,9 +5,9 @@ from __future__ import annotations
 from math import prod
 
 from tilewright.codegen.c_layer import PlannedLayer
-from tilewright.codegen.c_memory import about
+from tilewright.codegen.c_memory import describe_buffers
 from tilewright.codegen.c_names import NAMES, SHORT
-from tilewright.codegen.c_text import grouped, safe_text
+from tilewright.codegen.c_text import group_digits, safe_text
 from tilewright.tiling.dsp.nest import Y
 
 
@@ -22,24 +22,27 @@ def summary(planned: PlannedLayer) -> list[str]:
     ]
     need, unit = planned.nest.held(planned.step), planned.machine.unit
     held, copies = sum(need.values()), planned.machine.copies
-    parts = " + ".join(grouped(n) for n in need.values())
-    twice = f", twice for double buffering: {grouped(held * copies)}" if copies > 1 else ""
+    parts = " + ".join(group_digits(n) for n in need.values())
+    twice = f", twice for double buffering: {group_digits(held * copies)}" if copies > 1 else ""
     share = f"{100 * held * copies / planned.machine.capacity:.1f} %"
     lines += [
-        f"Memory    B_in + B_w + B_out = {parts} = {grouped(held)} {unit}{twice}, "
-        f"{share} of the {grouped(planned.machine.capacity)} that fit into "
-        f"{grouped(planned.machine.memory_bytes)} bytes",
-        f"          in C {about(planned)}",
+        f"Memory    B_in + B_w + B_out = {parts} = {group_digits(held)} {unit}{twice}, "
+        f"{share} of the {group_digits(planned.machine.capacity)} that fit into "
+        f"{group_digits(planned.machine.memory_bytes)} bytes",
+        f"          in C {describe_buffers(planned)}",
     ]
     lines += [
-        f"Schedule  {planned.plan.schedule}: {moved(planned, 'input')}",
-        f"          {moved(planned, 'kernels')}",
-        f"          {moved(planned, 'output')}",
+        f"Schedule  {planned.plan.schedule}: {describe_traffic(planned, 'input')}",
+        f"          {describe_traffic(planned, 'kernels')}",
+        f"          {describe_traffic(planned, 'output')}",
     ]
     rows = [("Transfers", "calls", "elements")]
-    rows += [(f"  {kind}", grouped(t.calls), grouped(t.elements)) for kind, t in planned.transfers.items()]
+    rows += [
+        (f"  {kind}", group_digits(t.calls), group_digits(t.elements))
+        for kind, t in planned.transfers.items()
+    ]
     total = [sum(column) for column in zip(*planned.transfers.values(), strict=True)]
-    rows.append(("  in all", grouped(total[0]), grouped(total[1])))
+    rows.append(("  in all", group_digits(total[0]), group_digits(total[1])))
     widths = [max(len(row[i]) for row in rows) for i in range(3)]
     lines += ["", *(f"{a:<{widths[0]}}   {b:>{widths[1]}}   {c:>{widths[2]}}" for a, b, c in rows)]
     return lines
@@ -72,11 +75,11 @@ def about_layer(planned: PlannedLayer) -> list[str]:
     result = "" if layer.kind == "fc" else f"output {layer.kernels} x {rows} x {columns}, "
     return [
         ", ".join([kind, *more]),
-        f"{result}{grouped(layer.macs)} MACs in {grouped(prod(planned.trips))} tiles",
+        f"{result}{group_digits(layer.macs)} MACs in {group_digits(prod(planned.trips))} tiles",
     ]
 
 
-def moved(planned: PlannedLayer, operand: str) -> str:
+def describe_traffic(planned: PlannedLayer, operand: str) -> str:
     """Say when an operand is moved."""
     level, buffer = planned.level[operand], f"B_{SHORT[operand]}"
     around = [NAMES[d].loop for d in planned.order[:level]]

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from tilewright.codegen.c_layer import PlannedLayer
 from tilewright.codegen.c_names import NAMES, SHORT
-from tilewright.codegen.c_text import WIDTH, aligned, grouped
+from tilewright.codegen.c_text import WIDTH, align_comments, group_digits
 from tilewright.tiling.dsp.nest import C, G, K, N, X, Y
 
 SIDES = ((Y, "y", "rows"), (X, "x", "columns"))
@@ -14,8 +14,8 @@ SIDES = ((Y, "y", "rows"), (X, "x", "columns"))
 def constants(planned: PlannedLayer) -> list[str]:
     """Return the sizes of the layer and of a tile, as two anonymous enums."""
     return [
-        *["    enum { /* the layer */", *aligned(_layer_sizes(planned), " " * 8), "    };"],
-        *["    enum { /* a tile */", *aligned(_tile_sizes(planned), " " * 8), "    };"],
+        *["    enum { /* the layer */", *align_comments(_layer_sizes(planned), " " * 8), "    };"],
+        *["    enum { /* a tile */", *align_comments(_tile_sizes(planned), " " * 8), "    };"],
     ]
 
 
@@ -134,10 +134,10 @@ def buffers(planned: PlannedLayer, shared: bool) -> list[str]:
         pairs.append(
             (
                 f"LOCAL_MEMORY {planned.buffer_types[operand].name} B_{short}{sizes};",
-                f"{grouped(elements[operand])} elements",
+                f"{group_digits(elements[operand])} elements",
             )
         )
-    return aligned(pairs, " " * 4)
+    return align_comments(pairs, " " * 4)
 
 
 def stride_tables(planned: PlannedLayer) -> list[str]:
@@ -158,7 +158,7 @@ def stride_tables(planned: PlannedLayer) -> list[str]:
             lines.append(f"    enum {{ NARROWER = sizeof({held}) / sizeof({kind}) }}; /* when complete */")
         lines += [
             f"    static const dma_strides {tensor}_strides = {{sizeof({kind}), {len(axes)}, {{",
-            *aligned(pairs, " " * 8),
+            *align_comments(pairs, " " * 8),
             "    }};",
         ]
     return lines

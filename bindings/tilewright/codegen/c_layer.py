@@ -10,7 +10,7 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from tilewright.codegen.c_names import AXES, FALLBACK, IN_COL, IN_ROW, NAMES, ArrayAxis
-from tilewright.codegen.c_text import for_loop, times
+from tilewright.codegen.c_text import for_loop, multiply_terms
 from tilewright.codegen.c_types import CType, CTypes
 from tilewright.spec.errors import InputError
 from tilewright.spec.layer import Layer
@@ -191,7 +191,7 @@ class PlannedLayer:
 
     def origin(self, d: int) -> str:
         """First input row or column under the current tile, as an expression; padding may come first."""
-        moved = times(NAMES[d].loop, self.stride(d)) if d in self.order else "0"
+        moved = multiply_terms(NAMES[d].loop, self.stride(d)) if d in self.order else "0"
         if self.clips(d)[0]:
             return f"{moved} - P_{'yx'[d - Y]}" if moved != "0" else f"-P_{'yx'[d - Y]}"
         return moved

@@ -10,7 +10,16 @@ from tilewright.codegen.c_comment import summary
 from tilewright.codegen.c_declarations import buffers, constants, stride_tables, tensor_views
 from tilewright.codegen.c_layer import PlannedLayer
 from tilewright.codegen.c_names import NAMES
-from tilewright.codegen.c_text import WIDTH, aligned, block_comment, for_loop, grouped, joined, nested, times
+from tilewright.codegen.c_text import (
+    WIDTH,
+    align_comments,
+    block_comment,
+    for_loop,
+    group_digits,
+    join_terms,
+    multiply_terms,
+    nest_loops,
+)
 from tilewright.codegen.c_transfers import halo_move, input_bounds, input_transfer, put_outputs, transfer
 from tilewright.tiling.dsp.nest import C, G, K, N, X, Y
 
@@ -60,7 +69,7 @@ def _tile_loops(planned: PlannedLayer, depth: int) -> list[str]:
         d = planned.order[depth]
         names = NAMES[d]
         head = f"for (int {names.loop} = 0; {names.loop} < {names.size}; {names.loop} += {names.step}) {{"
-        comment = f"/* {names.items}: {grouped(planned.trips[d])} tiles */"
+        comment = f"/* {names.items}: {group_digits(planned.trips[d])} tiles */"
         blocks.append([f"{indent}{head} {comment}", *_tile_loops(planned, depth + 1), f"{indent}}}"])
     else:
         blocks.append(_tile_computation(planned, indent))
@@ -73,7 +82,7 @@ def _tile_sizes(planned: PlannedLayer, depth: int, indent: str) -> list[str]:
     """Return what is different from tile to tile of the loop at a depth, or the same for all tiles."""
     if not depth:
         pairs = [pair for d in (Y, X) if d not in planned.order for pair in input_bounds(planned, d)]
-        return aligned(pairs, indent)
+        return align_comments(pairs, indent)
     d = planned.order[depth - 1]
     names = NAMES[d]
     pairs = []
@@ -83,7 +92,7 @@ def _tile_sizes(planned: PlannedLayer, depth: int, indent: str) -> list[str]:
             pairs.append((f"const int {planned.in_count(d)} = {planned.under(d, names.edge)};", ""))
     if d in (Y, X) and d != planned.halo:
         pairs += input_bounds(planned, d)
-    return aligned(pairs, indent)
+    return align_comments(pairs, indent)
 
 
 def _tile_computation(planned: PlannedLayer, indent: str) -> list[str]:
@@ -92,11 +101,11 @@ def _tile_computation(planned: PlannedLayer, indent: str) -> list[str]:
     sums = [for_loop("tk_c", planned.count(K))] if planned.step[K] > 1 else []
     position = []
     for d, letter in ((Y, "y"), (X, "x")):
-        terms = [times(f"to_{letter}", planned.stride(d))] if planned.step[d] > 1 else []
+        terms = [multiply_terms(f"to_{letter}", planned.stride(d))] if planned.step[d] > 1 else []
         if planned.layer.kernel[d - Y] > 1:
             sums.append(for_loop(f"k_{letter}", f"K_{letter}"))
             terms.append(f"k_{letter}" if planned.layer.dilation[d - Y] == 1 else f"k_{letter} * D_{letter}")
-        position.append(joined(terms))
+        position.append(join_terms(terms))
     output = "B_out" + "".join(f"[{planned.inner(a)}]" for a in planned.axes["output"])
     weight = "B_w" + "".join(f"[{planned.inner(a)}]" for a in planned.axes["kernels"])
     value = "B_in" + planned.in_index(*position)
@@ -113,7 +122,7 @@ def _tile_computation(planned: PlannedLayer, indent: str) -> list[str]:
         *(indent + loop for loop in loops[:-1]),
         f"{indent}{loops[-1]} {{" if loops else f"{indent}{{",
         f"{indent}{inner}{sum_type} acc = {start};",
-        *nested(sums, product, indent + inner),
+        *nest_loops(sums, product, indent + inner),
         f"{indent}{inner}{output} = {'' if held == sum_type else f'({held})'}acc;",
         f"{indent}}}",
     ]

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 
 from tilewright.codegen.c_layer import PlannedLayer
 from tilewright.codegen.c_names import SHORT
-from tilewright.codegen.c_text import grouped
+from tilewright.codegen.c_text import group_digits
 from tilewright.codegen.c_types import CTypes
 
 
@@ -72,8 +72,9 @@ class CMemory:
         """Say what the buffers take, and why that is another number than the plan's, in a sentence."""
         count = f" in {self.copies} copies" if self.copies > 1 else ""
         text = (
-            f"the buffers take {grouped(self.emitted_bytes)} bytes{count}, planned are "
-            f"{grouped(self.planned_bytes)} of the {grouped(self.memory_bytes)} that the machine has"
+            f"the buffers take {group_digits(self.emitted_bytes)} bytes{count}, planned are "
+            f"{group_digits(self.planned_bytes)} of the {group_digits(self.memory_bytes)} "
+            "that the machine has"
         )
         return f"{text}; {' and '.join(self.wider)}" if self.wider else text
 
@@ -81,11 +82,11 @@ class CMemory:
         """Say by how much the buffers exceed the memory, and what helps; None where they fit."""
         if self.fits:
             return None
-        missing = grouped(self.emitted_bytes - self.memory_bytes)
+        missing = group_digits(self.emitted_bytes - self.memory_bytes)
         text = f"does not fit the machine's memory, {missing} bytes are missing: {self.told()}"
         if self.copies > 1:
             inside = "fits" if self.copy_bytes <= self.memory_bytes else "does not fit either"
-            text += f"; one copy, which the file declares, takes {grouped(self.copy_bytes)} and {inside}"
+            text += f"; one copy, which the file declares, takes {group_digits(self.copy_bytes)} and {inside}"
         narrow = f"sums of {self.plan_bits} bits (ACC_T) may overflow; " if self.plan_bits < 32 else ""
         return f"{text}. What helps: {narrow}a plan for less memory_bytes"
 
@@ -121,10 +122,13 @@ def _copy_bytes(layer: PlannedLayer) -> int:
     return end if layer.machine.bits is None else -(-end // widest) * widest
 
 
-def about(layer: PlannedLayer) -> str:
+def describe_buffers(layer: PlannedLayer) -> str:
     """Return the bytes of a layer's own buffers in C, for its comment."""
     need, memory = layer.nest.buffers(layer.step), CMemory.of([layer])
-    parts = " + ".join(f"{grouped(need[operand])} x {layer.buffer_types[operand].bytes}" for operand in SHORT)
-    twice = f", twice for double buffering: {grouped(memory.emitted_bytes)}" if memory.copies > 1 else ""
+    parts = " + ".join(
+        f"{group_digits(need[operand])} x {layer.buffer_types[operand].bytes}" for operand in SHORT
+    )
+    twice = f", twice for double buffering: {group_digits(memory.emitted_bytes)}" if memory.copies > 1 else ""
     share = f"{100 * memory.emitted_bytes / memory.memory_bytes:.1f} %"
-    return f"{parts}: {grouped(memory.copy_bytes)} bytes{twice}, {share} of {grouped(memory.memory_bytes)}"
+    total = f"{share} of {group_digits(memory.memory_bytes)}"
+    return f"{parts}: {group_digits(memory.copy_bytes)} bytes{twice}, {total}"

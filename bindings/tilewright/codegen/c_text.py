@@ -32,7 +32,7 @@ def origin_lines(source: str) -> list[str]:
     return [f"Source: {safe_text(source)}"] if safe_text(source) else []
 
 
-def quoted(name: str) -> str:
+def quote(name: str) -> str:
     """Return a name as a string in C."""
     return '"' + safe_text(name).replace('"', "'") + '"'
 
@@ -62,7 +62,7 @@ def block_comment(lines: Iterable[str], indent: str = "") -> list[str]:
     return [*result, f"{indent} */"]
 
 
-def aligned(pairs: Sequence[tuple[str, str]], indent: str) -> list[str]:
+def align_comments(pairs: Sequence[tuple[str, str]], indent: str) -> list[str]:
     """Return lines with their comments in one column."""
     width = max((len(code) for code, comment in pairs if comment), default=0)
     return [
@@ -71,17 +71,17 @@ def aligned(pairs: Sequence[tuple[str, str]], indent: str) -> list[str]:
     ]
 
 
-def joined(terms: Iterable[str], sign: str = " + ") -> str:
+def join_terms(terms: Iterable[str], sign: str = " + ") -> str:
     """Join terms, without those that are zero."""
     return sign.join(term for term in terms if term != "0") or "0"
 
 
-def times(first: str, second: str) -> str:
+def multiply_terms(first: str, second: str) -> str:
     """Return a product, without a factor that is one."""
     return first if second == "1" else second if first == "1" else f"{first} * {second}"
 
 
-def nested(loops: Sequence[str], body: Sequence[str], indent: str) -> list[str]:
+def nest_loops(loops: Sequence[str], body: Sequence[str], indent: str) -> list[str]:
     """Return perfectly nested loops, which share one column."""
     inner = indent + "    " if loops else indent
     return [indent + loop for loop in loops] + [inner + line for line in body]
@@ -92,6 +92,6 @@ def for_loop(var: str, stop: str, start: str = "0") -> str:
     return f"for (int {var} = {start}; {var} < {stop}; {var}++)"
 
 
-def grouped(value: int) -> str:
+def group_digits(value: int) -> str:
     """Return a number with its digits in groups of three."""
     return f"{value:,}"

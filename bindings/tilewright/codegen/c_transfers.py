@@ -6,7 +6,7 @@ from collections.abc import Sequence
 
 from tilewright.codegen.c_layer import PlannedLayer
 from tilewright.codegen.c_names import CLIPPED, IN_COL, IN_ROW, NAMES, SHORT
-from tilewright.codegen.c_text import WIDTH, aligned, for_loop, joined, nested, times
+from tilewright.codegen.c_text import WIDTH, align_comments, for_loop, join_terms, multiply_terms, nest_loops
 from tilewright.tiling.dsp.nest import K, X, Y
 
 
@@ -27,9 +27,9 @@ def input_transfer(planned: PlannedLayer, indent: str) -> list[str]:
             counts.append(f"{high} - {low}")
         else:
             kept = "kept" if d == planned.halo else "0"
-            first.append(joined([planned.origin(d), kept]))
+            first.append(join_terms([planned.origin(d), kept]))
             local.append(kept)
-            counts.append(joined([planned.in_count(d), kept], " - "))
+            counts.append(join_terms([planned.in_count(d), kept], " - "))
     clipped = [d for d in (Y, X) if any(planned.clips(d))]
     lines = []
     if planned.halo in clipped and not planned.nest.axis(planned.halo, planned.step[planned.halo]).new.all():
@@ -145,12 +145,12 @@ def halo_move(planned: PlannedLayer, halo: int, indent: str) -> list[str]:
     ]
     present = {d: var for d, var, _ in planned.plane_loops()}
     row, col = present.get(Y, "0"), present.get(X, "0")
-    moved = times(f"TO_{letter}", planned.stride(halo))
+    moved = multiply_terms(f"TO_{letter}", planned.stride(halo))
     source = (f"{row} + {moved}", col) if halo == Y else (row, f"{col} + {moved}")
     body = f"B_in{planned.in_index(row, col)} = B_in{planned.in_index(*source)};"
     kept = f"const int kept = o_{letter} > 0 ? HALO_{letter} : 0;"
     bounds = [(kept, f"{items} already here"), *input_bounds(planned, halo)]
-    return [*aligned(bounds, indent), *nested(loops, [body], indent)]
+    return [*align_comments(bounds, indent), *nest_loops(loops, [body], indent)]
 
 
 def _zero_padding(planned: PlannedLayer, clipped: Sequence[int], indent: str) -> list[str]:
@@ -175,6 +175,6 @@ def _zero_padding(planned: PlannedLayer, clipped: Sequence[int], indent: str) ->
     return [
         f"{indent}if ({' || '.join(touched)}) {{",
         f"{indent}    /* Zeros where padding lies. */",
-        *nested(loops, body, indent + "    "),
+        *nest_loops(loops, body, indent + "    "),
         f"{indent}}}",
     ]

@@ -10,10 +10,10 @@ from __future__ import annotations
 from collections.abc import Sequence
 from textwrap import wrap
 
-from tilewright.codegen.c_comment import about_layer, moved
+from tilewright.codegen.c_comment import about_layer, describe_traffic
 from tilewright.codegen.c_layer import PlannedLayer
 from tilewright.codegen.c_names import AXES, KERNEL_COL, KERNEL_ROW, NAMES
-from tilewright.codegen.c_text import joined, origin_lines, safe_text, times
+from tilewright.codegen.c_text import join_terms, multiply_terms, origin_lines, safe_text
 from tilewright.codegen.c_types import CTypes
 from tilewright.core.version import __version__
 from tilewright.tiling.dsp.nest import C, G, K, N, X, Y
@@ -137,7 +137,7 @@ def _pipeline(planned: PlannedLayer) -> list[str]:
         *about_layer(planned),
         "",
         f"Schedule {planned.plan.schedule}:",
-        *("  " + moved(planned, operand) for operand in AXES),
+        *("  " + describe_traffic(planned, operand) for operand in AXES),
         "Between external and local memory:",
     ]
     code = [*_sizes(planned), "", "# What is computed.", *_algorithm(planned)]
@@ -226,8 +226,8 @@ def _algorithm(planned: PlannedLayer) -> list[str]:
 def _under(planned: PlannedLayer, d: int) -> str:
     """Return the input row or column under an output and a tap, as an expression."""
     letter, side = "yx"[d - Y], d - Y
-    tap = times(f"r.{letter}", "1" if planned.layer.dilation[side] == 1 else f"D_{letter}")
-    index = joined([times(NAMES[d].loop, planned.stride(d)), tap])
+    tap = multiply_terms(f"r.{letter}", "1" if planned.layer.dilation[side] == 1 else f"D_{letter}")
+    index = join_terms([multiply_terms(NAMES[d].loop, planned.stride(d)), tap])
     return f"{index} - P_{letter}" if planned.clips(d)[0] else index
 
 
@@ -283,7 +283,7 @@ def _halo(planned: PlannedLayer) -> list[str]:
         return []
     letter, level = "yx"[d - Y], planned.level["input"]
     stored = "store_root()" if level == 1 else f"store_at(out, {_at(planned, planned.order[level - 2])})"
-    size = joined([times(f"TO_{letter}", planned.stride(d)), f"HALO_{letter}"])
+    size = join_terms([multiply_terms(f"TO_{letter}", planned.stride(d)), f"HALO_{letter}"])
     return [f"B_in.{stored}.fold_storage(i_{letter}, {size})"]
 
 

@@ -9,9 +9,9 @@ from typing import NamedTuple
 import numpy as np
 
 from tilewright.simulator.arithmetic.fixed_point import Format, Integers, wrap
-from tilewright.simulator.arithmetic.integer_network import scaled
+from tilewright.simulator.arithmetic.integer_network import divide_to_format
 from tilewright.simulator.arithmetic.network_executor import layer_output
-from tilewright.simulator.arithmetic.reference import convolution
+from tilewright.simulator.arithmetic.reference import reference_convolution
 from tilewright.spec.coarsening import PERMUTES
 from tilewright.spec.errors import InputError
 from tilewright.spec.graph import NetworkGraph, Operation
@@ -163,7 +163,7 @@ class Numbers:
         form = form._replace(shift=self._shift(op, form, found))
         self.forms[op.name] = form
         divisor = prod(spec.kernel) if isinstance(spec, Pool) and spec.op == "average" else 1
-        self.maps[op.name] = scaled(found, divisor, form.shift, self.format)
+        self.maps[op.name] = divide_to_format(found, divisor, form.shift, self.format)
 
     def _kind(self, op: Operation) -> str:
         spec = op.spec
@@ -246,7 +246,9 @@ class Numbers:
         def compute(layer: NamedLayer, joined: Integers) -> Integers:
             bias = int(layer.bias)
             layer = layer.model_copy(update={"batch": len(joined)})
-            sums = convolution(layer, joined, form.parameters[:, bias:].reshape(layer.kernels_shape))
+            sums = reference_convolution(
+                layer, joined, form.parameters[:, bias:].reshape(layer.kernels_shape)
+            )
             if bias:
                 sums += form.parameters[:, 0, None, None] << form.bias_shift
             return wrap(sums, self.sum_bits)

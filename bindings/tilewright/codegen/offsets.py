@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 
 from tilewright import addresses
-from tilewright.codegen.c_text import block_comment, grouped, origin_lines, quoted, safe_text
+from tilewright.codegen.c_text import block_comment, group_digits, origin_lines, quote, safe_text
 from tilewright.core.room import room_of
 from tilewright.spec.errors import InputError
 
@@ -13,7 +13,7 @@ MOST_HEIGHT = 2**31 - 1
 """Largest number that an enumerator has in every C."""
 
 
-def header(name: str, source: str, problem: addresses.Problem, plan: addresses.Plan) -> str:
+def offsets_header(name: str, source: str, problem: addresses.Problem, plan: addresses.Plan) -> str:
     """Return a header for C11 and C++11 with an enumerator for the offset and for the size of each buffer.
 
     Raises
@@ -33,7 +33,7 @@ def header(name: str, source: str, problem: addresses.Problem, plan: addresses.P
     prefix = prefix if prefix[0].isalpha() else f"MEMORY_{prefix}"
     words = _unlike([_word(buffer.id) for buffer in problem.buffers])
     lines = [
-        f"{safe_text(name)}: {grouped(len(words))} buffers in {grouped(height)} addresses",
+        f"{safe_text(name)}: {group_digits(len(words))} buffers in {group_digits(height)} addresses",
         *origin_lines(source),
         "",
         "Each buffer begins at its offset from the beginning of the memory"
@@ -41,7 +41,7 @@ def header(name: str, source: str, problem: addresses.Problem, plan: addresses.P
         f"To have the memory checked, define {prefix}_MEMORY as its number of addresses.",
     ]
     most = height if memory.capacity is None else memory.capacity
-    told = quoted(f"{name} needs {height} addresses")
+    told = quote(f"{name} needs {height} addresses")
     offsets = [f"{prefix}_OFFSET_{word} = {at}," for word, at in zip(words, plan.offsets, strict=True)]
     sizes = [f"{prefix}_SIZE_{word} = {one.size}," for word, one in zip(words, problem.buffers, strict=True)]
     lives = [f"{safe_text(one.id)}: lives from {one.lower} until {one.upper}" for one in problem.buffers]

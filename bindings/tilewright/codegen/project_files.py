@@ -52,14 +52,14 @@ def project_files(
     return dict(sorted(found.items()))
 
 
-def titled(name: str) -> str:
+def title_of(name: str) -> str:
     """Return what a network is called in a text."""
     return safe_text(name) or "A network"
 
 
-def head(name: str, source: str, *told: str) -> list[str]:
+def file_head(name: str, source: str, *told: str) -> list[str]:
     """Return what the file of a network tells at its head."""
-    return [f"{titled(name)}, written by tilewright {__version__}.", *origin_lines(source), *told]
+    return [f"{title_of(name)}, written by tilewright {__version__}.", *origin_lines(source), *told]
 
 
 def comment(lines: Sequence[str]) -> str:
@@ -67,7 +67,7 @@ def comment(lines: Sequence[str]) -> str:
     return "\n".join(block_comment(lines))
 
 
-def header(name: str, told: Sequence[str], lines: Sequence[str]) -> str:
+def header_file(name: str, told: Sequence[str], lines: Sequence[str]) -> str:
     """Return a header file, which is included once."""
     guard = f"{name.upper()}_H"
     return "\n".join([comment(told), f"#ifndef {guard}", f"#define {guard}", "", *lines, "", "#endif", ""])
@@ -82,7 +82,7 @@ def machine_header(told: Sequence[str], lines: Sequence[str], on_chip: str) -> s
         The macro that says in which section the memory on chip is, with what it stands for.
     """
     memory = ["", "/* Where the memory on chip is. */", "#ifndef ON_CHIP", f"#define {on_chip}", "#endif"]
-    return header("machine", told, ["#include <stdint.h>", "", *lines, *memory])
+    return header_file("machine", told, ["#include <stdint.h>", "", *lines, *memory])
 
 
 def window_fields(op: Operation) -> tuple[tuple[tuple[int, int], ...], int, int]:
@@ -95,6 +95,6 @@ def window_fields(op: Operation) -> tuple[tuple[tuple[int, int], ...], int, int]
     return window, groups, int(isinstance(spec, NamedLayer) and spec.bias)
 
 
-def braced(values: Iterable[object]) -> str:
+def array_literal(values: Iterable[object]) -> str:
     """Return values as C writes arrays."""
     return "{" + ", ".join(map(str, values)) + "}"

@@ -14,7 +14,7 @@ from typing import NamedTuple
 import numpy as np
 
 from tilewright.simulator.arithmetic.reference import small
-from tilewright.simulator.operations import exact, windows
+from tilewright.simulator.operations import exact_type, windows
 from tilewright.simulator.program import Values
 from tilewright.spec.graph import Operation
 from tilewright.spec.layer import Layer, Window
@@ -104,7 +104,7 @@ class ComputeTile:
         low, high = self.summed
         rows = chip[self.weights][slice(*self.channels)]
         kernels = rows[:, bias + low * window : bias + high * window]
-        kind = exact(values, kernels, kernels.shape[1])
+        kind = exact_type(values, kernels, kernels.shape[1])
         kernels = kernels.astype(kind)
         found = windows(spec, self._padded(values.astype(kind), 0), *self._size)
         images, first = len(values), self.channels[0] // each

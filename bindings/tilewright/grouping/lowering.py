@@ -25,7 +25,7 @@ from tilewright.simulator import (
     execute,
     whole,
 )
-from tilewright.simulator.arithmetic.reference import convolution, random_values
+from tilewright.simulator.arithmetic.reference import random_values, reference_convolution
 from tilewright.simulator.operations import ConvolvePatches
 from tilewright.spec.errors import InputError
 
@@ -185,7 +185,7 @@ def simulate(
         values, kernels = random_values(layer, seed)
         top, bottom, left, right = layer.padding
         data = {"input": np.pad(values, ((0, 0), (0, 0), (top, bottom), (left, right))), "kernels": kernels}
-        expected = {"output": convolution(layer, values, kernels)}
+        expected = {"output": reference_convolution(layer, values, kernels)}
     report = execute(
         lower(problem, plan), overlapped=overlapped, data=data, expected=expected, deadline=deadline
     )

@@ -7,13 +7,13 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any, NamedTuple
 
-from tilewright.importing.files import shortened, unique
+from tilewright.importing.files import distinct_layers, shorten_list
 from tilewright.importing.functions import opaque
 from tilewright.importing.layouts import stored
 from tilewright.importing.model import Model, OnnxOperation, read
 from tilewright.importing.naming import UniqueNames
 from tilewright.importing.operators import layers
-from tilewright.importing.parameters import Folding, initialisers
+from tilewright.importing.parameters import Folding, read_initialisers
 from tilewright.importing.shapes import Shape, Table, Unknown, Unshaped, any_shape
 from tilewright.simulator.arithmetic.integer_layer import Parameters
 from tilewright.simulator.arithmetic.network_executor import refuse_quantised
@@ -49,7 +49,7 @@ def network(
     """
     path = Path(path)
     try:
-        return opened(path, sizes or {}, allow_unknown)[1].network
+        return open_network(path, sizes or {}, allow_unknown)[1].network
     except InputError as error:
         raise error.in_file(str(path)) from None
 
@@ -75,9 +75,9 @@ def with_parameters(
     """
     path = Path(path)
     try:
-        _, found = opened(path, sizes or {})
+        _, found = open_network(path, sizes or {})
         refuse_quantised(found.network)
-        return Folding(found.network, found.operations, found.layer_of, initialisers(path)).folded()
+        return Folding(found.network, found.operations, found.layer_of, read_initialisers(path)).folded()
     except InputError as error:
         raise error.in_file(str(path)) from None
 
@@ -96,7 +96,7 @@ def summary(network: Network) -> dict[str, Any]:
         "source": network.source,
         "operations": operations,
         "layers": len(network.layers),
-        "unique": len(unique(coarse(network))),
+        "unique": len(distinct_layers(coarse(network))),
         "macs": network.macs,
         "parameters": network.parameters,
         "stages": [
@@ -125,7 +125,7 @@ class Imported(NamedTuple):
     outputs: Mapping[str, str]
 
 
-def opened(
+def open_network(
     path: Path, sizes: Mapping[str, Sequence[int]], allow_unknown: bool = False
 ) -> tuple[Model, Imported]:
     """Read a file and its network; see `network`.
@@ -181,7 +181,7 @@ def _source(path: Path, model: Model) -> str:
     made_by = f" of {model.producer}" if model.producer else ""
     source = f"{path.name}, an ONNX file{made_by}, for an input of {sizes}"
     if model.assumed:
-        source += f"; sizes assumed to be those of what is read, of: {shortened(model.assumed, SHOWN)}"
+        source += f"; sizes assumed to be those of what is read, of: {shorten_list(model.assumed, SHOWN)}"
     return "".join(sign if sign.isprintable() else "?" for sign in source)[:LONGEST_SOURCE]
 
 
@@ -233,7 +233,7 @@ def _refusal(unknown: Sequence[tuple[OnnxOperation, Unknown]], allow_unknown: bo
     for operation, reason in unknown:
         said = f" because {reason}" if str(reason) else ""
         nodes.setdefault(operation.operator + said, []).append(operation.name)
-    told = "; ".join(f"{reason} (in {shortened(where, SHOWN)})" for reason, where in nodes.items())
+    told = "; ".join(f"{reason} (in {shorten_list(where, SHOWN)})" for reason, where in nodes.items())
     rest = "" if allow_unknown else "; --allow-unknown keeps them as opaque layers"
     operators = sorted({operation.operator for operation, _ in unknown})
     return InputError("graph.node.op_type", operators, f"no layer does: {told}{rest}")

@@ -44,7 +44,7 @@ class Changes:
     allow_unknown: bool = False
 
 
-def assembled(path: str | Path, changes: Changes) -> Instance:
+def assemble(path: str | Path, changes: Changes) -> Instance:
     """Read an instance or a network, in TOML or ONNX, and change what is asked for.
 
     Raises
@@ -52,11 +52,11 @@ def assembled(path: str | Path, changes: Changes) -> Instance:
     InputError
         For anything that is wrong with a file, a change, or what comes out.
     """
-    return assembling(path, changes)({})
+    return assembler_of(path, changes)({})
 
 
-def assembling(path: str | Path, changes: Changes) -> Callable[[Mapping[str, Any]], Instance]:
-    """Read as `assembled` does, and return what makes an instance with other values of more fields.
+def assembler_of(path: str | Path, changes: Changes) -> Callable[[Mapping[str, Any]], Instance]:
+    """Read as `assemble` does, and return what makes an instance with other values of more fields.
 
     Files are read once. The function, too, raises InputError.
     """
@@ -87,7 +87,7 @@ def assembling(path: str | Path, changes: Changes) -> Callable[[Mapping[str, Any
     return make
 
 
-def varying(instance: Instance) -> Callable[[Mapping[str, Any]], Instance]:
+def variation_of(instance: Instance) -> Callable[[Mapping[str, Any]], Instance]:
     """Return what makes an instance like one that has been read or built, with other values of fields."""
     base = instance.problem.model_dump(mode="json", exclude_unset=True)
 
@@ -144,7 +144,7 @@ def _base(path: Path, changes: Changes, origins: dict[str, Path | None]) -> tupl
     }, files
 
 
-def changed(text: str) -> tuple[str, Any]:
+def parse_change(text: str) -> tuple[str, Any]:
     """Read ``path.of.a.field=value``, with a value as TOML has it; what is none is a text.
 
     Raises

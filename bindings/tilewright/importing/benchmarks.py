@@ -14,7 +14,7 @@ from pathlib import Path
 from typing import Any
 
 from tilewright.core import catalogue
-from tilewright.importing.assembly import Changes, assembled
+from tilewright.importing.assembly import Changes, assemble
 from tilewright.run.instance import Instance, load
 from tilewright.spec.errors import InputError, UnknownNameError
 
@@ -89,7 +89,7 @@ def _instance(told: str | dict[str, Any], path: Path) -> Instance:
         )
         raise InputError("instances", told, limit, str(path))
     source = path.parent / base if base.endswith((".toml", ".onnx")) else base
-    instance = assembled(source, Changes(values=tuple(values.items())))
+    instance = assemble(source, Changes(values=tuple(values.items())))
     return instance if name is None else replace(instance, name=name)
 
 

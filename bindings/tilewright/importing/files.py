@@ -79,7 +79,7 @@ def _layer_files(fused: Network, source: str, room: str, machine: Table) -> dict
     """Return an instance for each layer that differs from all before it, with the names of its equals."""
     kinds, files, names = catalogue.room(room).layer_kinds, {}, UniqueNames()
     names.unique(f"{fused.name}-{room}")  # is the whole network's
-    for layer, equal in unique(fused).items():
+    for layer, equal in distinct_layers(fused).items():
         if layer.kind not in kinds:
             continue
         table = {
@@ -89,12 +89,12 @@ def _layer_files(fused: Network, source: str, room: str, machine: Table) -> dict
             "layer": _layer_table(layer),
             "machine": machine,
         }
-        alike = f"# {len(equal)} equal layers: {shortened(equal, SHOWN)}\n" if len(equal) > 1 else ""
+        alike = f"# {len(equal)} equal layers: {shorten_list(equal, SHOWN)}\n" if len(equal) > 1 else ""
         files[f"{table['name']}.toml"] = alike + _instance(table)
     return files
 
 
-def unique(network: Network) -> dict[Layer, list[str]]:
+def distinct_layers(network: Network) -> dict[Layer, list[str]]:
     """Return the convolutions and fully connected layers that differ, each with the names of its equals."""
     found: dict[Layer, list[str]] = {}
     for layer in network.convolutions:
@@ -102,7 +102,7 @@ def unique(network: Network) -> dict[Layer, list[str]]:
     return found
 
 
-def shortened(names: Sequence[str], most: int) -> str:
+def shorten_list(names: Sequence[str], most: int) -> str:
     """List names, and how many more there are than are shown."""
     more = len(names) - most
     return ", ".join(names[:most]) + (f" and {more} more" if more > 0 else "")

@@ -28,7 +28,7 @@ from onnx import (
 from onnx.reference import ReferenceEvaluator
 
 from tilewright.core.files import exists
-from tilewright.importing.quantised import Bits, bits, float_form, gives
+from tilewright.importing.quantised import Bits, float_form, operand_bits, result_type
 from tilewright.spec.errors import InputError
 from tilewright.spec.layer import MAX_PLANE
 
@@ -490,7 +490,7 @@ class _Reader:
             self.batch,
             fault,
             self._elements((*node.input, *node.output)),
-            bits(quantised, self._elements(quantised.input)),
+            operand_bits(quantised, self._elements(quantised.input)),
         )
 
     def _axis(self, node: NodeProto, inputs: Sequence[Value | None]) -> dict[str, Any]:
@@ -599,7 +599,7 @@ class _Reader:
             for name in node.input
             if name in self.types
         }
-        element = gives(quantised, self._elements(quantised.input))
+        element = result_type(quantised, self._elements(quantised.input))
         types = self._inferred(node, given)
         return types and {name: _of_element(type_, element) for name, type_ in types.items()}
 

@@ -26,7 +26,7 @@ EPSILON = 1e-5
 """Of a batch normalisation that does not tell its own."""
 
 
-def initialisers(path: Path) -> dict[str, NDArray[Any]]:
+def read_initialisers(path: Path) -> dict[str, NDArray[Any]]:
     """Return the numbers that a file stores, by the tensors' names, those of constants among them.
 
     Raises
@@ -54,7 +54,7 @@ class Folding:
     layer_of
         Which layer gives which tensor.
     stored
-        See `initialisers`.
+        See `read_initialisers`.
 
     Attributes
     ----------

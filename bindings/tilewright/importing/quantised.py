@@ -75,7 +75,7 @@ def float_form(node: NodeProto, opset: int) -> NodeProto:
     return made
 
 
-def gives(node: NodeProto, types: Mapping[str, int]) -> int:
+def result_type(node: NodeProto, types: Mapping[str, int]) -> int:
     """Return ONNX's number of the type of what a quantised operator gives.
 
     Parameters
@@ -88,7 +88,7 @@ def gives(node: NodeProto, types: Mapping[str, int]) -> int:
     return form.gives or types.get(node.input[first], TensorProto.FLOAT)
 
 
-def bits(node: NodeProto, types: Mapping[str, int]) -> Bits | None:
+def operand_bits(node: NodeProto, types: Mapping[str, int]) -> Bits | None:
     """Return the widths of a quantised operator's inputs, weights and outputs, None for all others."""
     form = FORMS.get((node.domain, node.op_type))
     if form is None or isinstance(form.inputs, slice) or len(form.inputs) < 2:
@@ -99,5 +99,5 @@ def bits(node: NodeProto, types: Mapping[str, int]) -> Bits | None:
     if own is None or weights is None:
         return None
     # What is quantised as it comes is as wide as the weights.
-    result = WIDTHS.get(gives(node, types), own)
+    result = WIDTHS.get(result_type(node, types), own)
     return min(own, weights) if own > 16 else own, weights, result

@@ -11,9 +11,9 @@ import numpy as np
 from numpy.typing import NDArray
 
 from tilewright.codegen.trained import Trained
-from tilewright.importing import Imported, opened
+from tilewright.importing import Imported, open_network
 from tilewright.importing.model import Model
-from tilewright.importing.parameters import Folding, initialisers
+from tilewright.importing.parameters import Folding, read_initialisers
 from tilewright.simulator.arithmetic.network_executor import refuse_quantised, refuse_unknown
 from tilewright.simulator.arithmetic.onnx_executor import version
 from tilewright.spec.errors import Disagreement, InputError
@@ -25,7 +25,7 @@ CLOSE = 1e-3
 Arrays = Mapping[str, NDArray[Any]]
 
 
-def trained(
+def read_trained(
     path: str | Path, sizes: Mapping[str, Sequence[int]] | None = None, images: int = 1, seed: int = 0
 ) -> Trained:
     """Read a network with its weights, and run it on random inputs.
@@ -51,7 +51,7 @@ def trained(
     """
     path = Path(path)
     try:
-        return _trained(path, *opened(path, sizes or {}), images, seed)
+        return _trained(path, *open_network(path, sizes or {}), images, seed)
     except InputError as error:
         raise error.in_file(str(path)) from None
 
@@ -60,7 +60,7 @@ def _trained(path: Path, model: Model, found: Imported, images: int, seed: int) 
     refuse_quantised(found.network)
     rng = np.random.default_rng(seed)
     try:
-        folding = Folding(found.network, found.operations, found.layer_of, initialisers(path))
+        folding = Folding(found.network, found.operations, found.layer_of, read_initialisers(path))
         network, parameters = folding.folded()
         missing = None
     except InputError as error:

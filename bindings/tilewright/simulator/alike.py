@@ -100,7 +100,7 @@ class Counted:
         return True
 
 
-def counted(program: Program) -> Counted | None:
+def reduce_program(program: Program) -> Counted | None:
     """Return a program of fewer tiles that shows what a program does, None if there is none.
 
     Each of its steps is one of the program's, and those that it stands for do the same to other elements, if

@@ -12,7 +12,7 @@ from time import monotonic
 
 import numpy as np
 
-from tilewright.simulator.alike import SUMMED, counted
+from tilewright.simulator.alike import SUMMED, reduce_program
 from tilewright.simulator.block import Block
 from tilewright.simulator.columns import COMPUTE, FREE, LOAD, PRELOAD, WRITE, Marks, distinct
 from tilewright.simulator.nest import NestedSteps
@@ -25,9 +25,9 @@ from tilewright.simulator.run_state import RunState
 from tilewright.simulator.timing import (
     Timed,
     lockstep_timeline,
-    reserved,
     scheduled_timeline,
     sequential_timeline,
+    static_buffer_size,
 )
 from tilewright.spec.errors import OutOfTimeError
 
@@ -255,13 +255,16 @@ class _Run(RunState):
         report.transfers, report.streamed = map(report.total, (self.transfers[:steps], self.streamed[:steps]))
         if violation is not None:
             return report
-        timed, peak = Timed(self.columns, self.tied, times), reserved(program) + self.peak
+        static = static_buffer_size(program)
+        timed, peak = Timed(self.columns, self.tied, times), static + self.peak
         if self.schedule is not None:
             report.scheduled = scheduled_timeline(timed, self.schedule, peak)
         else:
             report.sequential = sequential_timeline(timed, peak)
         if self.own is not None:
-            report.lockstep = lockstep_timeline(timed, self.computing, reserved(program) + self.lockstep_peak)
+            report.lockstep = lockstep_timeline(
+                timed, self.computing, static_buffer_size(program) + self.lockstep_peak
+            )
         if self.overlapped:
             report.overlapped = self.overlapped_timeline()
         return report
@@ -352,7 +355,7 @@ def execute(
 
 def _execute_alike(program: Program, lockstep: bool, deadline: float) -> Report | None:
     """Execute the tiles of a loop nest that are not alike, None where that does not tell all."""
-    few = counted(program)
+    few = reduce_program(program)
     if few is None:
         return None
     run = _Run(few.program, lockstep, False, deadline)

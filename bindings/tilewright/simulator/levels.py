@@ -161,7 +161,7 @@ class Share(NamedTuple):
 
 
 @lru_cache(maxsize=4096)
-def shares(block: int, step: int, apart: bool) -> tuple[Share, ...]:
+def loop_shares(block: int, step: int, apart: bool) -> tuple[Share, ...]:
     """Return the iterations of a loop through a block, the last of which may be cut off.
 
     Parameters
@@ -232,7 +232,7 @@ class Execution:
         loops = self.program.places[number].loops
         state, found = replace(state, along=None), self._nothing()
         reduced = self.program.reduced
-        parts = [shares(block[loop], step, loop in reduced) for loop, step in loops]
+        parts = [loop_shares(block[loop], step, loop in reduced) for loop, step in loops]
         for each in product(*parts):
             inside, leads = {**block}, state.leads
             for (loop, _), share in zip(loops, each, strict=True):
@@ -305,7 +305,7 @@ class Execution:
         parts = []
         for at, (loop, step) in enumerate(place.loops):
             begun = at < position and not (state.fresh and loop in reduced)
-            each = shares(block[loop], step, not begun)
+            each = loop_shares(block[loop], step, not begun)
             parts.append([one for one in each if at < position or one.begins == (at > position)])
         for chosen in product(*parts):
             inside, fresh = {**block}, state.fresh

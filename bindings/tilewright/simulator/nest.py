@@ -303,7 +303,7 @@ class _StepBuilder:
         return Step(tuple(self.free), tuple(self.write), tuple(self.load), tuple(self.compute), label)
 
 
-def entering(trips: Sequence[int], level: int, total: Sequence[int] | None = None) -> dict[int, Marks]:
+def mark_first(trips: Sequence[int], level: int, total: Sequence[int] | None = None) -> dict[int, Marks]:
     """Mark the tiles that are the first of their iteration of a loop.
 
     Parameters
@@ -316,8 +316,8 @@ def entering(trips: Sequence[int], level: int, total: Sequence[int] | None = Non
     return _marked(trips, level, total or trips, lambda iterations: 0)
 
 
-def leaving(trips: Sequence[int], level: int, total: Sequence[int] | None = None) -> dict[int, Marks]:
-    """Mark the tiles that are the last of their iteration of a loop; parameters as in `entering`."""
+def mark_last(trips: Sequence[int], level: int, total: Sequence[int] | None = None) -> dict[int, Marks]:
+    """Mark the tiles that are the last of their iteration of a loop; parameters as in `mark_first`."""
     return _marked(trips, level, total or trips, lambda iterations: iterations - 1)
 
 
@@ -358,7 +358,7 @@ def by_value(values: Sequence[Counts | None]) -> Iterator[tuple[list[int], dict[
         yield [value for value, _ in chosen], marks
 
 
-def both(first: Mapping[int, Marks], second: Mapping[int, Marks]) -> dict[int, Marks]:
+def intersect_marks(first: Mapping[int, Marks], second: Mapping[int, Marks]) -> dict[int, Marks]:
     """Return the iterations that are in both of two choices."""
     merged = dict(first)
     for loop, marks in second.items():

@@ -86,7 +86,7 @@ class ConvolveBox:
         values, weights = self._values(chip[self.input]), self._weights(chip[self.weights])
         (down, _), (high, _) = self.layer.stride, self.layer.kernel_extent
         n_images, n_groups = values.shape[:2]
-        kind = exact(values, weights, weights.shape[2])
+        kind = exact_type(values, weights, weights.shape[2])
         values, weights = values.astype(kind), weights.astype(kind)
         height, width = (last - first for first, last in (self.rows, self.cols))
         result = np.empty((n_images, n_groups, weights.shape[1], height, width), dtype=np.int64)
@@ -192,7 +192,7 @@ class WindowBeat:
         weights = chip[self.weights].reshape(layer.groups, -1, layer.macs_per_output)
         # For one column a slower product is cheaper than a copy of the weights in another type.
         if size != (1, 1):
-            kind = exact(values, weights, layer.macs_per_output)
+            kind = exact_type(values, weights, layer.macs_per_output)
             values, weights = values.astype(kind), weights.astype(kind)
         under = windows(layer, values, *size).reshape(layer.groups, layer.macs_per_output, -1)
         result = (weights @ under).astype(np.int64, copy=False).reshape(-1, *size)
@@ -248,7 +248,7 @@ def windows(layer: Window, values: NDArray[Any], rows: int, cols: int) -> NDArra
     )
 
 
-def exact(values: Values, weights: Values, terms: int) -> type[np.float64 | np.int64]:
+def exact_type(values: Values, weights: Values, terms: int) -> type[np.float64 | np.int64]:
     """Return the type in which sums of `terms` products are exact, floating point if possible."""
     largest = [max(abs(int(a.max(initial=0))), abs(int(a.min(initial=0)))) for a in (values, weights)]
     return np.float64 if largest[0] * largest[1] * terms < _EXACT_BELOW else np.int64

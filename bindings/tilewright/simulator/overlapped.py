@@ -11,7 +11,7 @@ import numpy as np
 from tilewright.simulator.columns import COMPUTE, FREE, WRITE, Columns, distinct
 from tilewright.simulator.program import Counts
 from tilewright.simulator.report import Names, Timeline
-from tilewright.simulator.timing import Actions, reserved
+from tilewright.simulator.timing import Actions, static_buffer_size
 
 
 class Accounts(NamedTuple):
@@ -131,7 +131,7 @@ def overlapped_timeline(
             [engine.name for engine in program.engines], columns.engine[form][shown].astype(np.int16)
         ),
         tensor=Names([tensor.name for tensor in program.tensors], tensors[shown].astype(np.int16)),
-        peak=reserved(program) + peak,
+        peak=static_buffer_size(program) + peak,
     )
 
 

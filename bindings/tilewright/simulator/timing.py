@@ -13,7 +13,7 @@ _CHUNK = 1 << 18
 """Actions that are timed at once."""
 
 
-def reserved(program: Program) -> int:
+def static_buffer_size(program: Program) -> int:
     """Return the units of all static buffers: elements, where tensors have no widths."""
     return program.copies * sum(tensor.held_width * (tensor.buffer or 0) for tensor in program.tensors)
 

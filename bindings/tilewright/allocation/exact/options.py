@@ -28,7 +28,7 @@ from tilewright.allocation.splits import (
     SplitRules,
     divisors,
     filters_and_maps,
-    undominated,
+    pareto_splits,
     useful_parts,
 )
 from tilewright.allocation.stages import Stage, Task
@@ -95,7 +95,7 @@ def offer_anywhere(problem: Problem, stage: Stage) -> ParetoOptions:
     """Return the options that a layer would have on an array of any size."""
     if stage.name in problem.limits.pes:
         return _offer(problem, stage)
-    return _options_of(stage.task, undominated(stage.task, problem.split_rules, prod(stage.task)))
+    return _options_of(stage.task, pareto_splits(stage.task, problem.split_rules, prod(stage.task)))
 
 
 def _offer(problem: Problem, stage: Stage) -> ParetoOptions:
@@ -137,7 +137,7 @@ def _with_any_units(
 # The parametric search -----------------------------------------------------------------------------------
 
 
-def within(offers: Sequence[ParetoOptions], load: int) -> tuple[LayerSplit, ...] | None:
+def cheapest_within(offers: Sequence[ParetoOptions], load: int) -> tuple[LayerSplit, ...] | None:
     """Return the split of fewest PEs of every layer with at most this load; None if one has none."""
     found = tuple(split for offer in offers if (split := offer.within(load)) is not None)
     return found if len(found) == len(offers) else None
@@ -148,7 +148,7 @@ def least_interval(offers: Sequence[ParetoOptions], pes: int) -> int | None:
     candidates = sorted({load for offer in offers for load in offer.loads})
 
     def fits(load: int) -> bool:
-        found = within(offers, load)
+        found = cheapest_within(offers, load)
         return found is not None and sum(split.pes for split in found) <= pes
 
     place = bisect_left(candidates, True, key=fits)

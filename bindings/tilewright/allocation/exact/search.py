@@ -31,14 +31,14 @@ from tilewright.allocation.bounds import bound_on_splits
 from tilewright.allocation.exact.latency_dp import Group, final_states
 from tilewright.allocation.exact.options import (
     Offers,
+    cheapest_within,
     fewest_in_turn,
     in_turn,
     least_interval,
     offers_of,
-    within,
 )
-from tilewright.allocation.exact.timing import Timing, sufficient
-from tilewright.allocation.exact.trimming import RANKS, Key, loads_of, paced, plan_of
+from tilewright.allocation.exact.timing import Timing, sufficient_loads
+from tilewright.allocation.exact.trimming import RANKS, Key, loads_of, pace_plan, plan_of
 from tilewright.allocation.geometry import Numbers
 from tilewright.allocation.plan import Plan
 from tilewright.allocation.problem import Problem
@@ -81,11 +81,11 @@ def exhaustive(problem: Problem, deadline: float = float("inf")) -> AllocationAn
     deadline
         ``time.monotonic()`` at which to give up.
     """
-    *_, last = answers(problem, deadline)
+    *_, last = search_splits(problem, deadline)
     return last if last.plans or not last.proven else None
 
 
-def answers(problem: Problem, deadline: float = float("inf")) -> Iterator[AllocationAnswer]:
+def search_splits(problem: Problem, deadline: float = float("inf")) -> Iterator[AllocationAnswer]:
     """Return what is known, again and again as it grows; the last is all that can be said in time."""
     bound = bound_on_splits(problem)
     known = AllocationAnswer((), None, bound.value, bound.impossible is not None)
@@ -134,11 +134,11 @@ def _parametric(problem: Problem, deadline: float) -> AllocationAnswer:
         slower.reverse()
     values: list[int] = []
     for load in slower:
-        chosen = within(offers, load)
+        chosen = cheapest_within(offers, load)
         assert chosen is not None
         plan = plan_of(problem, chosen)
         values.append(plan.pes if problem.minimise == "pes" else load)
-        fitting = paced(problem, plan)
+        fitting = pace_plan(problem, plan)
         if fitting is not None:
             return AllocationAnswer((fitting,), values[-1], values[0], values[-1] == values[0])
         if "rows" not in problem.limits.splits:
@@ -244,7 +244,7 @@ class _Exploration:
         self.problem, self.minimise, self.bound, self.deadline = problem, minimise, bound, deadline
         self.pes = pes or problem.machine.pes
         self.timing = Timing(problem)
-        self.offers, self.waits = sufficient(self.timing)
+        self.offers, self.waits = sufficient_loads(self.timing)
         if longest is not None:
             self.offers = tuple(offer.between(0, longest) for offer in self.offers)
         self.known = _Known(minimise)
@@ -379,7 +379,7 @@ class _Exploration:
         most = self.problem.most_interval
         if self.minimise == "interval":
             most = least_interval(offers, self.pes)
-        chosen = None if most is None else within(offers, most)
+        chosen = None if most is None else cheapest_within(offers, most)
         if chosen is None or sum(split.pes for split in chosen) > self.pes:
             return np.empty((0, 3), dtype=np.int64), np.empty((0, len(offers)), dtype=np.int64)
         loads = loads_of(self.problem, chosen)

@@ -23,7 +23,7 @@ from collections.abc import Iterable
 import numpy as np
 
 from tilewright.allocation.exact.options import Offers, offers_of
-from tilewright.allocation.geometry import Lead, Numbers, Scan, latest
+from tilewright.allocation.geometry import Lead, Numbers, Scan, latest_beats_needed
 from tilewright.allocation.problem import Problem
 
 
@@ -62,7 +62,7 @@ class Timing:
     def _ready(self, edge: tuple[int, int], lead: Lead, starts: Numbers, paces: Numbers) -> Numbers:
         """Return when the consumer of an edge can start for all that this edge asks."""
         producer, consumer = edge
-        delay = delays(lead, paces[:, producer], paces[:, consumer])
+        delay = start_delays(lead, paces[:, producer], paces[:, consumer])
         ready: Numbers = starts[:, producer] + delay
         return ready
 
@@ -84,12 +84,12 @@ class Timing:
         levels = np.array(sorted(loads), dtype=np.int64)
         for (producer, consumer), lead in self.leads.items():
             before, after = levels // self.beats[producer], levels // self.beats[consumer]
-            if (delays(lead, before, after) > lead.ahead[0] * before).any():
+            if (start_delays(lead, before, after) > lead.ahead[0] * before).any():
                 return True
         return False
 
 
-def sufficient(timing: Timing) -> tuple[Offers, bool]:
+def sufficient_loads(timing: Timing) -> tuple[Offers, bool]:
     """Return the loads among which there are best plans, and whether waiting can be part of them.
 
     It can where buffers are limited, too, as a slower layer may need smaller ones.
@@ -102,7 +102,7 @@ def sufficient(timing: Timing) -> tuple[Offers, bool]:
     return offers_of(problem), False
 
 
-def delays(lead: Lead, before: Numbers, after: Numbers) -> Numbers:
+def start_delays(lead: Lead, before: Numbers, after: Numbers) -> Numbers:
     """Return how long a consumer starts after its producer, from the paces of both."""
     found: Numbers = lead.ahead[0] * before
     for ahead, done in zip(lead.ahead[1:], lead.done[1:], strict=True):
@@ -118,7 +118,7 @@ def _not_implied(problem: Problem, scan: Scan) -> list[tuple[int, int]]:
         """Return the last beat of the producer that each beat of the consumer and those before it need."""
         if (producer, consumer) not in needed:
             beats = [scan.beats(problem.stages[number]) for number in (producer, consumer)]
-            found = latest(scan.windows[consumer], *beats)
+            found = latest_beats_needed(scan.windows[consumer], *beats)
             needed[producer, consumer] = np.maximum.accumulate(found)
         return needed[producer, consumer]
 

@@ -47,7 +47,7 @@ def loads_of(problem: Problem, chosen: Sequence[LayerSplit]) -> list[int]:
     return [split.load(stage.task) for stage, split in zip(problem.stages, chosen, strict=True)]
 
 
-def paced(problem: Problem, plan: Plan) -> Plan | None:
+def pace_plan(problem: Problem, plan: Plan) -> Plan | None:
     """Return a plan with a pacing that its buffers allow: matched, unless latency is lower with uniform.
 
     None means that neither fits.
@@ -58,14 +58,14 @@ def paced(problem: Problem, plan: Plan) -> Plan | None:
     return min(fitting, key=lambda times: (times.latency, times.storage)).plan if fitting else None
 
 
-def trimmed(problem: Problem, plan: Plan) -> Plan:
+def trim_plan(problem: Problem, plan: Plan) -> Plan:
     """Return a plan that is no worse, without PEs that do not help the objective.
 
     For the interval every layer has its cheapest split up to it, for PEs its fastest split with as many. For
     latency, and in each plan of a front, no pace changes.
     """
     if plan.front:
-        return Plan.joined(tuple(trimmed(problem, one) for one in plan.front))
+        return Plan.joined(tuple(trim_plan(problem, one) for one in plan.front))
     if problem.minimise == "distance":
         return plan
     if problem.parallel and problem.minimise in ("latency", "pareto"):
@@ -79,7 +79,7 @@ def trimmed(problem: Problem, plan: Plan) -> Plan:
         (offer.fastest(most) if problem.minimise == "pes" else offer.within(load)) or split
         for offer, split, load, most in zip(offers_of(problem), plan.splits, loads, counts, strict=True)
     ]
-    other = paced(problem, plan_of(problem, chosen))
+    other = pace_plan(problem, plan_of(problem, chosen))
     return plan if other is None else min(other, plan, key=lambda one: rank(problem, one))
 
 

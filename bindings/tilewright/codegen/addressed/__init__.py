@@ -7,20 +7,20 @@ from itertools import accumulate
 
 import numpy as np
 
-from tilewright.codegen.addressed.numbers import NetworkNumbers, given, made, refused
+from tilewright.codegen.addressed.numbers import NetworkNumbers, bitwidth_numbers, make_numbers, refusal_of
 from tilewright.codegen.addressed.steps import OperationInStep, StepInMemory, in_a_row, steps_in_memory
-from tilewright.codegen.c_text import identifier, quoted, safe_text
+from tilewright.codegen.c_text import identifier, quote, safe_text
 from tilewright.codegen.c_types import C_BITS, c_bits
-from tilewright.codegen.project.machine import packed
+from tilewright.codegen.project.machine import pack_elements
 from tilewright.codegen.project.values import Values
 from tilewright.codegen.project_files import (
     Files,
-    braced,
+    array_literal,
     comment,
-    head,
+    file_head,
     machine_header,
     project_files,
-    titled,
+    title_of,
     window_fields,
 )
 from tilewright.codegen.trained import Trained
@@ -59,20 +59,24 @@ def numbers_of(problem: Problem, seed: int = 0, values: Values | Trained | None 
     """Return the numbers of a project."""
     for operation in problem.graph.operations:
         _refuse_shapes(problem, operation)
-    return given(problem, values) if isinstance(values, Values) else made(problem, seed, values)
+    return (
+        bitwidth_numbers(problem, values)
+        if isinstance(values, Values)
+        else make_numbers(problem, seed, values)
+    )
 
 
 def _refuse_shapes(problem: Problem, operation: Operation) -> None:
     """Refuse what reads maps in another shape than they are stored in, or in groups of single values."""
     spec = operation.op.spec
     if isinstance(spec, NamedLayer) and spec.kind == "fc" and spec.groups > 1:
-        raise refused(problem, operation, "there is no C for groups of a fully connected layer")
+        raise refusal_of(problem, operation, "there is no C for groups of a fully connected layer")
     if in_a_row(operation):
         return
     planes = {problem.graph.tensors[producer + 1].shape[1:] for producer in operation.op.producers}
     allowed = {spec.input[1:], *([(1, 1)] if spec.kind == "mul" else [])}
     if not planes <= allowed:
-        raise refused(problem, operation, "there is no C for reading maps in another shape")
+        raise refusal_of(problem, operation, "there is no C for reading maps in another shape")
 
 
 class _Project:
@@ -116,7 +120,7 @@ class _Project:
             reason = (
                 "there is no C for blocks of input channels whose sums may wrap around before a bias is added"
             )
-            raise refused(self._problem, operation, reason)
+            raise refusal_of(self._problem, operation, reason)
 
     def _bias_first(self, operation: Operation) -> bool:
         """Whether it makes no difference if a bias is added within the accumulator or after it."""
@@ -155,7 +159,7 @@ class _Project:
             {"addressed": RUNTIME, "project": ("bits.h", "expected.h", "numbers.h")},
             {"machine.h": self._machine_text(), "network.c": self._network()},
             {
-                "title": titled(self._title),
+                "title": title_of(self._title),
                 "memory": f"{self._elements * self._size:,}",
                 "images": self._told_images(),
                 "inputs": self._listed(self._inputs),
@@ -171,7 +175,7 @@ class _Project:
         )
 
     def _packed(self, arrays: Sequence[Integers]) -> bytes:
-        return packed(np.concatenate(arrays), 8 * self._size) if arrays else b""
+        return pack_elements(np.concatenate(arrays), 8 * self._size) if arrays else b""
 
     def _maps(self, numbers: Sequence[int]) -> bytes:
         """Return tensors, image by image, pixel by pixel."""
@@ -259,7 +263,7 @@ class _Project:
 
     def _network(self) -> str:
         lines = [
-            comment(head(self._title, self._source, f"Numbers: {safe_text(self._numbers.origin)}.")),
+            comment(file_head(self._title, self._source, f"Numbers: {safe_text(self._numbers.origin)}.")),
             '#include "network.h"',
             "",
             "#include <stddef.h>",
@@ -290,7 +294,7 @@ class _Project:
         return "\n".join(lines)
 
     def _tensor(self, number: int) -> str:
-        shown = braced((self._names.get(number, "NULL"), *self._graph.tensors[number].shape))
+        shown = array_literal((self._names.get(number, "NULL"), *self._graph.tensors[number].shape))
         return f"    {shown}, /* {self._told(number)} */"
 
     def _tables(self, name: str, step: StepInMemory) -> list[str]:
@@ -302,18 +306,18 @@ class _Project:
         for each in step.maps:
             place = each.address, each.pixels, each.channels, each.apart
             flags = map(int, (each.whole, each.twice, each.block, each.fetched, each.streamed, each.written))
-            shown = braced((f"tensors + {each.number}", *place, *flags))
+            shown = array_literal((f"tensors + {each.number}", *place, *flags))
             lines.append(f"    {shown}, /* {self._told(each.number)} */")
         lines.append("};")
         for axis, parts in (("rows", step.rows), ("columns", step.columns)):
             lines.append(f"static const range_t {name}_{axis}[] = {{")
-            lines += [f"    {', '.join(map(braced, part))}," for part in parts]
+            lines += [f"    {', '.join(map(array_literal, part))}," for part in parts]
             lines.append("};")
         lines.append(f"static const part_t {name}_parts[] = {{")
         for operation in step.operations:
             form = self._numbers.forms[self._first(operation.operation).name]
             for part, read in zip(operation.parts, form.reads, strict=True):
-                lines.append(f"    {braced((part.place, part.first, int(part.whole), *read))},")
+                lines.append(f"    {array_literal((part.place, part.first, int(part.whole), *read))},")
         lines += ["};", f"static const operation_t {name}_operations[] = {{"]
         first = 0
         for operation in step.operations:
@@ -328,7 +332,7 @@ class _Project:
         operation, spec = each.operation, each.operation.op.spec
         form = self._numbers.forms[self._first(operation).name]
         window, groups, bias = window_fields(operation.op)
-        kernel, stride, padding, dilation = map(braced, window)
+        kernel, stride, padding, dilation = map(array_literal, window)
         weights = "NULL"
         if operation.parameters:
             weights = f"network_weights + {self._weights[self._first(operation).number] * self._size}"
@@ -354,14 +358,14 @@ class _Project:
     def _loaded_once(self, number: int) -> str:
         operation = self._graph.operations[number]
         weights = f"network_weights + {self._weights[number] * self._size}"
-        shown = braced((weights, self._staying[number], operation.weights))
+        shown = array_literal((weights, self._staying[number], operation.weights))
         return f"    {shown}, /* {safe_text(operation.name)} */"
 
     def _described(self, name: str, step: StepInMemory) -> str:
         planned = step.step
         summed = step.depth is not None
         fields = (
-            quoted(" + ".join(planned.operations)),
+            quote(" + ".join(planned.operations)),
             planned.order.upper(),
             planned.pixels,
             planned.kernels,
@@ -379,7 +383,7 @@ class _Project:
             f"{name}_operations",
             len(step.operations),
         )
-        return f"    {braced(fields)},"
+        return f"    {array_literal(fields)},"
 
     def _told_images(self) -> str:
         told = "an image" if self._images == 1 else f"{self._images} images"

@@ -17,7 +17,7 @@ from tilewright.residency import Problem
 from tilewright.residency.graph import Operation
 from tilewright.residency.machine import ONE
 from tilewright.simulator.arithmetic.fixed_point import Floats, Format, Integers
-from tilewright.simulator.arithmetic.integer_network import scaled
+from tilewright.simulator.arithmetic.integer_network import divide_to_format
 from tilewright.spec.errors import InputError
 from tilewright.spec.layer import Window
 from tilewright.spec.network import OWN_INPUT, Add, Map, NamedLayer, Pool
@@ -100,7 +100,7 @@ def images_of(problem: Problem) -> int:
     return 1 if problem.limits.frames == ONE else 2
 
 
-def made(problem: Problem, seed: int, trained: Trained | None = None) -> NetworkNumbers:
+def make_numbers(problem: Problem, seed: int, trained: Trained | None = None) -> NetworkNumbers:
     """Return numbers that were trained, or made from a seed.
 
     Raises
@@ -132,7 +132,7 @@ def made(problem: Problem, seed: int, trained: Trained | None = None) -> Network
     return replace(found, origin=origin, expected=numbers.expected, fractions=numbers.fractions)
 
 
-def given(problem: Problem, values: Values) -> NetworkNumbers:
+def bitwidth_numbers(problem: Problem, values: Values) -> NetworkNumbers:
     """Return the numbers of a plan of bit widths, whose biases are rounded to what an element holds.
 
     Raises
@@ -144,7 +144,7 @@ def given(problem: Problem, values: Values) -> NetworkNumbers:
     return _Given(problem, values).numbers()
 
 
-def refused(problem: Problem, operation: Operation, reason: str) -> InputError:
+def refusal_of(problem: Problem, operation: Operation, reason: str) -> InputError:
     """Return what says that an operation cannot be written in C."""
     layers = problem.network.layers
     place = next(at for at, layer in enumerate(layers) if layer.name == operation.name)
@@ -172,7 +172,7 @@ class _Given:
         return max(0, int(np.abs(biases).max(initial=0)).bit_length() - self._bits + 1)
 
     def _bias(self, biases: Integers, shift: int) -> Integers:
-        return scaled(biases, 1, shift, Format(self._bits, 0))
+        return divide_to_format(biases, 1, shift, Format(self._bits, 0))
 
     def numbers(self) -> NetworkNumbers:
         """Return all numbers."""
@@ -187,7 +187,7 @@ class _Given:
         return NetworkNumbers(forms, maps, values.labels, values.origin, values.right)
 
     def _refused(self, operation: Operation, reason: str) -> InputError:
-        return refused(self._problem, operation, reason)
+        return refusal_of(self._problem, operation, reason)
 
     def _form(self, operation: Operation) -> Form:
         spec, ops = operation.op.spec, self._problem.graph.operations

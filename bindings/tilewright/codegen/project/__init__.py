@@ -7,9 +7,9 @@ from math import prod
 
 import numpy as np
 
-from tilewright.codegen.c_text import identifier, quoted, safe_text
+from tilewright.codegen.c_text import identifier, quote, safe_text
 from tilewright.codegen.c_types import c_bits
-from tilewright.codegen.project.machine import image_bits, machine_of, machine_text, packed
+from tilewright.codegen.project.machine import image_bits, machine_of, machine_text, pack_elements
 from tilewright.codegen.project.nodes import Node, Nodes
 from tilewright.codegen.project.text import (
     ALIGNED,
@@ -20,7 +20,15 @@ from tilewright.codegen.project.text import (
     scale,
 )
 from tilewright.codegen.project.values import Values
-from tilewright.codegen.project_files import Files, braced, comment, head, header, project_files, titled
+from tilewright.codegen.project_files import (
+    Files,
+    array_literal,
+    comment,
+    file_head,
+    header_file,
+    project_files,
+    title_of,
+)
 from tilewright.simulator.arithmetic.integer_layer import BIAS_BITS
 from tilewright.spec.errors import InputError
 from tilewright.spec.network import OWN_INPUT, NamedLayer
@@ -131,7 +139,7 @@ class _Project:
                 "network.c": self._network(),
             },
             {
-                "title": titled(self.title),
+                "title": title_of(self.title),
                 "images": f"{len(self.values.images)} images{told}",
                 "bias_bits": BIAS_BITS,
                 "weight_bits": self.bits.weights,
@@ -140,9 +148,9 @@ class _Project:
             },
             {
                 "weights.bin": self.weights,
-                "images.bin": packed(self.values.images, c_bits(self.image)),
+                "images.bin": pack_elements(self.values.images, c_bits(self.image)),
                 "labels.bin": b"" if labels is None else labels.astype("<i4").tobytes(),
-                "reference.bin": packed(self.values.outputs, c_bits(self.bits.output)),
+                "reference.bin": pack_elements(self.values.outputs, c_bits(self.bits.output)),
                 "expected.bin": self._expected(),
             },
         )
@@ -164,7 +172,7 @@ class _Project:
                 continue
             begins = []
             biases = self.values.network.biases[layer].astype(f"<i{BIAS_BITS // 8}").tobytes()
-            kernels = packed(self.values.network.kernels[layer], self.bits.weights)
+            kernels = pack_elements(self.values.network.kernels[layer], self.bits.weights)
             for part in (kernels, biases):
                 found += bytes(-len(found) % ALIGNED)
                 begins.append(len(found))
@@ -175,9 +183,9 @@ class _Project:
     def _header(self) -> str:
         names = ", ".join(each.name.upper() for each in self.nodes)
         image = prod(self.values.images.shape[1:])
-        return header(
+        return header_file(
             "network",
-            head(self.title, ""),
+            file_head(self.title, ""),
             [
                 '#include "dma.h"',
                 '#include "layers.h"',
@@ -207,7 +215,7 @@ class _Project:
             '#include "bits.h"',
             "",
             "const char *const part_names[PARTS] = {",
-            *(f"    {quoted(each.node.name)}," for each in self.nodes),
+            *(f"    {quote(each.node.name)}," for each in self.nodes),
             "};",
             "",
             "dma_count_t part_counts[PARTS][KINDS];",
@@ -225,7 +233,7 @@ class _Project:
         hosted = [each.node.name for each in self.nodes if self._on_host(each)]
         gathered = [each.node.name for each in self.nodes if each.gathered]
         lines = [
-            *head(f"{titled(self.title)}, tile by tile", self.source),
+            *file_head(f"{title_of(self.title)}, tile by tile", self.source),
             f"Numbers: {safe_text(self.values.origin)}.",
             "",
             "Not in the plan's memory and traffic: the biases, which are read where they are.",
@@ -290,14 +298,15 @@ class _Project:
         inputs = list(each.inputs)
         lines = []
         if each.gathered:
-            sources = braced(
-                braced((array, bits, maps, scale(source.formats[0].fraction, source.formats[1])))
+            sources = array_literal(
+                array_literal((array, bits, maps, scale(source.formats[0].fraction, source.formats[1])))
                 for array, bits, maps, source in zip(inputs, each.bits, each.maps, node.sources, strict=True)
             )
             lines += [
                 "    {",
                 f"        const source_t sources[] = {sources};",
-                f"        const int plane[2] = {braced(each.plane)}, border[4] = {braced(each.border)};",
+                f"        const int plane[2] = {array_literal(each.plane)}, "
+                f"border[4] = {array_literal(each.border)};",
                 f"        gather(sources, {len(inputs)}, {self.batch}, plane, border, {each.name}_input, "
                 f"{each.read});",
                 "    }",
@@ -314,7 +323,7 @@ class _Project:
             function = "run_on_host" if self._on_host(each) else "run_operation"
             lines += [
                 "    {",
-                f"        const unsigned char *const inputs[] = {braced(inputs)};",
+                f"        const unsigned char *const inputs[] = {array_literal(inputs)};",
                 f"        {function}(&{each.name}, inputs, {output});",
                 "    }",
             ]

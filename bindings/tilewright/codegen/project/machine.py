@@ -6,7 +6,7 @@ from collections.abc import Sequence
 
 import numpy as np
 
-from tilewright.codegen.c_text import aligned
+from tilewright.codegen.c_text import align_comments
 from tilewright.codegen.c_types import C_BITS, c_bits
 from tilewright.codegen.project.text import Named, memory_bits
 from tilewright.codegen.project_files import machine_header
@@ -19,7 +19,7 @@ from tilewright.tiling.dsp.machine import DspMachine
 from tilewright.tiling.widths import Widths
 
 
-def packed(values: Integers, bits: int) -> bytes:
+def pack_elements(values: Integers, bits: int) -> bytes:
     """Return elements of some bits, one after the other without gaps, the lowest bit first."""
     if bits in C_BITS:
         return values.astype(f"<i{bits // 8}").tobytes()
@@ -76,7 +76,7 @@ def machine_text(machine: DspMachine, image: int, nodes: Sequence[Named], networ
         [told],
         [
             "/* Bits of elements. */",
-            *aligned([(f"#define {name} {value}", about) for name, value, about in elements], ""),
+            *align_comments([(f"#define {name} {value}", about) for name, value, about in elements], ""),
             "",
             f"typedef int{c_bits(image)}_t image_t; /* in data/images.bin */",
             f"typedef int{c_bits(bits.output)}_t output_t; /* in data/outputs.bin */",

@@ -8,7 +8,7 @@ from math import prod
 
 from tilewright.codegen.c_text import safe_text
 from tilewright.codegen.project.nodes import Node, geometry
-from tilewright.codegen.project_files import braced
+from tilewright.codegen.project_files import array_literal
 from tilewright.simulator.arithmetic.fixed_point import Format
 from tilewright.simulator.arithmetic.integer_network import IntegerNetwork
 from tilewright.spec.network import Add, Pool
@@ -102,7 +102,7 @@ def _generated(node: Node) -> bool:
 
 def scale(fraction: int, to: Format, relu: bool = False, divisor: int = 1) -> str:
     """Return how sums of some fractional length become values of a format."""
-    return braced((int(relu), fraction - to.fraction, divisor, to.bits))
+    return array_literal((int(relu), fraction - to.fraction, divisor, to.bits))
 
 
 def layer_text(named: Named, network: IntegerNetwork) -> list[str]:
@@ -120,13 +120,14 @@ def layer_text(named: Named, network: IntegerNetwork) -> list[str]:
         f"from {layer.input[0]} by {layer.kernel[0]}x{layer.kernel[1]}{relu} */",
         f"static const layer_t {named.name} = {{",
         "    /*        " + ", ".join(LOOPS.upper()) + " */",
-        f"    .size = {braced(nest.sizes)},",
-        f"    .step = {braced(nest.step(node.plan.tile))},",
-        f"    .order = {braced(('g' + node.plan.order).upper())},",
+        f"    .size = {array_literal(nest.sizes)},",
+        f"    .step = {array_literal(nest.step(node.plan.tile))},",
+        f"    .order = {array_literal(('g' + node.plan.order).upper())},",
         f"    .reuse = {REUSES[node.plan.reuse]},",
-        f"    .kernel = {braced(layer.kernel)}, .stride = {braced(layer.stride)}, "
-        f".dilation = {braced(layer.dilation)},",
-        f"    .plane = {braced((rows + top + bottom, columns + left + right))}, .before = {braced(before)},",
+        f"    .kernel = {array_literal(layer.kernel)}, .stride = {array_literal(layer.stride)}, "
+        f".dilation = {array_literal(layer.dilation)},",
+        f"    .plane = {array_literal((rows + top + bottom, columns + left + right))}, "
+        f".before = {array_literal(before)},",
         f"    .accumulator_bits = {own.accumulator},",
         f"    .scale = {scale(own.fraction, network.formats[node.tensor], node.relu)},",
         "};",
@@ -166,10 +167,11 @@ def operation_text(named: Named, network: IntegerNetwork, batch: int) -> list[st
         f"static const operation_t {named.name} = {{",
         f"    .function = {function},",
         f"    .images = {images}, .maps = {maps}, .rows = {rows}, .columns = {columns},",
-        f"    .step = {braced(step)},",
-        f"    .input_count = {count}, .aligned = {braced(aligned)},",
-        f"    .plane = {braced(named.plane)}, .whole = {whole},",
-        f"    .kernel = {braced(kernel)}, .stride = {braced(stride)}, .before = {braced(before)},",
+        f"    .step = {array_literal(step)},",
+        f"    .input_count = {count}, .aligned = {array_literal(aligned)},",
+        f"    .plane = {array_literal(named.plane)}, .whole = {whole},",
+        f"    .kernel = {array_literal(kernel)}, .stride = {array_literal(stride)}, "
+        f".before = {array_literal(before)},",
         f"    .scale = {scale(finest, network.formats[node.tensor], node.relu, divisor)},",
         "};",
     ]

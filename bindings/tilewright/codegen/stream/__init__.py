@@ -9,7 +9,14 @@ import numpy as np
 
 from tilewright.codegen.c_text import identifier, safe_text
 from tilewright.codegen.made_numbers import NARROW, Numbers
-from tilewright.codegen.project_files import Files, comment, head, machine_header, project_files, titled
+from tilewright.codegen.project_files import (
+    Files,
+    comment,
+    file_head,
+    machine_header,
+    project_files,
+    title_of,
+)
 from tilewright.codegen.stream.groups import GroupText, Tables, host_tables, planned_tables
 from tilewright.codegen.trained import Trained
 from tilewright.codegen.trained_numbers import TrainedNumbers, coarse_numbers
@@ -123,7 +130,7 @@ class _Project:
             {"stream": RUNTIME, "project": ("expected.h", "numbers.h")},
             {"machine.h": self._machine_text(), "network.c": self._network()},
             {
-                "title": titled(self._title),
+                "title": title_of(self._title),
                 "images": "an image" if images == 1 else f"{images} images",
                 "inputs": self._listed(numbers.inputs),
                 "outputs": self._listed(numbers.outputs),
@@ -212,7 +219,7 @@ class _Project:
     def _story(self) -> list[str]:
         alone = [", ".join(tables.nodes) for tables in self._groups if tables.on_host]
         hosted = f"Outside of the plan's figures, on the host: {safe_text(', '.join(alone))}."
-        return head(self._title, self._source, *([hosted] if alone else []))
+        return file_head(self._title, self._source, *([hosted] if alone else []))
 
     def _listed(self, names: Sequence[str]) -> str:
         """Return tensors with their shapes."""

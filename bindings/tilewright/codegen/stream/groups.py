@@ -6,9 +6,9 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from math import prod
 
-from tilewright.codegen.c_text import block_comment, quoted, safe_text
+from tilewright.codegen.c_text import block_comment, quote, safe_text
 from tilewright.codegen.made_numbers import Numbers
-from tilewright.codegen.project_files import braced, window_fields
+from tilewright.codegen.project_files import array_literal, window_fields
 from tilewright.fusion import Problem
 from tilewright.fusion.group.addresses import Addressed, Addresses, Area
 from tilewright.fusion.group.fused_group import Part
@@ -135,7 +135,7 @@ class GroupText:
         """The group as an entry of the list of all groups."""
         name, tables = self._name, self._tables
         fields = (
-            quoted(" + ".join(tables.nodes)),
+            quote(" + ".join(tables.nodes)),
             int(tables.on_host),
             f"{name}_maps",
             f"{name}_operations",
@@ -143,7 +143,7 @@ class GroupText:
             len(tables.instructions),
             f"{name}_shifts",
         )
-        return f"    {braced(fields)},"
+        return f"    {array_literal(fields)},"
 
     def tables(self) -> list[str]:
         """Return all tables."""
@@ -161,11 +161,11 @@ class GroupText:
             area = placed.area
             first = f"{self._name}_tensors + {len(tensors)}" if placed.tensors else "NULL"
             tensors += [
-                braced((self._tensors[name], self._channels(name, placed))) for name in placed.tensors
+                array_literal((self._tensors[name], self._channels(name, placed))) for name in placed.tensors
             ]
             at = f"{area.buffer}_buffer + {area.base}" if area.buffer else "NULL"
             held = area.first, area.channels, area.rows, area.columns
-            rows.append(braced((*placed.shape, at, *held, first, len(placed.tensors))))
+            rows.append(array_literal((*placed.shape, at, *held, first, len(placed.tensors))))
         return [*self._table("tensor_t", "tensors", tensors), *self._table("map_t", "maps", rows)]
 
     def _channels(self, name: str, placed: Placed) -> int:
@@ -182,7 +182,7 @@ class GroupText:
                 f"[{number}] = {{ /* {safe_text(op.name)} */",
                 *self._operation(op, len(parts), len(read)),
             ]
-            parts += [braced((f"{self._name}_maps + {part.map}", part.first)) for part in read]
+            parts += [array_literal((f"{self._name}_maps + {part.map}", part.first)) for part in read]
         table = [f"    {row}" for row in rows]
         return [
             *self._table("part_t", "parts", parts),
@@ -194,7 +194,7 @@ class GroupText:
     def _operation(self, op: Operation, first: int, count: int) -> list[str]:
         spec, form = op.spec, self._numbers.forms[op.name]
         window, groups, bias = window_fields(op)
-        kernel, stride, padding, dilation = map(braced, window)
+        kernel, stride, padding, dilation = map(array_literal, window)
         return [
             f"    .parts = {self._name}_parts + {first}, .part_count = {count},",
             f"    .input_channels = {spec.input[0]}, .kernels = {spec.output[0]}, .groups = {groups},",
@@ -214,9 +214,9 @@ class GroupText:
             if addressed.shifts not in shifts:
                 shifts[addressed.shifts] = len(values)
                 values += addressed.shifts
-            boxes = map(braced, (each.channels, each.rows, each.columns, each.summed))
+            boxes = map(array_literal, (each.channels, each.rows, each.columns, each.summed))
             places = addressed.shift, shifts[addressed.shifts], addressed.parameters
-            rows.append(braced((self._kind(each), each.feature, *boxes, *places)))
+            rows.append(array_literal((self._kind(each), each.feature, *boxes, *places)))
         return [
             *self._table("int", "shifts", map(str, values or [0])),
             *self._table("instruction_t", "instructions", rows),

@@ -10,7 +10,7 @@ import numpy as np
 
 from tilewright.simulator.arithmetic.fixed_point import Floats, Format, Integers, accumulate, wrap
 from tilewright.simulator.arithmetic.network_executor import convolve, windows
-from tilewright.simulator.arithmetic.reference import convolution
+from tilewright.simulator.arithmetic.reference import reference_convolution
 from tilewright.spec.network import NamedLayer
 
 EXACT = ((2**24, np.float32), (2**53, np.float64))
@@ -71,7 +71,7 @@ class IntegerLayer:
             if largest < most:
                 found = convolve(self.layer, inputs.astype(kind), weights.astype(kind))
                 return found.astype(np.int64)
-        return convolution(self.layer.unnamed(len(inputs)), inputs, weights)
+        return reference_convolution(self.layer.unnamed(len(inputs)), inputs, weights)
 
     def bias(self, parameters: Parameters) -> Integers:
         """Return what is added to each map's sums, in their fractional length."""

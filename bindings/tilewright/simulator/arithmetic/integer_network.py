@@ -100,7 +100,7 @@ class IntegerNetwork:
         for place in [*reversed(range(len(network.layers))), -1]:
             asked = [self._asked(reader, place, needed) for reader in readers[place]]
             most = self.most_bits.get(names[place], MOST_BITS)
-            needed[place] = joined(asked, most) if asked else self._last
+            needed[place] = common_format(asked, most) if asked else self._last
         return {names[place]: form for place, form in needed.items()}
 
     def _asked(self, reader: int, place: int, needed: Mapping[int, Format]) -> Format:
@@ -203,7 +203,7 @@ class IntegerNetwork:
         if isinstance(layer, Map) and layer.op == "relu":
             found = np.maximum(found, 0)
         divisor = prod(layer.kernel) if isinstance(layer, Pool) and layer.op == "average" else 1
-        return scaled(found, divisor, finest, to, count)
+        return divide_to_format(found, divisor, finest, to, count)
 
     def _summed(
         self,
@@ -236,7 +236,7 @@ class IntegerNetwork:
         return to.quantise(found)
 
 
-def joined(formats: Sequence[Format], most: int = MOST_BITS) -> Format:
+def common_format(formats: Sequence[Format], most: int = MOST_BITS) -> Format:
     """Return the format that holds numbers of several, as finely as some bits allow.
 
     What an operation reads has at least the format that the operation needs, so that all of it, brought to
@@ -249,10 +249,12 @@ def joined(formats: Sequence[Format], most: int = MOST_BITS) -> Format:
 
 def requantise(values: Integers, fraction: int, to: Format, count: Count | None = None) -> Integers:
     """Bring integers of some fractional length to a format: halves away from zero, then saturated."""
-    return scaled(values, 1, fraction, to, count)
+    return divide_to_format(values, 1, fraction, to, count)
 
 
-def scaled(values: Integers, divisor: int, fraction: int, to: Format, count: Count | None = None) -> Integers:
+def divide_to_format(
+    values: Integers, divisor: int, fraction: int, to: Format, count: Count | None = None
+) -> Integers:
     """Divide integers of some fractional length and bring them to a format, rounded once, as `requantise`.
 
     Parameters

@@ -11,7 +11,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from tilewright.simulator.arithmetic.fixed_point import Floats
-from tilewright.simulator.arithmetic.response import normalised
+from tilewright.simulator.arithmetic.response import normalise
 from tilewright.spec.errors import InputError
 from tilewright.spec.graph import OWN, Access, NetworkGraph, Operation
 from tilewright.spec.network import (
@@ -187,7 +187,7 @@ def layer_output(
     if isinstance(layer, Reshape):
         return values.reshape(len(values), *layer.output)
     if isinstance(layer, Map) and not integers:
-        return FUNCTIONS[layer.op](values) if layer.response is None else normalised(layer.response, values)
+        return FUNCTIONS[layer.op](values) if layer.response is None else normalise(layer.response, values)
     return values
 
 

@@ -42,7 +42,7 @@ def version() -> str | None:
     return str(onnxruntime.__version__)
 
 
-def cannot(network: Network) -> str | None:
+def find_unsupported(network: Network) -> str | None:
     """Say why a network that our own executor takes is not one for onnxruntime, or None."""
     for layer in network.layers:
         if isinstance(layer, Map) and layer.response is not None and layer.response.size % 2 == 0:
@@ -57,7 +57,7 @@ class OnnxNetwork:
     Parameters
     ----------
     network
-        Of layers that `network_executor` executes, and for which `cannot` is None.
+        Of layers that `network_executor` executes, and for which `find_unsupported` is None.
     parameters
         Of each convolution and fully connected layer, by name.
     """

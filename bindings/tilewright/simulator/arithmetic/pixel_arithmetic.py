@@ -15,7 +15,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from tilewright.simulator.arithmetic.reference import small, small_output
-from tilewright.simulator.operations import exact
+from tilewright.simulator.operations import exact_type
 from tilewright.simulator.program import Values
 from tilewright.spec.graph import Operation
 from tilewright.spec.layer import Layer, Window
@@ -152,7 +152,7 @@ class PixelArithmetic:
         if not self.numeric:
             return np.zeros((len(pixels), len(weights)), dtype=np.int64)
         terms = under.transpose(0, 2, 1).reshape(len(pixels), -1)
-        kind = exact(terms, weights, terms.shape[1])
+        kind = exact_type(terms, weights, terms.shape[1])
         found: Values = (terms.astype(kind) @ weights.T.astype(kind)).astype(np.int64)
         return found
 
@@ -213,7 +213,7 @@ def _convolved(spec: Layer, under: Values, first: int, rows: Values, channels: S
     deep, each = spec.input[0] // spec.groups, spec.kernels // spec.groups
     result: Values = np.empty((len(under), len(rows)), dtype=np.int64)
     kernels = rows[:, bias:]
-    kind = exact(under, kernels, kernels.shape[1])
+    kind = exact_type(under, kernels, kernels.shape[1])
     for group in range(channels[0] // each, -(-channels[1] // each)):
         low, high = max(channels[0], group * each), min(channels[1], (group + 1) * each)
         mine = kernels[low - channels[0] : high - channels[0]].astype(kind)

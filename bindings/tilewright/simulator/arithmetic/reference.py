@@ -15,7 +15,7 @@ from tilewright.spec.layer import Layer
 from tilewright.spec.network import AnyLayer, Function, MatMul, NamedLayer, Opaque, Pool
 
 
-def convolution(layer: Layer, values: Values, kernels: Values) -> Values:
+def reference_convolution(layer: Layer, values: Values, kernels: Values) -> Values:
     """Convolve with stride, padding, dilation, groups and batch (S1 paper, definition 8).
 
     Parameters
@@ -53,7 +53,7 @@ def convolution(layer: Layer, values: Values, kernels: Values) -> Values:
     return result
 
 
-def pooling(layer: Pool, values: Values) -> Values:
+def reference_pool(layer: Pool, values: Values) -> Values:
     """Return the largest value under each window, or for an average the sum.
 
     Parameters
@@ -75,7 +75,7 @@ def pooling(layer: Pool, values: Values) -> Values:
     return result
 
 
-def addition(values: Sequence[Values]) -> Values:
+def reference_sum(values: Sequence[Values]) -> Values:
     """Add tensors of one shape, value by value."""
     total: Values = np.sum(values, axis=0, dtype=np.int64)
     return total
@@ -110,7 +110,7 @@ def small_output(layer: AnyLayer, given: Sequence[Values], parameters: Values | 
     def compute(layer: NamedLayer, joined: Values) -> Values:
         assert parameters is not None
         bias, own = int(layer.bias), layer.unnamed(len(joined))
-        sums = convolution(own, joined, parameters[:, bias:].reshape(own.kernels_shape))
+        sums = reference_convolution(own, joined, parameters[:, bias:].reshape(own.kernels_shape))
         return sums + (parameters[:, 0, None, None] if bias else 0)
 
     from tilewright.simulator.arithmetic.network_executor import layer_output  # for start-up time

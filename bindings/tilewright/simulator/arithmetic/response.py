@@ -13,7 +13,7 @@ ENTRIES = 32
 """Numbers of a table."""
 
 
-def bases(response: Response, values: Floats) -> Floats:
+def response_bases(response: Response, values: Floats) -> Floats:
     """Return what the power is taken of: k and a share of the squares of neighbouring channels.
 
     Parameters
@@ -27,9 +27,9 @@ def bases(response: Response, values: Floats) -> Floats:
     return found
 
 
-def normalised(response: Response, values: Floats) -> Floats:
+def normalise(response: Response, values: Floats) -> Floats:
     """Return the values, each divided by the power of its base."""
-    found: Floats = values * bases(response, values) ** -response.beta
+    found: Floats = values * response_bases(response, values) ** -response.beta
     return found
 
 
@@ -67,6 +67,6 @@ class PowerTable:
         """Return the values, each multiplied by the table's power of its base."""
         places = np.zeros(values.shape, dtype=np.int64)
         if self.step > 0:
-            places = ((bases(response, values) - self.first) / self.step).astype(np.int64)
+            places = ((response_bases(response, values) - self.first) / self.step).astype(np.int64)
         found: Floats = values * self.powers[np.clip(places, 0, ENTRIES - 1)]
         return found

@@ -12,10 +12,10 @@ from tilewright.simulator.nest import (
     Convolution,
     LoopNest,
     NestEvent,
-    both,
     by_value,
-    entering,
-    leaving,
+    intersect_marks,
+    mark_first,
+    mark_last,
 )
 from tilewright.simulator.operations import ConvolveBox
 from tilewright.simulator.program import Box, Region
@@ -119,18 +119,22 @@ class _TileEvents:
         kernels = self._group_kernels() if self.plan.reuse == "weights" else own
         first, last = (
             {operand: mark(self.trips, self._level(operand)) for operand in RELEVANT}
-            for mark in (entering, leaving)
+            for mark in (mark_first, mark_last)
         )
         (leaves, left), (comes, new) = self._input_parts()
-        yield NestEvent((FREE, "input"), self._input(leaves), both(last["input"], left), after=True)
+        yield NestEvent(
+            (FREE, "input"), self._input(leaves), intersect_marks(last["input"], left), after=True
+        )
         yield NestEvent((FREE, "kernels"), kernels, last["kernels"], after=True)
         yield from self._writes(outputs, last["output"])
-        yield NestEvent((LOAD, "input", "bus", 0, 0), self._input(comes), both(first["input"], new))
+        yield NestEvent(
+            (LOAD, "input", "bus", 0, 0), self._input(comes), intersect_marks(first["input"], new)
+        )
         yield NestEvent((LOAD, "kernels", "bus", 0, 0), kernels, first["kernels"])
         loop = self.loop[K]
         if self.trips[loop] > 1:
             again = {loop: np.arange(self.trips[loop]) > 0}
-            yield NestEvent((LOAD, "output", "bus", 0, 0), outputs, both(first["output"], again))
+            yield NestEvent((LOAD, "output", "bus", 0, 0), outputs, intersect_marks(first["output"], again))
         for operand, ranges in (("input", inputs), ("kernels", own)):
             yield NestEvent((READ, operand, "dsp", 0, 0, 0, 0, "output"), ranges)
         yield from self._computes(outputs)
@@ -143,7 +147,7 @@ class _TileEvents:
             return
         ends = np.arange(self.trips[self.loop[K]]) == self.trips[self.loop[K]] - 1
         for form, when in ((complete, ends), (sums, ~ends)):
-            found = both(last, {self.loop[K]: when})
+            found = intersect_marks(last, {self.loop[K]: when})
             if all(marks.any() for marks in found.values()):
                 yield NestEvent(form, outputs, found, after=True)
 

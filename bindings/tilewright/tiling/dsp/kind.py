@@ -11,7 +11,7 @@ import numpy as np
 from tilewright.core.bounds import Exact
 from tilewright.core.measures import counted
 from tilewright.simulator import Report, Violation, execute
-from tilewright.simulator.arithmetic.reference import convolution, random_values
+from tilewright.simulator.arithmetic.reference import random_values, reference_convolution
 from tilewright.spec.errors import OutOfTimeError
 from tilewright.spec.layer import Layer
 from tilewright.tiling.dsp import bounds, cost, exact, thesis_model
@@ -119,7 +119,7 @@ def simulate(
             "input": padded[:, :, rows.kept[:, None], columns.kept].reshape(shapes["input"]),
             "kernels": kernels.reshape(shapes["kernels"]),
         }
-        expected = {"output": convolution(layer, values, kernels).reshape(shapes["output"])}
+        expected = {"output": reference_convolution(layer, values, kernels).reshape(shapes["output"])}
     report = execute(
         program,
         overlapped=overlapped,

@@ -14,7 +14,7 @@ from tilewright.core.bounds import Bound, Exact
 from tilewright.core.branch_and_bound import ignore
 from tilewright.core.measures import counted
 from tilewright.simulator import Report, Violation
-from tilewright.simulator.arithmetic.reference import convolution, random_values
+from tilewright.simulator.arithmetic.reference import random_values, reference_convolution
 from tilewright.simulator.level_numbers import MOST_MACS, NotThereError, NumericRun
 from tilewright.simulator.levels import READ, WRITTEN, Tally
 from tilewright.spec.errors import OutOfTimeError
@@ -124,7 +124,7 @@ def _computes(nest: Nest, seed: int, deadline: float) -> bool:
         result = NumericRun(lower(nest), nest.layer, deadline).run(values, kernels)
     except NotThereError:
         return False
-    return bool(np.array_equal(result, convolution(nest.layer, values, kernels)))
+    return bool(np.array_equal(result, reference_convolution(nest.layer, values, kernels)))
 
 
 def _outermost(tally: Tally, way: int, kinds: tuple[str, ...]) -> dict[str, NDArray[np.int64]]:

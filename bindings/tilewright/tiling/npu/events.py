@@ -13,10 +13,10 @@ from tilewright.simulator.nest import (
     Convolution,
     LoopNest,
     NestEvent,
-    both,
     by_value,
-    entering,
-    leaving,
+    intersect_marks,
+    mark_first,
+    mark_last,
 )
 from tilewright.simulator.operations import ConvolveBox
 from tilewright.simulator.program import Box, Counts, Region
@@ -123,19 +123,19 @@ class _TleEvents:
         when = self._leaving("bgjrc")
         for moving, marks in self._moving(self.filters, self.rows, self.columns, "output"):
             key = (WRITE, self.output, *moving)
-            yield NestEvent(key, self._output, both(when, marks), after=True)
+            yield NestEvent(key, self._output, intersect_marks(when, marks), after=True)
 
     def loads(self) -> Iterator[NestEvent]:
         """Return the loads."""
         when = self._entering("bgjrcn")
         for moving, marks in self._moving(self._channels, self.down, self.across, "input"):
-            yield NestEvent((LOAD, self.input, *moving), self._input, both(when, marks))
+            yield NestEvent((LOAD, self.input, *moving), self._input, intersect_marks(when, marks))
         when = self._entering(self._weight_loops)
         for numbers, marks in by_value(self._by_loop([self.filters, self._weight_maps])):
             filters = numbers[self.filters.loop]
             maps = self.cut.maps if self.stationary else numbers[self.maps.loop]
             key = (LOAD, self.weights, *self._key(filters, self.cut.filter_pieces(maps)))
-            yield NestEvent(key, self._weights, both(when, marks))
+            yield NestEvent(key, self._weights, intersect_marks(when, marks))
 
     def computes(self) -> Iterator[NestEvent]:
         """Return the computes with their operands, those that take as long together."""
@@ -152,7 +152,7 @@ class _TleEvents:
             )
             cycles = lane * maps * quotient(rows * columns * cut.window, machine.macs_per_cycle)
             key = (COMPUTE, self.output, engine, maps * cut.window, 0, 0, int(cycles * machine.cycle_ps))
-            yield NestEvent(key, self._output, both(tiles, marks))
+            yield NestEvent(key, self._output, intersect_marks(tiles, marks))
 
     # Regions -----------------------------------------------------------------------------------------
 
@@ -213,10 +213,10 @@ class _TleEvents:
         return max((loop for loop in numbers if self.trips[loop] > 1), default=-1)
 
     def _entering(self, loops: str) -> dict[int, Marks]:
-        return entering(self.trips, self._level(loops), self.total)
+        return mark_first(self.trips, self._level(loops), self.total)
 
     def _leaving(self, loops: str) -> dict[int, Marks]:
-        return leaving(self.trips, self._level(loops), self.total)
+        return mark_last(self.trips, self._level(loops), self.total)
 
     # What it costs -----------------------------------------------------------------------------------
 

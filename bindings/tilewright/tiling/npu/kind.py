@@ -7,7 +7,7 @@ from typing import Any
 from tilewright.core.bounds import Bound, Exact
 from tilewright.core.measures import counted
 from tilewright.simulator import Report, Violation, execute
-from tilewright.simulator.arithmetic.reference import convolution, random_values
+from tilewright.simulator.arithmetic.reference import random_values, reference_convolution
 from tilewright.tiling.machine_kind import LayerProblem
 from tilewright.tiling.measures import NpuLayer
 from tilewright.tiling.npu import exact
@@ -100,7 +100,7 @@ def simulate(
     given = expected = None
     if numeric:
         values, kernels = random_values(layer, seed)
-        given, expected = data(cut, plan, values, kernels, convolution(layer, values, kernels))
+        given, expected = data(cut, plan, values, kernels, reference_convolution(layer, values, kernels))
     report = execute(
         lower(cut, plan), overlapped=overlapped, data=given, expected=expected, deadline=deadline
     )
