@@ -135,7 +135,7 @@ def test_a_network_that_is_read_wrongly_is_noticed(tmp_path: Path, monkeypatch: 
         layers = [each for each in found.network.layers if getattr(each, "op", "") != "relu"]
         return model, found._replace(network=found.network.with_(layers=tuple(layers)))
 
-    monkeypatch.setattr(training, "opened", without)
+    monkeypatch.setattr(training, "open_network", without)
     with pytest.raises(Disagreement, match="output y of the network as it was read is up to"):
         read_trained(path)
 

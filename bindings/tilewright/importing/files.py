@@ -114,7 +114,6 @@ def bitwidth_files(
     machine: str,
     samples: str,
     folder: Path,
-    changes: Mapping[str, Any] | None = None,
     *,
     scale: float | None = None,
     mean: float | None = None,
@@ -134,8 +133,6 @@ def bitwidth_files(
         Of images; see `tilewright.importing.images.read_folder`.
     executor
         What runs the network on the samples; see `tilewright.bitwidth.calibration.ranges_of`.
-    changes
-        Further tables of the instance.
 
     Raises
     ------
@@ -143,8 +140,8 @@ def bitwidth_files(
         If the room does not take the network, the machine or the samples, or the executor is not installed.
     """
     name = f"{network.name}-bitwidth"
-    shape, classes = network.own_input, prod(network.layers[-1].output)
     refuse_unknown(network)
+    shape, classes = network.own_input, prod(network.layers[-1].output)
     found: dict[str, str | bytes] = {}
     if Path(samples).is_dir():
         images = read_folder(Path(samples), shape, classes, SCALE if scale is None else scale, mean or 0.0)
@@ -165,15 +162,19 @@ def bitwidth_files(
         "network": network_table(network),
         "ranges": {layer: each.model_dump(exclude_none=True) for layer, each in known.items()},
         "machine": load(machine_file(machine)),
-        **(changes or {}),
     }
     _instance(table)
     table["data"] = {"weights": f"{name}.npz", "samples": named}
+    return {**found, f"{name}.npz": _pack_parameters(parameters), f"{name}.toml": _text(table)}
+
+
+def _pack_parameters(parameters: Mapping[str, Parameters]) -> bytes:
+    """Return the ``.npz`` file of weights and biases, by ``layer.weights`` and ``layer.bias``."""
     arrays: dict[str, Any] = {}
     for layer, (weights, bias) in parameters.items():
         arrays[f"{layer}.weights"] = weights.astype(np.float32)
         arrays[f"{layer}.bias"] = bias.astype(np.float32)
-    return {**found, f"{name}.npz": _packed(arrays), f"{name}.toml": _text(table)}
+    return _packed(arrays)
 
 
 def _packed(arrays: Mapping[str, Any]) -> bytes:

@@ -302,14 +302,11 @@ class Report:
         layers = tuple(zip(names, reports, strict=True))
         violation = None
         steps = [len(report.labels) for report in reports]
-        for number, (name, report) in enumerate(layers):
-            if report.violation is not None:
-                found = report.violation
-                violation = replace(
-                    found, step=found.step + sum(steps[:number]), tensor=f"{name}: {found.tensor}"
-                )
-                reports, steps = reports[: number + 1], steps[: number + 1]
-                break
+        broken = next((place for place, report in enumerate(reports) if report.violation is not None), None)
+        if broken is not None and (found := reports[broken].violation) is not None:
+            step, tensor = found.step + sum(steps[:broken]), f"{names[broken]}: {found.tensor}"
+            violation = replace(found, step=step, tensor=tensor)
+            reports, steps = reports[: broken + 1], steps[: broken + 1]
 
         def table(of: Callable[[Report], Mapping[str, Counts]]) -> dict[str, Counts]:
             tensors = dict.fromkeys(tensor for report in reports for tensor in of(report))

@@ -252,6 +252,26 @@ def sequential_timeline(timed: Timed, peak: int) -> Timeline:
     return timed.timeline(start, finish, now, peak)
 
 
+def _setup_lanes(
+    engines: NDArray[np.int16], phases: Counts, busy: Counts, lanes: NDArray[np.int16]
+) -> NDArray[np.int16]:
+    """Return the lane of each set-up: that on which its engine computes in the phase, if it does.
+
+    Parameters
+    ----------
+    engines, phases
+        Of each set-up: the number of the engine that does it, and the phase times the number of engines.
+    busy, lanes
+        Of each compute: phase times the number of engines plus engine, and its lane.
+    """
+    known, which = np.unique(busy, return_index=True)
+    if not known.size:
+        return engines
+    wanted = phases + engines
+    place = np.minimum(np.searchsorted(known, wanted), len(known) - 1)
+    return np.where(known[place] == wanted, lanes[which[place]], engines)
+
+
 def lockstep_timeline(timed: Timed, computing: NDArray[np.bool_], peak: int) -> Timeline:
     """Run the compute of each step beside the transfers that double buffering has meanwhile.
 
@@ -295,15 +315,9 @@ def lockstep_timeline(timed: Timed, computing: NDArray[np.bool_], peak: int) -> 
         hosted, streaming = np.where(kind == COMPUTE, 0, setup[engine]), timed.streaming(mine)
         cycles = timed.cycles[mine] - hosted
         sets, streams = np.flatnonzero(hosted), np.flatnonzero(streaming)
-        # An engine that computes in this phase sets up on the lane on which it computes.
-        busy = when * len(engines) + engine
-        known, which = np.unique(busy[kind == COMPUTE], return_index=True)
-        lanes = host[engine[sets]]
-        wanted = when[sets] * len(engines) + lanes
-        place = np.minimum(np.searchsorted(known, wanted), max(0, len(known) - 1))
-        if known.size:
-            its = timed.lane[mine][kind == COMPUTE][which[place]]
-            lanes = np.where(known[place] == wanted, its, lanes)
+        computes = kind == COMPUTE
+        busy = when[computes] * len(engines) + engine[computes]
+        lanes = _setup_lanes(host[engine[sets]], when[sets] * len(engines), busy, timed.lane[mine][computes])
         begins, now = _run(
             np.concatenate([2 * when[sets] - alone[sets], 2 * when, 2 * when[streams]]),
             np.concatenate([lanes, timed.lane[mine], bus[engine[streams]]]),
