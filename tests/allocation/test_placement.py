@@ -164,7 +164,7 @@ def test_improved_placements_are_valid_and_no_worse(floor: Floor, seed: int) -> 
 @given(floors(most=6, layers=7, any_border=False), st.integers(0, 5), st.sampled_from([0.3, 2.0, 20.0]))
 @settings(max_examples=examples(40))
 def test_annealing_counts_as_it_goes(floor: Floor, seed: int, temperature: float) -> None:
-    def built(regions: Regions) -> annealing.State:
+    def built(regions: Regions) -> annealing.PlacementState:
         return annealing.build((floor.rows, floor.columns), regions, floor.edges, floor.border)
 
     state = built(snake(floor))

@@ -33,7 +33,7 @@ from tilewright.codegen.schedule import schedule
 from tilewright.core import catalogue
 from tilewright.fusion import Plan, Problem, evaluation
 from tilewright.fusion.group.best_tile import (
-    Choice,
+    TileChoice,
     best_tile,
     block_sizes,
     cycle_limit,
@@ -138,7 +138,7 @@ def test_groups_in_tiles_of_all_kinds(drawn: tuple[Random, AnyGroups]) -> None:
     assert TileCosts.of(fused, one.tile).bound().item() <= one.cycles
 
 
-def program_of(fused: FusedGroup, one: Choice) -> Program:
+def program_of(fused: FusedGroup, one: TileChoice) -> Program:
     """Return the program of a group with its tile and no more memory than it says."""
     width = fused.machine.element_bytes
     first, second, third = (size // width for size in one.buffers)
@@ -433,7 +433,7 @@ def test_what_is_left_out_is_found(drawn: tuple[Random, AnyGroups]) -> None:
     assert execute(replace(program, steps=steps)).violation is not None
 
 
-def any_group(random: Random, problem: Problem) -> tuple[FusedGroup, Choice]:
+def any_group(random: Random, problem: Problem) -> tuple[FusedGroup, TileChoice]:
     assert isinstance(problem, AnyGroups)
     fused = problem.fused(group(random, problem))
     return fused, evaluate_tile(problem, fused, tile(random, fused))
@@ -499,7 +499,7 @@ WHOLE = Tile(8, 8, 4, 4)
 PLAN = (Group(("a", "b"), STRIPES), Group(("c", "d"), Tile(4, 4, 4, 1)), Group(("e",), None))
 
 
-def striped() -> tuple[FusedGroup, Choice]:
+def striped() -> tuple[FusedGroup, TileChoice]:
     """Return two convolutions in tiles of two rows, which overlap, and which are slow to load and to save."""
     problem = layered(machine={"load_mb_per_s": 40, "save_mb_per_s": 20})
     fused = problem.fused((0, 1))

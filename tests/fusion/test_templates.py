@@ -15,7 +15,7 @@ from hypothesis import strategies as st
 from tilewright.core import catalogue
 from tilewright.fusion import matching
 from tilewright.fusion.graph import engine_of
-from tilewright.fusion.group.best_tile import Choice, best_tile
+from tilewright.fusion.group.best_tile import TileChoice, best_tile
 from tilewright.fusion.machine import HOST
 from tilewright.fusion.matching import check_matches, matches, unmatched
 from tilewright.fusion.plan import Tile
@@ -344,10 +344,10 @@ def test_candidates_are_tiled_only_where_a_template_allows_it(monkeypatch: pytes
     ops = [("conv", [INPUT]), ("pool", [0]), ("conv", [1]), ("softmax", [2])]
     found = problem(*ops, templates=[block, chain])
 
-    def best(_problem: Problem, nodes: tuple[int, ...], whole: bool, _most: int | None) -> Choice | None:
+    def best(_problem: Problem, nodes: tuple[int, ...], whole: bool, _most: int | None) -> TileChoice | None:
         if nodes == (0, 1, 2):  # as if it did not fit
             return None
-        return Choice(Tile(1, 1, 1, 1), *[len(nodes) + 10 * whole] * 4, (1, 1, 1))
+        return TileChoice(Tile(1, 1, 1, 1), *[len(nodes) + 10 * whole] * 4, (1, 1, 1))
 
     monkeypatch.setattr(module, "best_tile", best)
     assert [each[:3] for each in candidates(found)] == [

@@ -25,7 +25,7 @@ Range = tuple[int, int]
 _LEAST = np.iinfo(np.int64).min
 
 
-class Source(NamedTuple):
+class MapRegion(NamedTuple):
     """A region of a map that an instruction reads."""
 
     tensor: str
@@ -51,7 +51,7 @@ class ComputeTile:
     """
 
     spec: AnyLayer
-    sources: tuple[Source, ...]
+    sources: tuple[MapRegion, ...]
     weights: str | None
     rows: Range
     columns: Range

@@ -9,7 +9,7 @@ from tilewright.core.context import CONSTRUCT
 from tilewright.core.portfolio import Portfolio
 from tilewright.fusion.bounds import describe_lack
 from tilewright.fusion.graph import engine_of
-from tilewright.fusion.group.best_tile import Choice, cycle_limit, evaluate_tile, fits, is_tried
+from tilewright.fusion.group.best_tile import TileChoice, cycle_limit, evaluate_tile, fits, is_tried
 from tilewright.fusion.group.best_tile import violation as tile_violation
 from tilewright.fusion.host import host_cost, host_cycles
 from tilewright.fusion.machine import HOST
@@ -103,9 +103,9 @@ def _too_slow(problem: Problem, plan: Plan) -> str | None:
     return f"cycles: {cycles} are needed, at most {limit} are allowed" if cycles > limit else None
 
 
-def choices(problem: Problem, plan: Plan) -> list[Choice]:
+def choices(problem: Problem, plan: Plan) -> list[TileChoice]:
     """Return what each group of a valid plan costs, without those of the host."""
-    cost_of: dict[object, Choice] = {}
+    cost_of: dict[object, TileChoice] = {}
     costs = []
     for nodes, group in computed_groups(problem, plan):
         fused = problem.fused(nodes)

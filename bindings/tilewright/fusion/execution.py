@@ -13,7 +13,7 @@ from tilewright.core.measures import counted, joined
 from tilewright.fusion.arithmetic import random_parameters
 from tilewright.fusion.evaluation import computed_groups, violation
 from tilewright.fusion.graph import engine_of
-from tilewright.fusion.group.best_tile import Choice, evaluate_tile
+from tilewright.fusion.group.best_tile import TileChoice, evaluate_tile
 from tilewright.fusion.group.fused_group import FusedGroup
 from tilewright.fusion.group.schedule import GroupSchedule
 from tilewright.fusion.group.schedule_kernel import WHAT
@@ -95,7 +95,7 @@ def _simulate(
 
 
 def _measures_of_group(
-    fused: FusedGroup, group: Group, costs: Choice, program: Program, report: Report
+    fused: FusedGroup, group: Group, costs: TileChoice, program: Program, report: Report
 ) -> FusedGroupMeasures:
     """Return what an executed group took and moved, as its report says."""
     assert report.scheduled is not None and group.tile is not None

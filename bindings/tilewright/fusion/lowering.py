@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from math import prod
 
-from tilewright.fusion.arithmetic import ComputeTile, Source
+from tilewright.fusion.arithmetic import ComputeTile, MapRegion
 from tilewright.fusion.graph import engine_of, mixes_channels
 from tilewright.fusion.group.fused_group import FusedGroup
 from tilewright.fusion.group.schedule import GroupSchedule, Instruction, Range
@@ -125,7 +125,7 @@ class Lowering:
             if channels[1] > channels[0]:
                 name = name_of(fused, part.map, self._place[part.map])
                 operands.append((name, Box((None, channels, rows, columns))))
-                sources.append(Source(name, channels, rows, columns))
+                sources.append(MapRegion(name, channels, rows, columns))
         macs = fused.operands(i.feature)
         weights = None
         if fused.parameters(i.feature, (0, 1)):

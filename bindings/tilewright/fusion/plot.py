@@ -16,7 +16,7 @@ from numpy.typing import NDArray
 
 from tilewright import plotting
 from tilewright.fusion.graph import engine_of
-from tilewright.fusion.group.best_tile import Choice, best_tile, least_buffers
+from tilewright.fusion.group.best_tile import TileChoice, best_tile, least_buffers
 from tilewright.fusion.group.fused_group import FusedGroup
 from tilewright.fusion.group.schedule import GroupSchedule
 from tilewright.fusion.machine import CONV, ENGINES, HOST, MISC, POOL
@@ -566,7 +566,7 @@ def traffic_of(fused: FusedGroup, tile: Tile) -> Numbers:
     return moved * machine.element_bytes
 
 
-def _alone(problem: Problem, number: int) -> Choice:
+def _alone(problem: Problem, number: int) -> TileChoice:
     """Return what an operation costs alone, with its best tile.
 
     If the limits and buffers leave it none, it is that of any halo, or in buffers that are large enough.

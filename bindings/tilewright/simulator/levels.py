@@ -99,7 +99,7 @@ class LevelProgram:
 
 
 @dataclass(frozen=True)
-class State:
+class LevelState:
     """How a block is found when its execution begins.
 
     Attributes
@@ -181,7 +181,7 @@ class Execution:
     """One execution of a program."""
 
     program: LevelProgram
-    known: dict[tuple[int, State, tuple[int, ...]], Tally] = field(default_factory=dict)
+    known: dict[tuple[int, LevelState, tuple[int, ...]], Tally] = field(default_factory=dict)
 
     def __post_init__(self) -> None:
         program = self.program
@@ -211,13 +211,13 @@ class Execution:
 
     def run(self) -> Tally:
         """Execute all."""
-        return self._run(0, State(frozenset(range(3)), True), dict(self.program.extents))
+        return self._run(0, LevelState(frozenset(range(3)), True), dict(self.program.extents))
 
     def _nothing(self) -> Tally:
         shape = len(self.program.places), 2, 2, 4
         return Tally(np.zeros(shape, np.int64), np.zeros(shape, np.int64))
 
-    def _run(self, number: int, state: State, block: Block) -> Tally:
+    def _run(self, number: int, state: LevelState, block: Block) -> Tally:
         """Execute a block that enters a place."""
         if number == len(self.program.places):
             return self.one_step
@@ -227,7 +227,7 @@ class Execution:
             self.known[key] = (self._repeat if memory else self._unroll)(number, state, block)
         return self.known[key]
 
-    def _unroll(self, number: int, state: State, block: Block) -> Tally:
+    def _unroll(self, number: int, state: LevelState, block: Block) -> Tally:
         """Execute a block at all instances side by side, of which the first has the most to do."""
         loops = self.program.places[number].loops
         state, found = replace(state, along=None), self._nothing()
@@ -244,7 +244,7 @@ class Execution:
                 found.first, found.steps = tally.first.copy(), tally.steps
         return found
 
-    def _repeat(self, number: int, state: State, block: Block) -> Tally:
+    def _repeat(self, number: int, state: LevelState, block: Block) -> Tally:
         """Execute a memory's loops."""
         place, found = self.program.places[number], self._nothing()
         state = self._enter(number, state, block, found)
@@ -254,7 +254,7 @@ class Execution:
                 found.add(self._run(number + 1, inner, inside), times)
         return found
 
-    def _enter(self, number: int, state: State, block: Block, found: Tally) -> State:
+    def _enter(self, number: int, state: LevelState, block: Block, found: Tally) -> LevelState:
         """Take over the tiles of a memory that are another one than before; return what is found inside."""
         if number == 0:
             return state
@@ -276,11 +276,11 @@ class Execution:
                 self._count(found, number, INSIDE, READ, OUTPUT if complete else PARTIAL, amount)
             leads = True
         keeps = INPUT not in self.program.places[number].holds
-        return State(state.moved, fresh, leads, state.along if keeps else None)
+        return LevelState(state.moved, fresh, leads, state.along if keeps else None)
 
     def _iterations(
-        self, place: Place, position: int, state: State, block: Block
-    ) -> Iterator[tuple[int, State, dict[str, int]]]:
+        self, place: Place, position: int, state: LevelState, block: Block
+    ) -> Iterator[tuple[int, LevelState, dict[str, int]]]:
         """Go through the iterations in which the loop at a position goes on, those that are alike together.
 
         Those further in begin anew; at position -1 all do.
@@ -313,9 +313,9 @@ class Execution:
                 inside[loop] = share.size
                 fresh = fresh and (share.begins or loop not in reduced)
             times = prod(share.times for share in chosen)
-            yield times, State(frozenset(moved), fresh, state.leads, along), inside
+            yield times, LevelState(frozenset(moved), fresh, state.leads, along), inside
 
-    def _fetch(self, number: int, state: State, times: int, block: Block, found: Tally) -> None:
+    def _fetch(self, number: int, state: LevelState, times: int, block: Block, found: Tally) -> None:
         """Count what some iterations fetch for the memories further in, or for the multipliers.
 
         Parameters

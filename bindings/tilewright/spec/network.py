@@ -68,7 +68,7 @@ NORMALISATIONS: tuple[Normalisation, ...] = get_args(Normalisation)
 """Functions of several channels."""
 
 
-class Node(Spec):
+class NetworkLayer(Spec):
     """What every layer of a network has, whatever its kind.
 
     Attributes
@@ -89,7 +89,7 @@ class Node(Spec):
             raise InputError(error.field, error.value, f"layer {self.name}: {error.limit}") from None
 
 
-class NamedLayer(Node, Layer):
+class NamedLayer(NetworkLayer, Layer):
     """A convolution or fully connected layer of a network; what it reads is concatenated along channels.
 
     Attributes
@@ -125,7 +125,7 @@ class NamedLayer(Node, Layer):
         return Layer.model_validate(table if batch is None else {**table, "batch": batch})
 
 
-class Pool(Node, Window):
+class Pool(NetworkLayer, Window):
     """The largest or average value under a window; what it reads is concatenated along channels.
 
     Attributes
@@ -145,7 +145,7 @@ class Pool(Node, Window):
     dilation: ClassVar[tuple[int, int]] = (1, 1)
 
 
-class Pixelwise(Node, Window):
+class Pixelwise(NetworkLayer, Window):
     """What computes each value of its output from those of its inputs at the same place.
 
     Attributes
@@ -223,7 +223,7 @@ class Map(Pixelwise):
             raise InputError("layer.response", self.op, f"layer {self.name}: is for op lrn only")
 
 
-class Padding(Node):
+class Padding(NetworkLayer):
     """Zeros around the input.
 
     Attributes
@@ -243,7 +243,7 @@ class Padding(Node):
         return channels, height + top + bottom, width + left + right
 
 
-class Reshape(Node):
+class Reshape(NetworkLayer):
     """The same values in another order or shape.
 
     Attributes
@@ -264,7 +264,7 @@ class Reshape(Node):
             raise InputError("layer.output", list(self.output), limit)
 
 
-class Slice(Node):
+class Slice(NetworkLayer):
     """A part of what it reads: some channels, rows and columns, without gaps.
 
     Attributes
@@ -288,7 +288,7 @@ class Slice(Node):
                 raise InputError("layer.output", list(self.output), limit)
 
 
-class Input(Node):
+class Input(NetworkLayer):
     """A further input of the network, beside the one that layers call ``input``.
 
     Attributes
@@ -306,7 +306,7 @@ class Input(Node):
         return self.input
 
 
-class MatMul(Node):
+class MatMul(NetworkLayer):
     """A product of two matrices that both depend on the image, as in attention; groups of them, each apart.
 
     It reads two layers. It takes what a convolution of 1x1 takes whose kernels are the second operand.
@@ -372,7 +372,7 @@ class MatMul(Node):
         return Layer.model_validate({**table, "kernels": groups * self.columns, "groups": groups})
 
 
-class Function(Node):
+class Function(NetworkLayer):
     """An operation that is understood and has no kind of its own: what it reads and gives, and its work.
 
     Attributes
@@ -395,7 +395,7 @@ class Function(Node):
     parameters: Count = 0
 
 
-class Opaque(Node):
+class Opaque(NetworkLayer):
     """An operation that is not understood: nothing is fused with it.
 
     Attributes

@@ -153,7 +153,7 @@ def final_states(
         When the deadline passes.
     """
     # For start-up time: the compiler takes a second to import, and not every search needs a table.
-    from tilewright.allocation.exact.latency_kernel import States, Step, add_layer
+    from tilewright.allocation.exact.latency_kernel import LayerStep, States, add_layer
 
     levels = np.array(sorted({load for offer in offers for load in offer.loads}), dtype=np.int64)
     if longest is not None:
@@ -178,7 +178,7 @@ def final_states(
             if number:
                 lead = timing.leads[path[number - 1], path[number]]
         most = pes - sum(least[number + 1 :])
-        step = Step(group.keep, group.rise, before, paces, *lead, number == 0)
+        step = LayerStep(group.keep, group.rise, before, paces, *lead, number == 0)
         first, level, used, value, origin = add_layer(States(first, used, value), step, most)
         if number == len(path) - 1:
             value += (paces * timing.beats[path[-1]])[level]

@@ -26,7 +26,7 @@ class States(NamedTuple):
     value: Numbers
 
 
-class Step(NamedTuple):
+class LayerStep(NamedTuple):
     """A layer that is added; of each level, unless it says otherwise.
 
     Attributes
@@ -51,7 +51,7 @@ class Step(NamedTuple):
 
 
 @inner
-def _delay(step: Step, previous: int, level: int) -> int:
+def _delay(step: LayerStep, previous: int, level: int) -> int:
     """Return how much later a layer starts than the one before, from one level to another."""
     delay: int = step.ahead[0] * step.before[previous]
     for corner in range(1, len(step.ahead)):
@@ -61,7 +61,9 @@ def _delay(step: Step, previous: int, level: int) -> int:
 
 
 @kernel()
-def add_layer(states: States, step: Step, most: int) -> tuple[Numbers, Numbers, Numbers, Numbers, Numbers]:
+def add_layer(
+    states: States, step: LayerStep, most: int
+) -> tuple[Numbers, Numbers, Numbers, Numbers, Numbers]:
     """Return the states after one more layer.
 
     Parameters

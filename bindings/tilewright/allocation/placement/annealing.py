@@ -93,7 +93,7 @@ PLENTY = 2**30
 Table = NDArray[np.int32]
 
 
-class State(NamedTuple):
+class PlacementState(NamedTuple):
     """A placement under change; all arrays are changed in place.
 
     Attributes
@@ -437,7 +437,7 @@ def build(
     regions: Sequence[Sequence[tuple[int, int]]],
     edges: Sequence[tuple[int, int]],
     border: Collection[int],
-) -> State:
+) -> PlacementState:
     """Lay out a valid placement for the kernel.
 
     Parameters
@@ -461,7 +461,7 @@ def build(
     cells = _cells(walled, pes, unused)
     ends = np.array(edges, np.int32).reshape(-1, 2)
     distance = _distances(cells, ends)
-    state = State(
+    state = PlacementState(
         cells=cells,
         per_layer=_counts(walled, cells, pes, ends, border),
         pes=pes,
@@ -521,7 +521,7 @@ def _distances(cells: Table, ends: Table) -> Table:
     return distance
 
 
-def regions(state: State) -> tuple[tuple[tuple[int, int], ...], ...]:
+def regions(state: PlacementState) -> tuple[tuple[tuple[int, int], ...], ...]:
     """Return the PEs of each layer in the best placement."""
     found: list[list[tuple[int, int]]] = [[] for _ in range(len(state.per_layer) - 2)]
     for pe in np.flatnonzero(state.best < len(found)):

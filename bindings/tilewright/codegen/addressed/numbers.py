@@ -9,7 +9,7 @@ from typing import NamedTuple
 
 import numpy as np
 
-from tilewright.codegen.project.nodes import Node, Nodes, Source
+from tilewright.codegen.project.nodes import EmittedNode, NodeInput, Nodes
 from tilewright.codegen.project.values import Values
 from tilewright.codegen.trained import Trained, refuse_another
 from tilewright.codegen.trained_numbers import TrainedNumbers, coarse_numbers
@@ -210,7 +210,7 @@ class _Given:
         nothing = np.zeros(0, dtype=np.int64)
         return Form("COPY", False, nothing, (AS_STORED,), WIDE, 0, False, 0, 1, bits)
 
-    def _summed(self, operation: Operation, spec: NamedLayer, node: Node) -> Form:
+    def _summed(self, operation: Operation, spec: NamedLayer, node: EmittedNode) -> Form:
         """Return the form of a convolution or fully connected layer."""
         own, to = self._network.layers[spec.name], self._network.formats[node.tensor]
         if own.weights.bits > self._bits:
@@ -239,7 +239,7 @@ class _Given:
             to.bits,
         )
 
-    def _moved(self, operation: Operation, node: Node) -> Form:
+    def _moved(self, operation: Operation, node: EmittedNode) -> Form:
         """Return the form of a pool, a sum, or a copy."""
         spec, to = operation.op.spec, self._network.formats[node.tensor]
         finest = max(source.formats[-1].fraction for source in node.sources)
@@ -261,7 +261,7 @@ class _Given:
             to.bits,
         )
 
-    def _aligned(self, operation: Operation, source: Source, finest: int) -> tuple[int, int]:
+    def _aligned(self, operation: Operation, source: NodeInput, finest: int) -> tuple[int, int]:
         """Return how values are read so that all operands have the finest scale."""
         first, last = source.formats
         if first == last:

@@ -10,7 +10,7 @@ import numpy as np
 from tilewright.codegen.c_text import identifier, quote, safe_text
 from tilewright.codegen.c_types import c_bits
 from tilewright.codegen.project.machine import image_bits, machine_of, machine_text, pack_elements
-from tilewright.codegen.project.nodes import Node, Nodes
+from tilewright.codegen.project.nodes import EmittedNode, Nodes
 from tilewright.codegen.project.text import (
     ALIGNED,
     Named,
@@ -330,7 +330,7 @@ class _Project:
         return [*lines, f"    count({each.name.upper()}, counted);"]
 
 
-def _named(nodes: Sequence[Node], image: int, bits: Widths) -> list[Named]:
+def _named(nodes: Sequence[EmittedNode], image: int, bits: Widths) -> list[Named]:
     """Return nodes with names that C allows, each used once."""
     arrays = {OWN_INPUT: "images"}
     taken: set[str] = set()

@@ -32,7 +32,7 @@ Planned = DspPlan | OperationPlan
 
 
 @dataclass(frozen=True)
-class Source:
+class NodeInput:
     """A tensor that is read, and the formats that its values pass through until they are used."""
 
     tensor: str
@@ -41,7 +41,7 @@ class Source:
 
 
 @dataclass(frozen=True)
-class Node:
+class EmittedNode:
     """A layer or operation that is executed.
 
     Attributes
@@ -61,7 +61,7 @@ class Node:
     layer: AnyLayer
     tensor: str
     relu: bool
-    sources: tuple[Source, ...]
+    sources: tuple[NodeInput, ...]
     part: Problem | None
     plan: Planned | None
 
@@ -100,9 +100,9 @@ class Nodes:
     def __init__(self, network: Network, parts: Mapping[str, tuple[Part, Planned]], values: Values) -> None:
         self._network, self._integers, self._parts = network, values.network, parts
         shape = self._network.own_input
-        own = Source(OWN_INPUT, shape, (self._integers.formats[OWN_INPUT],))
-        self._tensors: dict[str, tuple[Source, ...]] = {OWN_INPUT: (own,)}
-        self.nodes: list[Node] = []
+        own = NodeInput(OWN_INPUT, shape, (self._integers.formats[OWN_INPUT],))
+        self._tensors: dict[str, tuple[NodeInput, ...]] = {OWN_INPUT: (own,)}
+        self.nodes: list[EmittedNode] = []
         absorbed: set[str] = set()
         for index, layer in enumerate(self._network.layers):
             if layer.name in absorbed:
@@ -145,7 +145,7 @@ class Nodes:
             return layer.name not in self._parts  # part of the layers that read it
         return isinstance(layer, Concat) or (isinstance(layer, Reshape) and layer.op in VIEWS)
 
-    def _passed(self, layer: AnyLayer, sources: Sequence[Source]) -> tuple[Source, ...]:
+    def _passed(self, layer: AnyLayer, sources: Sequence[NodeInput]) -> tuple[NodeInput, ...]:
         """Return what readers of a layer read that computes nothing."""
         form = self._integers.formats[layer.name]
         shape = layer.output if isinstance(layer, Reshape) and len(sources) == 1 else None
@@ -162,7 +162,7 @@ class Nodes:
             return None
         return layer.name
 
-    def _add(self, layer: AnyLayer, relu: str | None, sources: tuple[Source, ...], field: str) -> None:
+    def _add(self, layer: AnyLayer, relu: str | None, sources: tuple[NodeInput, ...], field: str) -> None:
         part, plan = self._parts.get(layer.name, (None, None))
         tensor = relu or layer.name
         own = self._integers.layers.get(layer.name)
@@ -173,11 +173,11 @@ class Nodes:
             limit = f"layer {layer.name} adds values that are rounded before: there is no C for that"
             raise InputError(field, layer.kind, limit)
         is_relu = relu is not None or (isinstance(layer, Map) and layer.op == "relu")
-        self.nodes.append(Node(layer, tensor, is_relu, read, part and part.problem, plan))
+        self.nodes.append(EmittedNode(layer, tensor, is_relu, read, part and part.problem, plan))
         form = self._integers.formats[tensor]
-        self._tensors[tensor] = (Source(tensor, layer.output, (form,)),)
+        self._tensors[tensor] = (NodeInput(tensor, layer.output, (form,)),)
 
-    def _direct(self, field: str, source: Source, wanted: Format) -> Source:
+    def _direct(self, field: str, source: NodeInput, wanted: Format) -> NodeInput:
         """Return a source with its own format and the one that it is read in, if once rounded is enough."""
         passed = [source.formats[0]]
         for form in (*source.formats[1:], wanted):
@@ -188,7 +188,7 @@ class Nodes:
             raise InputError(field, source.tensor, limit)
         return replace(source, formats=(passed[0], passed[-1]))
 
-    def _refuse(self, field: str, layer: AnyLayer, sources: Sequence[Source], operands: int) -> None:
+    def _refuse(self, field: str, layer: AnyLayer, sources: Sequence[NodeInput], operands: int) -> None:
         """Refuse what there is no C for; name it."""
         known = isinstance(layer, NamedLayer | Pool | Add) or (isinstance(layer, Map) and layer.op == "relu")
         if not known:
@@ -204,7 +204,7 @@ class Nodes:
             raise InputError(field, layer.kind, f"layer {layer.name} reads maps of several sizes")
 
 
-def geometry(node: Node) -> Layer:
+def geometry(node: EmittedNode) -> Layer:
     """Return the layer of a node as it is planned, whose padding may have that of a layer before it."""
     assert node.part is not None
     return node.part.one_layer

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from math import prod
 
 from tilewright.codegen.c_text import safe_text
-from tilewright.codegen.project.nodes import Node, geometry
+from tilewright.codegen.project.nodes import EmittedNode, geometry
 from tilewright.codegen.project_files import array_literal
 from tilewright.simulator.arithmetic.fixed_point import Format
 from tilewright.simulator.arithmetic.integer_network import IntegerNetwork
@@ -45,7 +45,7 @@ class Named:
         Bits of what it reads: the machine's `input` for a layer; operations read what layers give.
     """
 
-    node: Node
+    node: EmittedNode
     name: str
     output: str
     inputs: tuple[str, ...]
@@ -94,7 +94,7 @@ class Named:
         return rows, columns
 
 
-def _generated(node: Node) -> bool:
+def _generated(node: EmittedNode) -> bool:
     """Whether the zeros around the input are made on chip."""
     assert node.part is not None and isinstance(node.part.machine, DspMachine)
     return node.part.machine.padding == "generated"
@@ -177,13 +177,13 @@ def operation_text(named: Named, network: IntegerNetwork, batch: int) -> list[st
     ]
 
 
-def operation_of(node: Node) -> Operation:
+def operation_of(node: EmittedNode) -> Operation:
     """Return the operation that is planned."""
     assert node.part is not None
     return node.part.one_operation
 
 
-def memory_bits(node: Node) -> int:
+def memory_bits(node: EmittedNode) -> int:
     """Return the bits of one copy of a node's buffers on chip, as planned."""
     if node.part is None:
         return 0

@@ -11,7 +11,7 @@ from tilewright.codegen.made_numbers import Numbers
 from tilewright.codegen.project_files import array_literal, window_fields
 from tilewright.fusion import Problem
 from tilewright.fusion.group.addresses import Addressed, Addresses, Area
-from tilewright.fusion.group.fused_group import Part
+from tilewright.fusion.group.fused_group import MapPart
 from tilewright.fusion.group.schedule import GroupSchedule, Instruction
 from tilewright.fusion.plan import Group
 from tilewright.spec.graph import Operation
@@ -51,7 +51,7 @@ class Tables:
     nodes: tuple[str, ...]
     on_host: bool
     maps: tuple[Placed, ...]
-    operations: Mapping[int, tuple[Operation, tuple[Part, ...]]]
+    operations: Mapping[int, tuple[Operation, tuple[MapPart, ...]]]
     instructions: tuple[Addressed, ...]
     elements: tuple[int, int, int]
     accumulators: int
@@ -94,7 +94,7 @@ def host_tables(numbers: Numbers, op: Operation) -> Tables:
     deep = op.spec.input[0] if isinstance(op.spec, NamedLayer) else 0
     whole = Instruction(None, "compute", len(sources), 0, 0, (0, 1), (0, 1), (0, size), (0, deep), 0)
     maps = zip((*sizes, size), (*sources, op.name), strict=True)
-    parts = tuple(Part(number, sum(sizes[:number])) for number in range(len(sizes)))
+    parts = tuple(MapPart(number, sum(sizes[:number])) for number in range(len(sizes)))
     return Tables(
         (op.name,),
         True,

@@ -32,7 +32,7 @@ MAX_CHANNEL_BLOCKS = 5_000
 """Most channel blocks of a tile that is tried, unless all that fit have more: each takes an instruction."""
 
 
-class Choice(NamedTuple):
+class TileChoice(NamedTuple):
     """A tile of a group and what the group costs with it.
 
     Attributes
@@ -92,7 +92,7 @@ def forget_tiles() -> None:
 
 def best_tile(
     problem: Problem, nodes: Sequence[int], whole: bool = False, max_bytes: int | None = None
-) -> Choice | None:
+) -> TileChoice | None:
     """Return the best tile of a group of operations in the best order, None if none fits into the buffers.
 
     Where memory is minimised it is the fastest one.
@@ -109,13 +109,13 @@ def best_tile(
     key = problem.fused(nodes).key, whole, max_bytes
     answers = _answers(problem)
     if key not in answers:
-        found: Choice | None = None
+        found: TileChoice | None = None
         for order in problem.orders_of(nodes).listed:
             space = _space(problem, problem.fused(order), whole)
             if space is not None:
                 found = _least(problem, space, max_bytes, tuple(map(list(nodes).index, order)), found)
         answers[key] = found
-    choice: Choice | None = answers[key]
+    choice: TileChoice | None = answers[key]
     return choice
 
 
@@ -174,7 +174,7 @@ def least_buffers(problem: Problem, nodes: Sequence[int]) -> dict[str, int]:
     return {name: needed for name, size, needed in sizes if needed > size}
 
 
-def evaluate_tile(problem: Problem, fused: FusedGroup, tile: Tile) -> Choice:
+def evaluate_tile(problem: Problem, fused: FusedGroup, tile: Tile) -> TileChoice:
     """Return what a group costs with a tile that fits."""
     costs = TileCosts.of(fused, tile)
     cycles = GroupSchedule(fused, tile).cycles
@@ -182,7 +182,7 @@ def evaluate_tile(problem: Problem, fused: FusedGroup, tile: Tile) -> Choice:
     first, second, third = map(only, costs.buffers)
     nanojoules = int(problem.machine.nanojoules(traffic, macs, cycles))
     cost = int(_cost(problem, cycles, traffic, macs))
-    return Choice(tile, cost, cycles, traffic, nanojoules, (first, second, third))
+    return TileChoice(tile, cost, cycles, traffic, nanojoules, (first, second, third))
 
 
 def violation(fused: FusedGroup, tile: Tile) -> str | None:
@@ -413,8 +413,8 @@ def _cost(problem: Problem, cycles: Any, traffic: Any, macs: Any) -> Any:
 
 
 def _least(
-    problem: Problem, space: _Space, max_bytes: int | None, places: tuple[int, ...], known: Choice | None
-) -> Choice | None:
+    problem: Problem, space: _Space, max_bytes: int | None, places: tuple[int, ...], known: TileChoice | None
+) -> TileChoice | None:
     """Schedule tiles in the order of their bounds, until none that is left can be better than a known one."""
     exact = space.traffic, space.macs
     costs = np.where(space.bounds < _NEVER, _cost(problem, space.bounds, *exact), _NEVER)

@@ -25,7 +25,7 @@ from tilewright.spec.layer import Layer, Window
 from tilewright.spec.network import OPERANDS, Map, NamedLayer
 
 
-class Part(NamedTuple):
+class MapPart(NamedTuple):
     """A map that an operation reads.
 
     Attributes
@@ -65,7 +65,7 @@ class Feature:
     shape: tuple[int, int, int]
     sources: tuple[Access, ...] = ()
     op: Operation | None = None
-    parts: tuple[Part, ...] = ()
+    parts: tuple[MapPart, ...] = ()
     saved: bool = False
 
 
@@ -106,13 +106,13 @@ class FusedGroup:
         for node in nodes:
             op, consumers = graph.ops[node], graph.consumers[node]
             saved = op.leaves or any(consumer not in members for consumer in consumers)
-            parts: list[Part] = []
+            parts: list[MapPart] = []
             first = 0
             for access in op.accesses:
                 index = number[access]
                 if index < self.loaded and runs[index][0] != access:
                     continue  # loaded together with what is read before
-                parts.append(Part(index, first))
+                parts.append(MapPart(index, first))
                 if op.spec.kind not in OPERANDS:
                     first += self.features[index].shape[0]
             self.features.append(Feature(op.name, op.spec.output, (), op, tuple(parts), saved))
@@ -294,11 +294,11 @@ class FusedGroup:
         return table
 
     @cached_property
-    def sources(self) -> list[list[Part]]:
+    def sources(self) -> list[list[MapPart]]:
         """What each operation reads, each map once; nothing for what is loaded."""
-        sources: list[list[Part]] = []
+        sources: list[list[MapPart]] = []
         for feature in self.features:
-            first_parts: dict[int, Part] = {}
+            first_parts: dict[int, MapPart] = {}
             for part in feature.parts:
                 first_parts.setdefault(part.map, part)
             sources.append(list(first_parts.values()))

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from math import prod
 from pathlib import Path
 
-from tilewright.fusion.group.best_tile import Choice, best_tile
+from tilewright.fusion.group.best_tile import TileChoice, best_tile
 from tilewright.fusion.plan import Group
 from tilewright.fusion.plot import timeline
 from tilewright.fusion.problem import Problem
@@ -32,22 +32,22 @@ class Case:
     numbers: tuple[int, ...]
     fused: int
 
-    def _choice(self, *numbers: int) -> Choice:
+    def _choice(self, *numbers: int) -> TileChoice:
         choice = best_tile(self.problem, numbers)
         assert choice is not None
         return choice
 
     @property
-    def alone(self) -> list[Choice]:
+    def alone(self) -> list[TileChoice]:
         """Each operation alone."""
         return [self._choice(number) for number in self.numbers]
 
     @property
-    def together(self) -> list[Choice]:
+    def together(self) -> list[TileChoice]:
         """Operations that are not fused, then those that are, as one."""
         return [*self.alone[: -self.fused], self._choice(*self.numbers[-self.fused :])]
 
-    def milliseconds(self, choices: Sequence[Choice]) -> float:
+    def milliseconds(self, choices: Sequence[TileChoice]) -> float:
         """Return how long groups take."""
         return self.problem.machine.milliseconds(sum(choice.cycles for choice in choices))
 

@@ -48,7 +48,7 @@ State = tuple[int, Kept]
 
 
 @dataclass
-class Answer:
+class SearchResult:
     """What the search found.
 
     Attributes
@@ -75,7 +75,7 @@ def search(
     *,
     results: Iterable[int] | None = None,
     most_sets: int | None = None,
-) -> Answer | None:
+) -> SearchResult | None:
     """Look for the fastest plan of fewer than `below` ticks.
 
     Parameters
@@ -95,14 +95,14 @@ def search(
     try:
         candidates = Candidates(pricer, bits)
         if not candidates.serves.any(axis=0).all():
-            return Answer(LONGEST, proven=True)
+            return SearchResult(LONGEST, proven=True)
         prices = best_prices(candidates, deadline)
     except OutOfTimeError:
         return None
     bound = int(prices.sum())
     on_bound(bound)
     wanted = pricer.graph.results if results is None else results
-    answer = Answer(min(bound, below))
+    answer = SearchResult(min(bound, below))
     for part in PARTS if below < LONGEST else (1,):
         top = bound + max(below - bound, 0) // part if part > 1 else below
         if top <= answer.bound and part > 1:
@@ -213,14 +213,14 @@ class _Search:
             total += int(self.prices[bit.bit_length() - 1])
         return found, total
 
-    def chosen(self) -> Answer:
+    def chosen(self) -> SearchResult:
         """Choose subgraphs where no tensor can be kept."""
         sets = RowSets(self.rows, self.needs, self.ends, self.results, self.before, self.groups)
         choosing = SetCover(self.candidates, self.all_prices, sets, self.below)
         found = choosing.answer(self.deadline, self.on_bound)
         nothing: Kept = frozenset()
         steps = [(block, nothing) for block in found.blocks]
-        return Answer(found.bound, found.ticks, steps, found.proven)
+        return SearchResult(found.bound, found.ticks, steps, found.proven)
 
     def keeping(self, row: int) -> list[Kept]:
         """Return the sets of tensors that a subgraph may keep."""
@@ -246,7 +246,7 @@ class _Search:
             ]
         return self.options[row]
 
-    def answer(self) -> Answer:
+    def answer(self) -> SearchResult:
         """Run until the end, or until time is up."""
         if self.candidates.arcs:
             self.prices = best_prices(self.candidates, self.deadline, arcs=False)
@@ -267,7 +267,7 @@ class _Search:
                 told = bound
                 self.on_bound(bound)
             if self.results & ~state[0] == 0:
-                return Answer(
+                return SearchResult(
                     spent if self.complete else bound, spent, self._steps(came, state), self.complete
                 )
             try:
@@ -283,8 +283,8 @@ class _Search:
                     number += 1
                     heapq.heappush(heap, (max(whole, least), -total, number, way.state))
             except OutOfTimeError:
-                return Answer(min(bound, self.below))
-        return Answer(self.below if self.complete else min(bound, self.below), proven=self.complete)
+                return SearchResult(min(bound, self.below))
+        return SearchResult(self.below if self.complete else min(bound, self.below), proven=self.complete)
 
     def _successors(self, state: State, spent: int) -> Iterator[_Successor]:
         """Yield states one subgraph further on; raise OutOfTimeError when the deadline comes."""

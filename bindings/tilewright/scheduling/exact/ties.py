@@ -17,8 +17,8 @@ from tilewright.scheduling.plan import ORDERS, Plan
 from tilewright.scheduling.problem import Problem
 from tilewright.scheduling.rules import latencies, rank
 from tilewright.scheduling.subgraph.cost import (
-    Choice,
     Pricer,
+    SubgraphCost,
     best_order,
     elements_moved,
     least_traffic,
@@ -41,7 +41,9 @@ class _Frugal(Pricer):
         super().__init__(problem)
         self._deadline = deadline
 
-    def _fastest(self, ops: Kept, found: Structure, room: int, below: int | None = None) -> Choice | None:
+    def _fastest(
+        self, ops: Kept, found: Structure, room: int, below: int | None = None
+    ) -> SubgraphCost | None:
         if time.monotonic() > self._deadline:
             raise OutOfTimeError
         choice = super()._fastest(ops, found, room, below)
@@ -53,7 +55,7 @@ class _Frugal(Pricer):
             elements = elements_moved(self.graph, found, size, best_order(self.graph, found, size))
             return choice._replace(ticks=choice.ticks * WEIGHT + elements)
         width, height, depth = least.granularity
-        return Choice(least.ticks * WEIGHT + least.moved, width, height, depth, choice.least)
+        return SubgraphCost(least.ticks * WEIGHT + least.moved, width, height, depth, choice.least)
 
 
 def break_ties(problem: Problem, plan: Plan, deadline: float) -> Plan:

@@ -18,7 +18,7 @@ MOST_SIZES = 12
 """The largest so many sizes of each kind are tried for what moves least."""
 
 
-class Choice(NamedTuple):
+class SubgraphCost(NamedTuple):
     """A granularity with what it takes, in the best order of tiles that is known, and what none undercuts."""
 
     ticks: int
@@ -170,8 +170,8 @@ class Pricer:
     def __init__(self, problem: Problem) -> None:
         self.problem, self.graph = problem, problem.graph
         self._structures: dict[Any, Structure | str] = {}
-        self._choices: dict[Any, Choice | None] = {}
-        self._alike: dict[Any, Choice | None] = {}
+        self._choices: dict[Any, SubgraphCost | None] = {}
+        self._alike: dict[Any, SubgraphCost | None] = {}
 
     def structure(
         self,
@@ -190,7 +190,7 @@ class Pricer:
         ops: frozenset[int],
         resident: frozenset[int] = frozenset(),
         retained: frozenset[int] = frozenset(),
-    ) -> Choice | None:
+    ) -> SubgraphCost | None:
         """Return the fastest granularity and order of tiles for a subgraph; None where nothing fits.
 
         Parameters
@@ -210,7 +210,7 @@ class Pricer:
         self._choices[key] = choice
         return choice
 
-    def fastest(self, ops: frozenset[int], found: Structure, room: int) -> Choice | None:
+    def fastest(self, ops: frozenset[int], found: Structure, room: int) -> SubgraphCost | None:
         """Return the fastest granularity for which slices and tiles have room; None where nothing fits."""
         same = _signature(found, room)
         if same not in self._alike:
@@ -238,7 +238,7 @@ class Pricer:
 
     def _fastest(
         self, ops: frozenset[int], found: Structure, room: int, below: int | None = None
-    ) -> Choice | None:
+    ) -> SubgraphCost | None:
         from tilewright.scheduling.subgraph.granularities import best_granularity  # start-up time
         from tilewright.scheduling.subgraph.tile_orders import INFEASIBLE
 
@@ -248,7 +248,9 @@ class Pricer:
         takes, w, h, k, least = best_granularity(
             _tabulated(self.graph, found), _sizes(self.graph, ops, found), room, known
         )
-        return None if w < 0 and least == known else Choice(int(takes), int(w), int(h), int(k), int(least))
+        return (
+            None if w < 0 and least == known else SubgraphCost(int(takes), int(w), int(h), int(k), int(least))
+        )
 
 
 def _signature(found: Structure, room: int) -> Any:
