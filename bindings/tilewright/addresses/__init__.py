@@ -16,7 +16,7 @@ from tilewright.addresses.evaluation import (
     violation,
 )
 from tilewright.addresses.exact.packing import Packing, least_height, pack
-from tilewright.addresses.execution import simulate
+from tilewright.addresses.execution import execute_plan
 from tilewright.addresses.measures import AddressesMeasures
 from tilewright.addresses.plan import Plan
 from tilewright.addresses.problem import Buffer, Memory, Problem
@@ -56,7 +56,7 @@ class Addresses(Room[Problem, Plan]):
     violation = staticmethod(violation)
     objective = staticmethod(objective)
     measured_objective = staticmethod(measured_objective)
-    simulate = staticmethod(simulate)
+    execute_plan = staticmethod(execute_plan)
     simulation_seconds = staticmethod(simulation_seconds)
     numeric_elements = staticmethod(numeric_elements)
     most_values = staticmethod(most_values)
@@ -69,3 +69,4 @@ class Addresses(Room[Problem, Plan]):
 
 
 ROOM = register(Addresses())
+simulate = ROOM.simulate

@@ -10,29 +10,20 @@ from tilewright.addresses.measures import AddressesMeasures
 from tilewright.addresses.plan import Plan
 from tilewright.addresses.problem import Problem
 from tilewright.core.measures import counted
+from tilewright.core.room import Asked
 from tilewright.simulator import Report, Violation
 from tilewright.simulator.buffer_memory import BufferMemory, PlacedBuffers
 from tilewright.spec.errors import OutOfTimeError
 
 
-def simulate(
-    problem: Problem,
-    plan: Plan,
-    *,
-    numeric: bool = False,
-    overlapped: bool = True,
-    seed: int = 0,
-    deadline: float = float("inf"),
-) -> Report:
+def execute_plan(problem: Problem, plan: Plan, asked: Asked) -> Report:
     """Execute a plan: one step for each time at which buffers begin to live.
 
     Buffers whose time is over are freed first. Then those that begin are allocated, each of which must find
     all of its addresses free.
 
-    Parameters
-    ----------
-    numeric
-        Also write random integers to a buffer when it is allocated, and read them back when it is freed.
+    Where numbers are asked for, random integers are written to a buffer when it is allocated, and read back
+    when it is freed.
     """
     if len(plan.offsets) != len(problem.buffers):
         found = f"{len(plan.offsets)} offsets"
@@ -41,11 +32,11 @@ def simulate(
     offsets = np.array(plan.offsets, dtype=np.int64)
     buffers = PlacedBuffers(problem.names, problem.lower, problem.upper, problem.size, offsets)
     memory = BufferMemory(
-        buffers, problem.memory.capacity, problem.memory.alignment, seed if numeric else None
+        buffers, problem.memory.capacity, problem.memory.alignment, asked.seed if asked.numeric else None
     )
     times = np.unique(problem.lower).tolist()
     for step, now in enumerate(times, start=1):
-        if time.monotonic() > deadline:
+        if time.monotonic() > asked.deadline:
             raise OutOfTimeError
         memory.free(now)
         broken = memory.allocate(now, step)
@@ -55,7 +46,7 @@ def simulate(
     none = np.zeros(len(times), dtype=np.int64)
     footprint = {"buffers": np.array(memory.footprint, dtype=np.int64)}
     report = Report(None, [f"time {now}" for now in times], {}, {}, {}, {}, footprint, none, 0)
-    if numeric:
+    if asked.numeric:
         report.numeric = memory.unchanged
     report.measures = AddressesMeasures(
         **counted(report),

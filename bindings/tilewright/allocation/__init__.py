@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from tilewright.allocation.evaluation import (
     best_bound,
+    execute_plan,
     measured_objective,
     most_values,
     numeric_elements,
@@ -11,7 +12,6 @@ from tilewright.allocation.evaluation import (
     pes,
     portfolio,
     recheck,
-    simulate,
     simulation_seconds,
     violation,
 )
@@ -56,7 +56,7 @@ class Allocation(Room[Problem, Plan]):
     violation = staticmethod(violation)
     objective = staticmethod(objective)
     measured_objective = staticmethod(measured_objective)
-    simulate = staticmethod(simulate)
+    execute_plan = staticmethod(execute_plan)
     simulation_seconds = staticmethod(simulation_seconds)
     numeric_elements = staticmethod(numeric_elements)
     most_values = staticmethod(most_values)
@@ -67,6 +67,7 @@ class Allocation(Room[Problem, Plan]):
 
 
 ROOM = register(Allocation())
+simulate = ROOM.simulate
 
 fault = violation
 """Former name of `violation`, for files of users' own."""

@@ -31,6 +31,7 @@ from tilewright.core.context import CONSTRUCT
 from tilewright.core.measures import counted
 from tilewright.core.packages import ORTOOLS, installed
 from tilewright.core.portfolio import Portfolio
+from tilewright.core.room import Asked
 from tilewright.simulator import Report, Violation, execute
 from tilewright.simulator.arithmetic.reference import reference_convolution, reference_pool, reference_sum
 from tilewright.simulator.program import Counts, Values
@@ -164,58 +165,44 @@ def measured_objective(problem: Problem, report: Report) -> int:
 # Simulation ------------------------------------------------------------------------------------------
 
 
-def simulate(
-    problem: Problem,
-    plan: Plan,
-    *,
-    numeric: bool = False,
-    overlapped: bool = True,
-    seed: int = 0,
-    deadline: float = float("inf"),
-) -> Report:
+def execute_plan(problem: Problem, plan: Plan, asked: Asked) -> Report:
     """Execute a plan: the only judge of what it costs and whether it is right.
 
     As many frames follow each other as overlap in the pipeline and one more, fewer of large networks.
 
-    Parameters
-    ----------
-    numeric
-        Also compute with random integers and compare with the reference network.
-    overlapped
-        Also compute when each layer would work if it did so as soon as its data and its PEs are there.
-    deadline
-        ``time.monotonic()`` at which to give up with an ``OutOfTimeError``.
+    The overlapped timeline is that of layers that work as soon as their data and their PEs are there.
     """
-    broken = violation(problem, plan, deadline)
+    broken = violation(problem, plan, asked.deadline)
     if broken is not None:
-        rule, _, told = broken.partition(": ")
-        return Report.refused(Violation(rule, 0, "plan", "a plan within the limits", told or broken))
-    scan, options = Scan(problem), (numeric, overlapped, seed, deadline)
+        return Report.beyond_limits(broken)
+    scan = Scan(problem)
     if plan.front:
-        return _simulate_front(problem, plan, scan, *options)
-    return _simulate(schedule(problem, plan, scan), *options)
+        return _simulate_front(problem, plan, scan, asked)
+    return _simulate(schedule(problem, plan, scan), asked)
 
 
-def _simulate(times: Schedule, numeric: bool, overlapped: bool, seed: int, deadline: float) -> Report:
+def _simulate(times: Schedule, asked: Asked) -> Report:
     problem = times.problem
     frames = 1
     if problem.parallel:
         in_flight = -(-times.latency // times.interval) + 1
-        least, most = (2, MOST_BEATS) if overlapped else (1, QUICK_BEATS)
+        least, most = (2, MOST_BEATS) if asked.overlapped else (1, QUICK_BEATS)
         frames = max(least, min(in_flight, most // sum(times.beats)))
     lowering = Lowering(times, frames)
-    data, expected = _data(problem, frames, seed) if numeric else (None, None)
+    data, expected = _data(problem, frames, asked.seed) if asked.numeric else (None, None)
     report = execute(
-        lowering.program(), overlapped=overlapped, data=data, expected=expected, deadline=deadline
+        lowering.program(),
+        overlapped=asked.overlapped,
+        data=data,
+        expected=expected,
+        deadline=asked.deadline,
     )
     if report.violation is None:
         report.measures = _measures(times, lowering, report)
     return report
 
 
-def _simulate_front(
-    problem: Problem, plan: Plan, scan: Scan, numeric: bool, overlapped: bool, seed: int, deadline: float
-) -> Report:
+def _simulate_front(problem: Problem, plan: Plan, scan: Scan, asked: Asked) -> Report:
     """Execute the plans of a front, as many as MOST_BEATS allows, its ends first and then evenly spread.
 
     The report is that of the first, with the numbers of all; those of the others follow from the schedules
@@ -237,7 +224,7 @@ def _simulate_front(
 
     return front.simulate_front(
         (schedules[index] for index in chosen),
-        lambda times: _simulate(times, numeric, overlapped, seed, deadline),
+        lambda times: _simulate(times, asked),
         judge,
     )
 

@@ -5,13 +5,13 @@ from __future__ import annotations
 from tilewright.bitwidth.evaluation import (
     best_bound,
     costs,
+    execute_plan,
     measured_objective,
     most_values,
     numeric_elements,
     objective,
     portfolio,
     recheck,
-    simulate,
     simulation_seconds,
     violation,
 )
@@ -52,7 +52,7 @@ class Bitwidth(Room[Problem, Plan]):
     violation = staticmethod(violation)
     objective = staticmethod(objective)
     measured_objective = staticmethod(measured_objective)
-    simulate = staticmethod(simulate)
+    execute_plan = staticmethod(execute_plan)
     simulation_seconds = staticmethod(simulation_seconds)
     numeric_elements = staticmethod(numeric_elements)
     most_values = staticmethod(most_values)
@@ -64,6 +64,7 @@ class Bitwidth(Room[Problem, Plan]):
 
 
 ROOM = register(Bitwidth())
+simulate = ROOM.simulate
 
 fault = violation
 """The name that `violation` has in files of users' own for other rooms."""

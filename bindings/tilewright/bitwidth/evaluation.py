@@ -20,7 +20,8 @@ from tilewright.core.bounds import Bound
 from tilewright.core.context import CONSTRUCT
 from tilewright.core.measures import counted
 from tilewright.core.portfolio import Portfolio
-from tilewright.simulator import Report, Violation
+from tilewright.core.room import Asked
+from tilewright.simulator import Report
 from tilewright.simulator.arithmetic.integer_layer import IntegerLayer
 from tilewright.spec.errors import OutOfTimeError
 from tilewright.spec.network import NamedLayer
@@ -119,41 +120,30 @@ def measured_objective(problem: Problem, report: Report) -> int:
 # Simulation ------------------------------------------------------------------------------------------
 
 
-def simulate(
-    problem: Problem,
-    plan: Plan,
-    *,
-    numeric: bool = False,
-    overlapped: bool = True,
-    seed: int = 0,
-    deadline: float = float("inf"),
-) -> Report:
+def execute_plan(problem: Problem, plan: Plan, asked: Asked) -> Report:
     """Execute a plan, layer by layer; with data also measure it on all samples, in integers.
 
     Of a front the first plan is measured.
 
-    Parameters
-    ----------
-    numeric
-        Also add up the first image's products one by one, with a wrap after each, and compare.
-    deadline
-        ``time.monotonic()`` at which to give up with an ``OutOfTimeError``.
+    Where numbers are asked for, the first image's products are added up one by one, with a wrap after each,
+    and compared.
     """
-    if time.monotonic() > deadline:
+    if time.monotonic() > asked.deadline:
         raise OutOfTimeError
     broken = violation(problem, plan)
     if broken is not None:
-        rule, _, told = broken.partition(": ")
-        return Report.refused(Violation(rule, 0, "plan", "a plan within the limits", told or broken))
+        return Report.beyond_limits(broken)
     one = plan.front[0] if plan.front else plan
     report = _executed(problem)
     seen = None
     if problem.data is not None:
         if one not in problem.seen:
-            problem.seen[one] = measure(problem, one, most_images=problem.data.images, deadline=deadline)
+            problem.seen[one] = measure(
+                problem, one, most_images=problem.data.images, deadline=asked.deadline
+            )
         seen = problem.seen[one]
-        if numeric:
-            report.numeric = same_numbers(problem, one, deadline=deadline)
+        if asked.numeric:
+            report.numeric = same_numbers(problem, one, deadline=asked.deadline)
     layers = _layers(problem, integer_layers(problem, one), seen)
     points = [costs(problem, each) for each in plan.front]
     report.measures = BitwidthMeasures(

@@ -48,6 +48,15 @@ class Wider(NamedTuple):
     setting: str
 
 
+class Asked(NamedTuple):
+    """What is asked of the execution of a plan; `Room.simulate` says what."""
+
+    numeric: bool = False
+    overlapped: bool = True
+    seed: int = 0
+    deadline: float = float("inf")
+
+
 class Room(Protocol[ProblemT, PlanT]):
     """What the rest of tilewright asks of a room.
 
@@ -124,6 +133,10 @@ class Room(Protocol[ProblemT, PlanT]):
         OutOfTimeError
             When the deadline passes.
         """
+        return self.execute_plan(problem, plan, Asked(numeric, overlapped, seed, deadline))
+
+    def execute_plan(self, problem: ProblemT, plan: PlanT, asked: Asked) -> Report:
+        """Execute a plan as `simulate` says."""
         ...
 
     def simulation_seconds(self, problem: ProblemT, steps: int) -> float:

@@ -16,7 +16,7 @@ from tilewright.fusion.evaluation import (
     simulation_seconds,
     violation,
 )
-from tilewright.fusion.execution import simulate
+from tilewright.fusion.execution import execute_plan
 from tilewright.fusion.host import unknown_of
 from tilewright.fusion.machine import machine_from
 from tilewright.fusion.measures import FusionMeasures
@@ -54,7 +54,7 @@ class Fusion(Room[Problem, Plan]):
     violation = staticmethod(violation)
     objective = staticmethod(objective)
     measured_objective = staticmethod(measured_objective)
-    simulate = staticmethod(simulate)
+    execute_plan = staticmethod(execute_plan)
     simulation_seconds = staticmethod(simulation_seconds)
     numeric_elements = staticmethod(numeric_elements)
     most_values = staticmethod(most_values)
@@ -71,6 +71,7 @@ class Fusion(Room[Problem, Plan]):
 
 
 ROOM = register(Fusion())
+simulate = ROOM.simulate
 
 fault = violation
 """Former name of `violation`, for files of users' own."""

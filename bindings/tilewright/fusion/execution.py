@@ -10,6 +10,7 @@ from typing import Any
 import numpy as np
 
 from tilewright.core.measures import counted, joined
+from tilewright.core.room import Asked
 from tilewright.fusion.arithmetic import random_parameters
 from tilewright.fusion.evaluation import computed_groups, violation
 from tilewright.fusion.graph import engine_of
@@ -23,7 +24,7 @@ from tilewright.fusion.machine import HOST
 from tilewright.fusion.measures import FusedGroupMeasures, FusedTile, FusionMeasures
 from tilewright.fusion.plan import Group, Plan, Tile
 from tilewright.fusion.problem import Problem
-from tilewright.simulator import Program, Report, Violation, execute
+from tilewright.simulator import Program, Report, execute
 from tilewright.simulator.arithmetic.reference import small_output
 from tilewright.simulator.program import Values
 from tilewright.simulator.report import Names, Rows
@@ -35,34 +36,18 @@ MOST_NUMERIC_MACS = 3_000_000_000
 """MACs up to which every group is executed with real numbers; beyond, equal groups once."""
 
 
-def simulate(
-    problem: Problem,
-    plan: Plan,
-    *,
-    numeric: bool = False,
-    overlapped: bool = True,
-    seed: int = 0,
-    deadline: float = float("inf"),
-) -> Report:
+def execute_plan(problem: Problem, plan: Plan, asked: Asked) -> Report:
     """Execute a plan: the only judge of what it costs and whether it is right.
 
     Groups are executed one after the other, equal ones once. With numbers, each group gets what the reference
     computes of the network operation by operation, and must compute what that computes, bit for bit.
 
-    Parameters
-    ----------
-    numeric
-        Also compute with random integers and compare with the reference network.
-    overlapped
-        Plays no part: engines work on their own clocks in any case.
-    deadline
-        ``time.monotonic()`` at which to give up with an ``OutOfTimeError``.
+    Engines work on their own clocks, whether an overlapped timeline is asked for or not.
     """
     reason = violation(problem, plan)
     if reason is not None:
-        rule, _, details = reason.partition(": ")
-        return Report.refused(Violation(rule, 0, "plan", "a plan within the limits", details or reason))
-    data = _Reference(problem, seed, deadline) if numeric else None
+        return Report.beyond_limits(reason)
+    data = _Reference(problem, asked.seed, asked.deadline) if asked.numeric else None
     every = data is not None and sum(op.macs for op in problem.ops) <= MOST_NUMERIC_MACS
     executed: dict[object, tuple[FusedGroup, Report]] = {}
     names, reports = [], []
@@ -70,7 +55,7 @@ def simulate(
         fused = problem.fused(nodes)
         key = (fused.key, group.tile, nodes if every else None)
         if key not in executed:
-            executed[key] = fused, _simulate(problem, fused, group, data, deadline)
+            executed[key] = fused, _simulate(problem, fused, group, data, asked.deadline)
         names.append(joined(group.nodes))
         reports.append(_renamed(*executed[key], fused))
     report = Report.chain(names, reports)

@@ -6,11 +6,11 @@ from tilewright.core.room import Room, register
 from tilewright.grouping.bounds.best import best_bound
 from tilewright.grouping.cost import objective, violation
 from tilewright.grouping.lowering import (
+    execute_plan,
     lower,
     measured_objective,
     most_values,
     numeric_elements,
-    simulate,
     simulation_seconds,
 )
 from tilewright.grouping.measures import GroupingMeasures
@@ -49,7 +49,7 @@ class Grouping(Room[Problem, Plan]):
     violation = staticmethod(violation)
     objective = staticmethod(objective)
     measured_objective = staticmethod(measured_objective)
-    simulate = staticmethod(simulate)
+    execute_plan = staticmethod(execute_plan)
     simulation_seconds = staticmethod(simulation_seconds)
     numeric_elements = staticmethod(numeric_elements)
     most_values = staticmethod(most_values)
@@ -57,6 +57,7 @@ class Grouping(Room[Problem, Plan]):
 
 
 ROOM = register(Grouping())
+simulate = ROOM.simulate
 
 fault = violation
 """Former name of `violation`, for files of users' own."""

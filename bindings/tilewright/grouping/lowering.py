@@ -5,6 +5,7 @@ from __future__ import annotations
 import numpy as np
 from numpy.typing import NDArray
 
+from tilewright.core.room import Asked
 from tilewright.grouping.cost import structural_violation
 from tilewright.grouping.measures import measured
 from tilewright.grouping.plan import Plan
@@ -152,42 +153,28 @@ def _write_back(groups: list[NDArray[np.int64]]) -> tuple[WriteBack, ...]:
     return (WriteBack("output", Cells(4, np.concatenate(groups))),) if groups else ()
 
 
-def simulate(
-    problem: Problem,
-    plan: Plan,
-    *,
-    numeric: bool = False,
-    overlapped: bool = True,
-    seed: int = 0,
-    deadline: float = float("inf"),
-) -> Report:
-    """Execute a plan: the only judge of what it costs and whether it is right.
-
-    Parameters
-    ----------
-    numeric
-        Also move random integers through the steps and compare with the reference convolution.
-    overlapped
-        Also compute the timeline with double buffering.
-    seed
-        Seed of the random integers.
-    """
+def execute_plan(problem: Problem, plan: Plan, asked: Asked) -> Report:
+    """Execute a plan: the only judge of what it costs and whether it is right."""
     violation = structural_violation(problem, plan)
     if violation is not None and violation.rule != "number of steps":
         return Report.refused(violation)
     data = expected = None
-    if numeric:
+    if asked.numeric:
         layer = problem.layer
         elements = numeric_elements(problem)
         if elements > MAX_NUMERIC_ELEMENTS:
             limit = f"{elements} elements in all, at most {MAX_NUMERIC_ELEMENTS} can be moved"
             raise InputError("layer.input", list(layer.input), limit)
-        values, kernels = random_values(layer, seed)
+        values, kernels = random_values(layer, asked.seed)
         top, bottom, left, right = layer.padding
         data = {"input": np.pad(values, ((0, 0), (0, 0), (top, bottom), (left, right))), "kernels": kernels}
         expected = {"output": reference_convolution(layer, values, kernels)}
     report = execute(
-        lower(problem, plan), overlapped=overlapped, data=data, expected=expected, deadline=deadline
+        lower(problem, plan),
+        overlapped=asked.overlapped,
+        data=data,
+        expected=expected,
+        deadline=asked.deadline,
     )
     if report.violation is None:
         report.violation = violation

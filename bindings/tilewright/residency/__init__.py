@@ -19,7 +19,7 @@ from tilewright.residency.evaluation import (
 from tilewright.residency.exact.time_and_energy import recheck
 from tilewright.residency.exact.traffic import least_traffic
 from tilewright.residency.exact.traffic_curve import Corner, Curve, traffic_curve
-from tilewright.residency.execution import simulate
+from tilewright.residency.execution import execute_plan
 from tilewright.residency.graph import unknown_of
 from tilewright.residency.machine import machine_from
 from tilewright.residency.measures import ResidencyMeasures
@@ -58,7 +58,7 @@ class Residency(Room[Problem, Plan]):
     violation = staticmethod(violation)
     objective = staticmethod(objective)
     measured_objective = staticmethod(measured_objective)
-    simulate = staticmethod(simulate)
+    execute_plan = staticmethod(execute_plan)
     simulation_seconds = staticmethod(simulation_seconds)
     numeric_elements = staticmethod(numeric_elements)
     most_values = staticmethod(most_values)
@@ -76,3 +76,4 @@ class Residency(Room[Problem, Plan]):
 
 
 ROOM = register(Residency())
+simulate = ROOM.simulate

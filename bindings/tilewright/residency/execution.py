@@ -9,6 +9,7 @@ from typing import NamedTuple
 import numpy as np
 
 from tilewright.core.measures import counted, joined
+from tilewright.core.room import Asked
 from tilewright.residency.cost import Spent
 from tilewright.residency.decode_plan import DecodedStep, decode_plan, problem_of_plan
 from tilewright.residency.evaluation import exceeded_limit
@@ -28,41 +29,21 @@ FRAMES = 2
 """Frames that are executed where weights stay from one to the next."""
 
 
-def simulate(
-    problem: Problem,
-    plan: Plan,
-    *,
-    numeric: bool = False,
-    overlapped: bool = True,
-    seed: int = 0,
-    deadline: float = float("inf"),
-) -> Report:
+def execute_plan(problem: Problem, plan: Plan, asked: Asked) -> Report:
     """Execute a plan, pass by pass, in a memory whose cells know what they hold.
 
-    Parameters
-    ----------
-    numeric
-        Also compute with random integers and compare the network's outputs with the reference.
-    overlapped
-        Plays no part: a plan says which of its steps have second buffers, so that engines work beside each
-        other.
-    deadline
-        ``time.monotonic()`` at which to give up with an ``OutOfTimeError``.
+    A plan says which of its steps have second buffers, so that engines work beside each other, whether an
+    overlapped timeline is asked for or not.
     """
     try:
         steps = decode_plan(problem, plan)
     except InvalidPlanError as error:
-        return _refused(str(error))
+        return Report.beyond_limits(str(error))
     broken = exceeded_limit(problem, steps)
     if broken is not None:
-        return _refused(broken)
-    reference = _Reference(problem, plan, seed) if numeric else None
-    return _Execution(problem, plan, steps, reference, deadline).report()
-
-
-def _refused(broken: str) -> Report:
-    rule, _, details = broken.partition(": ")
-    return Report.refused(Violation(rule, 0, "plan", "a plan within the limits", details or broken))
+        return Report.beyond_limits(broken)
+    reference = _Reference(problem, plan, asked.seed) if asked.numeric else None
+    return _Execution(problem, plan, steps, reference, asked.deadline).report()
 
 
 class _Reference:

@@ -15,7 +15,7 @@ from tilewright.scheduling.evaluation import (
     simulation_seconds,
 )
 from tilewright.scheduling.graph_file import read_file
-from tilewright.scheduling.lowering import simulate
+from tilewright.scheduling.lowering import execute_plan
 from tilewright.scheduling.measures import SchedulingMeasures
 from tilewright.scheduling.plan import Plan
 from tilewright.scheduling.problem import Problem
@@ -57,7 +57,7 @@ class Scheduling(Room[Problem, Plan]):
     violation = staticmethod(violation)
     objective = staticmethod(objective)
     measured_objective = staticmethod(measured_objective)
-    simulate = staticmethod(simulate)
+    execute_plan = staticmethod(execute_plan)
     simulation_seconds = staticmethod(simulation_seconds)
     numeric_elements = staticmethod(numeric_elements)
     most_values = staticmethod(most_values)
@@ -79,3 +79,4 @@ class Scheduling(Room[Problem, Plan]):
 
 
 ROOM = register(Scheduling())
+simulate = ROOM.simulate

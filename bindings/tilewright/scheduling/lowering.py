@@ -7,12 +7,13 @@ from collections.abc import Callable
 import numpy as np
 
 from tilewright.core.measures import counted
+from tilewright.core.room import Asked
 from tilewright.scheduling.execution import Executed, Execution, reference
 from tilewright.scheduling.measures import SchedulingMeasures, SubgraphMeasures
 from tilewright.scheduling.plan import Plan, Subgraph
 from tilewright.scheduling.problem import Problem
 from tilewright.scheduling.rules import violation
-from tilewright.simulator import Report, Violation
+from tilewright.simulator import Report
 from tilewright.simulator.program import Counts
 
 
@@ -21,22 +22,13 @@ def whole_units(ticks: int, scale: int) -> int:
     return -(-ticks // scale)
 
 
-def simulate(
-    problem: Problem,
-    plan: Plan,
-    *,
-    numeric: bool = False,
-    overlapped: bool = True,
-    seed: int = 0,
-    deadline: float = float("inf"),
-) -> Report:
+def execute_plan(problem: Problem, plan: Plan, asked: Asked) -> Report:
     """Execute a plan; see `core.room.Room.simulate`."""
     broken = violation(problem, plan)
     if broken is not None:
-        rule, _, told = broken.partition(": ")
-        return Report.refused(Violation(rule, 0, "plan", "a plan that keeps the rules", told))
+        return Report.beyond_limits(broken, "a plan that keeps the rules")
     graph = problem.graph
-    execution = Execution(problem, seed if numeric else None, deadline)
+    execution = Execution(problem, asked.seed if asked.numeric else None, asked.deadline)
     runs = [execution.run(step) for step in plan.subgraphs]
     names = [f"tensor {number}" for number in range(len(graph.widths))]
 
@@ -65,8 +57,8 @@ def simulate(
         latency_ticks=total,
         subgraphs=[_measured(step, run, graph.scale) for step, run in zip(plan.subgraphs, runs, strict=True)],
     )
-    if numeric:
-        known = reference(problem, seed)
+    if asked.numeric:
+        known = reference(problem, asked.seed)
         report.numeric = all(
             (values := execution.slow[tensor]) is not None and bool((values == known[tensor]).all())
             for tensor in graph.results

@@ -288,6 +288,12 @@ class Report:
         return cls(violation, [], {}, {}, {}, {}, {}, np.zeros(0, dtype=np.int64), 0)
 
     @classmethod
+    def beyond_limits(cls, broken: str, needed: str = "a plan within the limits") -> Report:
+        """Return the report of a plan that breaks a limit, which is told as ``rule: details``."""
+        rule, _, details = broken.partition(": ")
+        return cls.refused(Violation(rule, 0, "plan", needed, details or broken))
+
+    @classmethod
     def chain(cls, names: Sequence[str], reports: Sequence[Report]) -> Report:
         """Join the reports of layers that are executed one after the other.
 

@@ -5,7 +5,8 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING, Any
 
-from tilewright.core.room import Room, register
+from tilewright.core.room import Asked, Room, register
+from tilewright.simulator import Report
 from tilewright.tiling.evaluation import (
     MACHINES,
     at_least,
@@ -75,12 +76,14 @@ class Tiling(Room[Problem, Plan]):
     violation = staticmethod(violation)
     objective = staticmethod(objective)
     measured_objective = staticmethod(measured_objective)
-    simulate = staticmethod(simulate)
     simulation_seconds = staticmethod(simulation_seconds)
     numeric_elements = staticmethod(numeric_elements)
     most_values = staticmethod(most_values)
     portfolio = staticmethod(portfolio)
     recheck = staticmethod(recheck)
+
+    def execute_plan(self, problem: Problem, plan: Plan, asked: Asked) -> Report:
+        return simulate(problem, plan, **asked._asdict())
 
     def decisions(self, problem: Problem, plan: Plan, measures: TilingMeasures | None) -> Decisions | None:
         from tilewright.tiling.tiles import decisions  # for start-up time
