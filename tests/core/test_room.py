@@ -18,7 +18,7 @@ REQUIRED = (
     "violation",
     "objective",
     "measured_objective",
-    "simulate",
+    "execute_plan",
     "simulation_seconds",
     "numeric_elements",
     "portfolio",
