@@ -4,9 +4,11 @@ from __future__ import annotations
 
 import contextlib
 import os
+import sys
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from itertools import combinations
 from pathlib import Path
+from typing import Any, Self
 
 import click
 
@@ -130,6 +132,26 @@ def forget_output() -> None:
     nowhere = os.open(os.devnull, os.O_WRONLY)
     os.dup2(nowhere, 1)
     os.close(nowhere)
+
+
+class StatusLine:
+    """A line at the end of a terminal that says what goes on; where there is no terminal, none."""
+
+    def __init__(self, enabled: bool) -> None:
+        self.enabled, self.terminal = enabled, enabled and sys.stderr.isatty()
+        self.status: Any = None
+
+    def __enter__(self) -> Self:
+        if self.terminal:
+            from rich.console import Console
+
+            self.status = Console(stderr=True).status("starting")
+            self.status.start()
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        if self.status is not None:
+            self.status.stop()
 
 
 def note(message: str) -> None:

@@ -24,6 +24,7 @@ from tilewright.cli.arguments import (
 )
 from tilewright.cli.outputs import (
     Saving,
+    StatusLine,
     check_outputs,
     check_report,
     is_table,
@@ -221,26 +222,13 @@ def _report(saving: Saving, problem: Instance, result: Result, report: str) -> l
     return []
 
 
-class _Progress:
+class _Progress(StatusLine):
     """What goes on: on a terminal one line, elsewhere one for each layer that takes its time."""
 
     def __init__(self, time_limit: float, enabled: bool) -> None:
-        self.enabled, self.terminal = enabled, enabled and sys.stderr.isatty()
+        super().__init__(enabled)
         self.limit = _clock(time_limit)
-        self.status: Any = None
         self._part = ""
-
-    def __enter__(self) -> _Progress:
-        if self.terminal:
-            from rich.console import Console
-
-            self.status = Console(stderr=True).status("starting")
-            self.status.start()
-        return self
-
-    def __exit__(self, *_: object) -> None:
-        if self.status is not None:
-            self.status.stop()
 
     def say(self, text: str) -> None:
         """Show what goes on before there is anything else to show, on a terminal or not."""

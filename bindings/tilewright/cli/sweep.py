@@ -30,7 +30,7 @@ from tilewright.cli.arguments import (
     take_seed,
     with_changes,
 )
-from tilewright.cli.outputs import Saving, check_outputs, is_table, note, note_compiling, printing
+from tilewright.cli.outputs import Saving, StatusLine, check_outputs, is_table, note, note_compiling, printing
 from tilewright.spec.errors import InputError, SolverMissingError
 
 if TYPE_CHECKING:
@@ -199,27 +199,15 @@ def _save(found: Sweep, outputs: tuple[str, ...], plot: str | None) -> Saving:
     return saving
 
 
-class _Progress:
+class _Progress(StatusLine):
     """How many points are done: on a terminal one line, elsewhere one every half a minute."""
 
     def __init__(self, many: int, enabled: bool) -> None:
-        self.many, self.enabled = many, enabled
+        super().__init__(enabled)
+        self.many = many
         self.done = 0
         self.began = self.told = time.monotonic()
         self.counts: dict[str, int] = {}
-        self.status: Any = None
-
-    def __enter__(self) -> _Progress:
-        if self.enabled and sys.stderr.isatty():
-            from rich.console import Console
-
-            self.status = Console(stderr=True).status("starting")
-            self.status.start()
-        return self
-
-    def __exit__(self, *_: object) -> None:
-        if self.status is not None:
-            self.status.stop()
 
     def take(self, point: Point) -> None:
         """Count a point."""
