@@ -18,7 +18,6 @@ from tilewright.core import catalogue
 from tilewright.core.context import RunContext
 from tilewright.residency import Plan, Problem, objective, simulate, violation
 from tilewright.residency.evaluation import costs_of
-from tilewright.residency.exact.ties import TIES
 from tilewright.residency.machine import OBJECTIVES
 from tilewright.residency.plan import key_of, kind_of
 from tilewright.run.instance import parse
@@ -66,29 +65,6 @@ def test_ties_are_broken(seed: int) -> None:
             continue
         return
     pytest.skip("no memory is large enough")
-
-
-@pytest.mark.parametrize("name", ["mb28-64k", "ds-cnn-16k", "resnet8-64k"])
-def test_no_simple_plan_of_equal_traffic_is_better(name: str) -> None:
-    problem = parse(catalogue_table(name)).problem
-    found = costs_of(problem, best_of(problem))
-    for heuristic in catalogue.heuristics("residency"):
-        plan = catalogue.heuristic("residency", heuristic).plan(problem)
-        if objective(problem, plan) == objective(problem, best_of(problem)):
-            assert [found[each] for each in TIES] <= [costs_of(problem, plan)[each] for each in TIES]
-
-
-def catalogue_table(name: str) -> Json:
-    """Return an instance that comes with the package."""
-    from tilewright.run.instance import read
-
-    return {"room": "residency", **read(name).problem.model_dump(mode="json", exclude_unset=True)}
-
-
-def test_less_memory_is_taken_where_nothing_more_moves() -> None:
-    """What each size of the memory makes possible begins, for 59,520 bytes, at 42,000."""
-    problem = parse(catalogue_table("mb28-64k")).problem
-    assert costs_of(problem, best_of(problem))["memory"] == 42_000
 
 
 FORGED = ["lines of c", "weights of c", "block of c", "partial sums of c", "map of c", "c"]

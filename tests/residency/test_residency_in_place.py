@@ -4,14 +4,12 @@ from __future__ import annotations
 
 import random
 from dataclasses import replace
-from pathlib import Path
-from typing import Any
 
 import pytest
-from conftest import THOROUGH, examples
+from conftest import examples
+from test_residency_search import SMALL, Json
 from tests.fuzz.campaigns import residency_problems
 from tests.fuzz.problems import refused
-from tests.fuzz.trials import Skip
 from tests.oracles import residency as oracle
 
 from tilewright.core import catalogue
@@ -19,60 +17,7 @@ from tilewright.residency import Plan, Problem, Step, objective, simulate, viola
 from tilewright.run.instance import parse
 from tilewright.run.solve import solve
 from tilewright.run.verify import check
-from tilewright.spec.errors import InputError, SolverMissingError
-
-Json = dict[str, Any]
-
-
-def block(side: int, kernel: list[int], kernels: int, **limits: Any) -> Json:
-    """Return a block whose second convolution reads rows, so that the sum can take its input's place."""
-    plane = [side, side]
-    padding = [kernel[0] // 2, kernel[0] // 2, kernel[1] // 2, kernel[1] // 2]
-    layers = [
-        {"name": "c0", "input": [2, *plane], "kernels": 8, "kernel": kernel, "padding": padding},
-        {"name": "a", "inputs": ["c0"], "input": [8, *plane], "kernels": 8, "kernel": [1, 3], "groups": 8}
-        | {"padding": [0, 0, 1, 1]},
-        {"name": "s", "kind": "add", "inputs": ["c0", "a"], "input": [8, *plane]},
-        {"name": "d", "inputs": ["s"], "input": [8, *plane], "kernels": kernels, "kernel": kernel}
-        | {"padding": padding},
-    ]
-    return {"room": "residency", "network": {"layers": layers}, "limits": limits}
-
-
-LARGE = block(12, [3, 3], 32) | {"machine": {"memory_bytes": 1300}}
-SMALL = block(6, [1, 1], 2, most_operations=2) | {"machine": {"memory_bytes": 400}}
-
-BEST = [
-    # Found by the enumeration of tests/oracles; plans of former versions moved 9,672 and 776 bytes.
-    (LARGE, "traffic", {}, 7656),
-    (SMALL, "traffic", {}, 200),
-    (SMALL, "memory", {"most_traffic": 200}, 360),
-    (SMALL, "cycles", {}, 820),
-    (SMALL, "energy", {}, 119_757_350),
-]
-
-
-@pytest.mark.parametrize("method", ["states", "intervals@highs", "divide@gecode"])
-@pytest.mark.parametrize(("table", "minimise", "limits", "least"), BEST)
-def test_passes_of_whole_rows_may_be_needed(
-    table: Json, minimise: str, limits: Json, least: int, method: str
-) -> None:
-    if method != "states" and minimise != "traffic":
-        pytest.skip("formulations are for least traffic")
-    instance = parse(table | {"objective": {"minimise": minimise, **limits}})
-    try:
-        result = solve(instance, method, time_limit=120)
-    except SolverMissingError as error:
-        pytest.skip(str(error))
-    assert (result.status, result.objective) == ("optimal", least)
-
-
-def test_the_oracle_finds_the_same() -> None:
-    problem = parse(SMALL | {"objective": {"minimise": ["traffic", "cycles", "memory"]}}).problem
-    assert isinstance(problem, Problem)
-    if THOROUGH:  # it takes five seconds
-        found = oracle.least(problem.model_dump(mode="json"))
-        assert found == {"traffic": 200, "cycles": 820, "memory": 360}
+from tilewright.spec.errors import InputError
 
 
 def test_what_is_no_optimum_is_refuted() -> None:
@@ -128,15 +73,6 @@ def test_a_sum_may_overwrite_what_nobody_needs_any_more(pixels: int, valid: bool
     assert (violation(problem, plan) is None) == valid
     report = simulate(problem, plan, numeric=True)
     assert (report.violation is None and report.numeric) == valid
-
-
-@pytest.mark.parametrize("seed", range(examples(80)))
-def test_the_search_agrees_with_an_oracle_apart(seed: int, tmp_path: Path) -> None:
-    """Every objective, limits and lists, strips, tiles, second buffers, outputs that are read inside."""
-    try:
-        residency_problems.trial(random.Random(f"oracle {seed}"), tmp_path)
-    except Skip:
-        pytest.skip("too large for the oracle")
 
 
 @pytest.mark.parametrize("seed", range(examples(80)))

@@ -8,8 +8,7 @@ from typing import Any
 
 import pytest
 from conftest import examples
-from residency_cases import problem_of
-from test_residency_search import NEVER, ignore, random_problem, survives
+from residency_cases import NEVER, ignore, problem_of, random_problem, survives
 
 from tilewright.core import catalogue
 from tilewright.core.context import RunContext

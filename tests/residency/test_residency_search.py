@@ -1,4 +1,4 @@
-"""The search of the room residency agrees with enumeration, and its plans survive in the memory."""
+"""The searches of residency agree with an oracle that shares nothing with them, and with values by hand."""
 
 from __future__ import annotations
 
@@ -7,68 +7,85 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from conftest import examples, thorough
-from residency_cases import enumerated, problem_of, random_network
+from conftest import THOROUGH, examples
+from residency_cases import NEVER, ignore, optimum, problem_of, random_problem, search, survives
+from tests.fuzz.campaigns import residency_problems
+from tests.fuzz.trials import Skip
+from tests.oracles import residency as oracle
 
 from tilewright import drivers
 from tilewright.core import catalogue
 from tilewright.core.context import RunContext
-from tilewright.residency import Problem, best_bound, objective, simulate, violation
-from tilewright.residency.exact.traffic import label_search, least_memory, least_traffic
+from tilewright.residency import Problem, best_bound, objective
+from tilewright.residency.evaluation import costs_of
+from tilewright.residency.exact.ties import TIES
+from tilewright.residency.exact.traffic import label_search, least_memory
 from tilewright.residency.shapes.shape import Shape, step_buffers
 from tilewright.residency.transitions import ANYTHING
 from tilewright.run import instance
-from tilewright.spec.errors import InputError
+from tilewright.run.instance import parse
+from tilewright.run.solve import solve
+from tilewright.spec.errors import SolverMissingError
 
-NEVER = float("inf")
-SAMPLE = {
-    "layers": [
-        {"name": "a", "input": [2, 6, 6], "kernels": 3, "kernel": [3, 3]},
-        {"name": "b", "input": [3, 4, 4], "kernels": 4, "kernel": [3, 3]},
+Json = dict[str, Any]
+
+
+@pytest.mark.parametrize("seed", range(examples(400)))
+def test_the_search_agrees_with_an_oracle_apart(seed: int, tmp_path: Path) -> None:
+    """Objectives, limits and lists, strips, tiles, second buffers, many frames, second executions, ties."""
+    try:
+        residency_problems.trial(random.Random(f"oracle {seed}"), tmp_path)
+    except Skip:
+        pytest.skip("too large for the oracle")
+
+
+def block(side: int, kernel: list[int], kernels: int, **limits: Any) -> Json:
+    """Return a block whose second convolution reads rows, so that the sum can take its input's place."""
+    plane = [side, side]
+    padding = [kernel[0] // 2, kernel[0] // 2, kernel[1] // 2, kernel[1] // 2]
+    layers = [
+        {"name": "c0", "input": [2, *plane], "kernels": 8, "kernel": kernel, "padding": padding},
+        {"name": "a", "inputs": ["c0"], "input": [8, *plane], "kernels": 8, "kernel": [1, 3], "groups": 8}
+        | {"padding": [0, 0, 1, 1]},
+        {"name": "s", "kind": "add", "inputs": ["c0", "a"], "input": [8, *plane]},
+        {"name": "d", "inputs": ["s"], "input": [8, *plane], "kernels": kernels, "kernel": kernel}
+        | {"padding": padding},
     ]
-}
+    return {"room": "residency", "network": {"layers": layers}, "limits": limits}
 
 
-def ignore(_told: Any) -> None:
-    """Take what is told of a search."""
+LARGE = block(12, [3, 3], 32) | {"machine": {"memory_bytes": 1300}}
+SMALL = block(6, [1, 1], 2, most_operations=2) | {"machine": {"memory_bytes": 400}}
+
+BEST = [
+    # Found by the enumeration of tests/oracles; plans of former versions moved 9,672 and 776 bytes.
+    (LARGE, "traffic", {}, 7656),
+    (SMALL, "traffic", {}, 200),
+    (SMALL, "memory", {"most_traffic": 200}, 360),
+    (SMALL, "cycles", {}, 820),
+    (SMALL, "energy", {}, 119_757_350),
+]
 
 
-def random_problem(rng: random.Random, most: int = 4, **rest: Any) -> Problem:
-    """Return a problem with a memory between the least and that of everything."""
-    while True:
-        network = random_network(rng, most)
-        try:
-            whole = problem_of(network, 10_000)
-        except InputError:
-            continue
-        least = whole.least_memory
-        everything = sum(tensor.size for tensor in whole.graph.tensors)
-        return problem_of(network, rng.randint(least, least + max(1, everything // 2)), **rest)
+@pytest.mark.parametrize("method", ["states", "intervals@highs", "divide@gecode"])
+@pytest.mark.parametrize(("table", "minimise", "limits", "least"), BEST)
+def test_passes_of_whole_rows_may_be_needed(
+    table: Json, minimise: str, limits: Json, least: int, method: str
+) -> None:
+    if method != "states" and minimise != "traffic":
+        pytest.skip("formulations are for least traffic")
+    try:
+        result = solve(parse(table | {"objective": {"minimise": minimise, **limits}}), method, time_limit=120)
+    except SolverMissingError as error:
+        pytest.skip(str(error))
+    assert (result.status, result.objective) == ("optimal", least)
 
 
-def agrees(problem: Problem) -> None:
-    """Compare with enumeration, and execute the plan."""
-    found = next(label_search(problem, problem.machine.capacity, ANYTHING, NEVER).paths())
-    assert found.cost == enumerated(problem)
-    answer = least_traffic(problem, NEVER, ignore, ignore)
-    assert answer.bound == found.cost
-    if answer.plan is not None:
-        survives(problem, answer.plan)
-        assert objective(problem, answer.plan) >= answer.bound >= best_bound(problem).value
-
-
-def survives(problem: Problem, plan: Any) -> None:
-    """Execute a plan; its cost must be that of the closed form."""
-    assert violation(problem, plan) is None
-    report = simulate(problem, plan, numeric=True)
-    assert report.violation is None and report.numeric is True
-    assert problem.measured(report.measures) == objective(problem, plan)
-
-
-@pytest.mark.parametrize("seed", range(examples(80)))
-def test_the_search_agrees_with_enumeration(seed: int) -> None:
-    rng = random.Random(seed)
-    agrees(random_problem(rng, 3))
+@pytest.mark.skipif(not THOROUGH, reason="it takes five seconds")
+def test_the_oracle_finds_the_same() -> None:
+    problem = parse(SMALL | {"objective": {"minimise": ["traffic", "cycles", "memory"]}}).problem
+    found = oracle.least(problem.model_dump(mode="json"))
+    assert found == {"traffic": 200, "cycles": 820, "memory": 360}
 
 
 def test_a_sum_may_take_the_place_of_an_operand_and_be_written_at_once() -> None:
@@ -81,29 +98,23 @@ def test_a_sum_may_take_the_place_of_an_operand_and_be_written_at_once() -> None
         {"name": "d", "input": [2, 1, 1], "kernels": 2, "kernel": [1, 1], "groups": 2},
     ]
     problem = problem_of({"layers": layers}, 3)
-    agrees(problem)
-    answer = least_traffic(problem, NEVER, ignore, ignore)
-    assert answer.plan is not None and objective(problem, answer.plan) == answer.bound == 18
+    assert objective(problem, optimum(problem)) == search(problem).bound == 18
 
 
 def test_each_number_of_rows_may_be_the_best_one() -> None:
     """Rows 1 to 3 and row 4 take fewer lines at a time than two rows and two rows."""
     layer = {"name": "a", "input": [3, 4, 2], "kernels": 5, "kernel": [3, 1], "padding": [2, 0, 0, 0]}
     problem = problem_of({"layers": [layer]}, 33)
-    agrees(problem)
-    answer = least_traffic(problem, NEVER, ignore, ignore)
-    assert answer.plan is not None and objective(problem, answer.plan) == answer.bound == 24 + 2 * 45 + 40
+    assert objective(problem, optimum(problem)) == search(problem).bound == 24 + 2 * 45 + 40
 
 
 def test_columns_that_strides_leave_out_are_not_waited_for() -> None:
     """Of rows of four the first three are read: the last one is loaded with the next row, not before."""
     layer = {"name": "a", "input": [1, 4, 4], "kernels": 2, "kernel": [3, 1], "stride": [1, 2]}
     problem = problem_of({"layers": [layer | {"padding": [4, 2, 0, 0], "dilation": [2, 1]}]}, 19)
-    shape = Shape("kernels", 1, 1)
-    assert sum(each.size for each in step_buffers(problem.groups[1], shape, ())) == 15 + 3 + 1
-    answer = least_traffic(problem, NEVER, ignore, ignore)
-    assert answer.plan is not None
-    survives(problem, answer.plan)
+    buffers = step_buffers(problem.groups[1], Shape("kernels", 1, 1), ())
+    assert sum(each.size for each in buffers) == 15 + 3 + 1
+    survives(problem, search(problem).plan)
 
 
 def test_highs_is_asked_again_where_its_optimum_is_not_its_solution() -> None:
@@ -122,19 +133,10 @@ def test_highs_is_asked_again_where_its_optimum_is_not_its_solution() -> None:
     assert (found.status, found.bound, objective(problem, plans[-1])) == ("optimal", 86, 86)
 
 
-@thorough
-@pytest.mark.parametrize("seed", range(1000, 1060))
-def test_the_search_agrees_with_enumeration_of_more(seed: int) -> None:
-    agrees(random_problem(random.Random(seed), 4))
-
-
 @pytest.mark.parametrize("seed", range(examples(200)))
 def test_plans_of_larger_networks_survive(seed: int) -> None:
-    rng = random.Random(10_000 + seed)
-    problem = random_problem(rng, 9)
-    answer = least_traffic(problem, NEVER, ignore, ignore)
-    assert answer.plan is not None
-    survives(problem, answer.plan)
+    problem = random_problem(random.Random(10_000 + seed), 9)
+    survives(problem, search(problem).plan)
 
 
 @pytest.mark.parametrize("seed", range(examples(50)))
@@ -153,27 +155,39 @@ def test_less_memory_never_moves_less(seed: int) -> None:
     curve = [moved(capacity) for capacity in sizes]
     assert curve == sorted(curve, reverse=True)
     wanted = rng.choice(curve)
-    answer = least_memory(
-        problem.with_(objective={"minimise": "memory", "most_traffic": wanted}), NEVER, ignore
-    )
+    small = problem.with_(objective={"minimise": "memory", "most_traffic": wanted})
+    answer = least_memory(small, NEVER, ignore)
     assert moved(answer.bound) <= wanted and (answer.bound == least or moved(answer.bound - 1) > wanted)
-    assert answer.plan is not None
-    assert objective(problem, answer.plan) <= wanted
+    assert answer.plan is not None and objective(problem, answer.plan) <= wanted
 
 
-@pytest.mark.parametrize(
-    ("name", "traffic"), [("mb28-64k", 59_520), ("resnet8-64k", 80_788), ("vww-32k", 238_500)]
-)
-def test_only_what_must_be_is_moved(name: str, traffic: int) -> None:
+BUNDLED = {"mb28-64k": 59_520, "resnet8-64k": 80_788, "vww-32k": 238_500}
+"""Instances of which only what must be moved is moved."""
+
+
+@pytest.mark.parametrize("name", [*BUNDLED, "ds-cnn-16k"])
+def test_no_simple_plan_is_better(name: str) -> None:
+    """Nor is one of equal traffic better in cycles, energy or memory."""
     problem = instance.read(name).problem
-    answer = least_traffic(problem, NEVER, ignore, ignore)
-    assert answer.bound == best_bound(problem).value == traffic
-    assert answer.plan is not None
-    survives(problem, answer.plan)
+    best = optimum(problem)
+    moved, costs = objective(problem, best), costs_of(problem, best)
+    if name in BUNDLED:
+        assert moved == search(problem).bound == best_bound(problem).value == BUNDLED[name]
+    if name == "mb28-64k":  # of what each size of the memory makes possible, this begins at 42,000
+        assert costs["memory"] == 42_000
+    for heuristic in catalogue.heuristics("residency"):
+        plan = catalogue.heuristic("residency", heuristic).plan(problem)
+        assert objective(problem, plan) >= moved
+        if objective(problem, plan) == moved:
+            assert [costs[each] for each in TIES] <= [costs_of(problem, plan)[each] for each in TIES]
 
 
 def test_no_memory_is_enough_for_less_traffic_than_there_must_be() -> None:
-    problem = problem_of(SAMPLE, 400, objective={"minimise": "memory", "most_traffic": 250})
+    layers = [
+        {"name": "a", "input": [2, 6, 6], "kernels": 3, "kernel": [3, 3]},
+        {"name": "b", "input": [3, 4, 4], "kernels": 4, "kernel": [3, 3]},
+    ]
+    problem = problem_of({"layers": layers}, 400, objective={"minimise": "memory", "most_traffic": 250})
     method = catalogue.formulation("residency", "states")
     assert method.solve(problem, RunContext()).status == "optimal"
     assert method.solve(problem.with_(machine={"memory_bytes": 89}), RunContext()).status == "infeasible"
@@ -186,8 +200,7 @@ def test_rules_give_plans_that_survive(name: str, seed: int) -> None:
     problem = random_problem(random.Random(40_000 + seed), 6)
     plan = catalogue.heuristic("residency", name).plan(problem)
     survives(problem, plan)
-    bound = least_traffic(problem, NEVER, ignore, ignore).bound
-    assert objective(problem, plan) >= bound
+    assert objective(problem, plan) >= search(problem).bound
     if name == "layer_by_layer":
         assert objective(problem, plan) == sum(problem.layer_by_layer.values())
 
@@ -198,6 +211,14 @@ def test_heuristics_that_search_are_no_rules(tmp_path: Path, monkeypatch: pytest
     folder.mkdir(parents=True)
     (folder / "mine_that_searches.py").write_text("def plan(problem, search):\n    raise AssertionError\n")
     monkeypatch.setenv("TILEWRIGHT_PATH", str(tmp_path))
-    problem = random_problem(random.Random(1), 4)
-    outcome = catalogue.formulation("residency", "states").solve(problem, RunContext())
-    assert outcome.status == "optimal"
+    optimum(random_problem(random.Random(1), 4))
+
+
+@pytest.mark.parametrize("tables", [{"limits": {"executions": 2}}, {"limits": {"frames": "many"}}])
+def test_rules_neither_repeat_nor_keep(tables: Json) -> None:
+    problem = Problem.model_validate(instance.read("resnet8-64k").problem.model_dump() | tables)
+    for name in catalogue.heuristics("residency"):
+        plan = catalogue.heuristic("residency", name).plan(problem)
+        assert not plan.again and not plan.staying
+        survives(problem, plan)
+    assert not catalogue.formulation("residency", "intervals").suits(problem)

@@ -7,7 +7,7 @@ import random
 import numpy as np
 import pytest
 from conftest import examples
-from test_residency_search import random_problem
+from residency_cases import random_problem
 
 from tilewright.addresses import order_search
 from tilewright.residency.exact.traffic_steps import TrafficSteps

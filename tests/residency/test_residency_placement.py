@@ -8,9 +8,8 @@ from typing import Any
 
 import numpy as np
 from conftest import examples
-from residency_cases import problem_of
+from residency_cases import NEVER, problem_of, random_problem, survives
 from test_residency_layers import layers
-from test_residency_search import NEVER, random_problem, survives
 
 from tilewright.addresses.order_search import place_or_exchange
 from tilewright.residency import Problem, objective, simulate
