@@ -7,7 +7,7 @@ from typing import Any
 import pyomo.environ as pyo
 
 from tilewright.residency import Plan, Problem
-from tilewright.residency.columns import Columns, takes
+from tilewright.residency.enumerated_steps import Columns, takes
 
 
 def suits(problem: Problem) -> bool:

@@ -22,11 +22,10 @@ from tilewright.core import catalogue
 from tilewright.core.context import RunContext
 from tilewright.residency import Plan, Problem, Step, simulate, violation
 from tilewright.residency.decode_plan import StepDecoder, decode_plan
+from tilewright.residency.derived_problems import add_staying, residual_problem, with_copies_of
 from tilewright.residency.evaluation import memory_taken
-from tilewright.residency.frames import add_staying, residual_problem
 from tilewright.residency.graph import InvalidPlanError, members
 from tilewright.residency.placement import find_addresses, placed_items
-from tilewright.residency.recompute_graph import with_copies_of
 from tilewright.residency.shapes import tiles
 from tilewright.residency.shapes.groups import Group, Groups, group_mask, pass_sizes
 from tilewright.residency.shapes.strips import strip_widths

@@ -58,7 +58,7 @@ def network(
     kinds
         A letter for each kind, as often as it is likely: convolution, pool, depthwise, addition; also
         multiplication, fully connected, softmax, rectification of the network's input, join (a concatenation
-        by itself).
+        by itself), x for some channels alone.
     twice
         Whether an addition may read the same map twice.
     back
@@ -95,6 +95,12 @@ def network(
             read, op = (source, "softmax") if kind == "s" else ("input", "relu")
             shapes[name] = shapes[read]
             layers.append(table | {"kind": "map", "op": op, "inputs": [read], "input": list(shapes[read])})
+            continue
+        if kind == "x" and shape[0] > 1:
+            first = rng.randrange(shape[0])
+            shapes[name] = (rng.randint(1, shape[0] - first), *shape[1:])
+            table |= {"kind": "slice", "input": list(shape), "output": list(shapes[name])}
+            layers.append(table | {"first": [first, 0, 0]})
             continue
         if kind == "j" and beside:
             other = rng.choice(beside)

@@ -48,6 +48,8 @@ class Op:
     ----------
     reads
         Tensors, in order.
+    parts
+        The channels that are read of each.
     weights, units
         Elements, and output channels in which they can be divided.
     own_channels
@@ -63,6 +65,8 @@ class Op:
     ) -> None:
         kind, channels = table["kind"], table["input"][0]
         self.number, self.name, self.kind, self.reads, self.table = number, table["name"], kind, reads, table
+        spans = zip(reads, table["channels"], strict=True)
+        self.parts = [range(*(span or (0, shapes[t][0]))) for t, span in spans]
         weighty = kind in ("conv", "fc")
         self.kernel, self.stride, self.pad = (
             table.get(key, default)
@@ -83,7 +87,8 @@ class Op:
         self.by_value = kind in ("add", "mul") or (kind == "map" and table["op"] not in ALL_CHANNELS)
         self.units = self.shape[0] if weighty or self.by_value or kind == "pool" else 1
         depthwise = weighty and self.groups == channels == table["kernels"]
-        self.own_channels = self.by_value or depthwise or kind == "pool"
+        distinct = len(set(reads)) == len(set(zip(reads, self.parts, strict=True)))
+        self.own_channels = distinct and (self.by_value or depthwise or kind == "pool")
         self.pixels = prod(self.plane)
         # Of an operand of another plane every pixel is read: a flattened map, or a factor of a whole plane.
         self.every = {t: kind == "fc" or tuple(shapes[t][1:]) != tuple(table["input"][1:]) for t in reads}
@@ -92,11 +97,16 @@ class Op:
             and self.groups == 1
             and not self.own_channels
             and len({tuple(shapes[t][1:]) for t in reads}) == 1
+            and len(set(reads)) == len(reads)
         )
         self.macs = channels // self.groups * self.window if weighty else 0
         taken = {"pool": self.window, "add": len(reads), "mul": len(reads)}.get(kind, int(not weighty))
         self.vector = taken - (kind in ("add", "mul", "concat"))  # the first operand is added to nothing
         self.touched = 2 * self.macs + taken + self.bias + 1
+
+    def channels(self, tensor: int) -> set[int]:
+        """Return the channels of a tensor that are read."""
+        return {c for t, part in zip(self.reads, self.parts, strict=True) if t == tensor for c in part}
 
     def under(self, axis: int, place: int, size: int) -> list[int]:
         """Return the rows (or columns), of so many, from the first to the last that a place needs."""
@@ -226,7 +236,11 @@ class Group:
         self.output = self.last.number + 1
         self.outputs = [t for t in sorted(made) if t in graph.results or graph.readers[t] - self.mask]
         self.heavy = [op for op in ops if op.weights]
-        self.depth = sum(graph.shapes[t][0] for t in self.last.reads)
+        self.depth = sum(map(len, self.last.parts))
+        # Channels in line buffers: what is computed is computed in all channels.
+        self.deep = {t: graph.shapes[t][0] for t in made} | {
+            t: len(set().union(*(op.channels(t) for op in ops))) for t in self.sources
+        }
         self.course = lru_cache(maxsize=None)(self._courses)
         self.cut = lru_cache(maxsize=None)(self._cut)
         self.known: dict[Any, list[Spent]] = {}
@@ -321,12 +335,12 @@ class Group:
             raise Refused("kept or kernels")
         if order == "pixels" and len(kept) == len(self.heavy):
             kernels = units
-        if order == "channels" and 1 <= pixels <= self.last.pixels:  # it passes by pixel by pixel in any case
-            pixels = 1
-        key = (order, pixels, kernels, kept, columns, channels, bool(told.get("double_buffering")))
-        if key not in self.ways:
+        rest = kernels, kept, columns, channels, bool(told.get("double_buffering"))
+        # In that order all passes move the same; with one pixel each they take least.
+        listed = 1 if order == "channels" and 1 <= pixels <= self.last.pixels else pixels
+        if (order, listed, *rest) not in self.ways:
             raise Refused("order, pixels, kernels, columns or channels")
-        return self.cut(*key)
+        return self.cut(order, pixels, *rest)
 
     def _cut(
         self,
@@ -355,7 +369,7 @@ class Group:
         for course in courses:
             for n in range(1, course.passes + 1):
                 grown = {t: ends[n] - ends[n - 1] for t, ends in course.ends.items()}
-                new = {t: graph.shapes[t][0] * many for t, many in grown.items()}
+                new = {t: self.deep[t] * many for t, many in grown.items()}
                 gone = {}
                 for tensor in self.outputs:  # columns that are computed again are not written again
                     low, high = course.columns[tensor]
@@ -371,7 +385,7 @@ class Group:
                 passes.append(Pass(new, gone, loaded, *work))
         assert all(saved[t] == graph.sizes[t] for t in self.outputs)
         lines = {t: self._lines(courses, t, step["double_buffering"]) for t in self.read}
-        lines = {t: tuple(graph.shapes[t][0] * each for each in held) for t, held in lines.items()}  # type: ignore[misc]
+        lines = {t: tuple(self.deep[t] * each for each in held) for t, held in lines.items()}  # type: ignore[misc]
         weights = {
             op.number: op.weights if op.name in step["kept"] else self.part(op, kernels) for op in self.heavy
         }
@@ -394,7 +408,7 @@ class Group:
         return held[0], held[1], held[2]
 
     def _in_kernels(self, step: Json) -> Cut:
-        graph, last, pixels, kernels = self.graph, self.last, step["pixels"], step["kernels"]
+        last, pixels, kernels = self.last, step["pixels"], step["kernels"]
         doubled, (course,) = step["double_buffering"], self.course(None, pixels)
         blocks = [min(kernels, last.units - at) for at in range(0, last.units, kernels)]
         per_unit = last.shape[0] // last.units
@@ -405,7 +419,7 @@ class Group:
                 new = {self.output: grown[self.output] * many * per_unit}
                 for t in self.sources:
                     deep = self._between(t, number * kernels, number * kernels + many)
-                    new[t] = grown[t] * (deep if last.own_channels else graph.shapes[t][0])
+                    new[t] = grown[t] * (deep if last.own_channels else self.deep[t])
                 loaded = self.part(last, many) if n == 1 and last.weights else 0
                 if number == len(blocks) - 1 and loaded:
                     loaded = last.weights - self.part(last, kernels) * number
@@ -413,7 +427,7 @@ class Group:
                                    *(new[self.output] * each(last) for each in WORK)))  # fmt: skip
         lines = {}
         for t in self.sources:
-            deep = min(graph.shapes[t][0], kernels) if last.own_channels else graph.shapes[t][0]
+            deep = min(self.deep[t], kernels) if last.own_channels else self.deep[t]
             held = self._lines([course] * len(blocks), t, doubled)
             lines[t] = held[0] * deep, held[1] * deep, held[2] * deep
         twice = 1 + doubled
@@ -443,7 +457,7 @@ class Group:
                                for t in self.sources}  # fmt: skip
                         passes.append(self._block(new, made, many, high - low, number == len(deep) - 1, True))
             for t in self.sources:
-                each = min(channels, graph.shapes[t][0]) * largest[t]
+                each = min(channels, self.deep[t]) * largest[t]
                 lines[t] = each, 2 * each, each
             sums = step["pixels"]
         else:
@@ -459,7 +473,7 @@ class Group:
                         )
             for t in self.sources:
                 held = self._lines([course] * (len(blocks) * len(deep)), t, step["double_buffering"])
-                each = min(channels, graph.shapes[t][0])
+                each = min(channels, self.deep[t])
                 lines[t] = held[0] * each, held[1] * each, held[2] * each
             sums = last.pixels
         weights = {last.number: kernels * (channels * inner + last.bias) * twice} if last.weights else {}
@@ -468,10 +482,10 @@ class Group:
 
     def _between(self, tensor: int, low: int, high: int) -> int:
         """Return the channels of a tensor among some of those that the last operation reads."""
-        reads, start = self.last.reads, 0
+        place, parts, start = self.last.reads.index(tensor), self.last.parts, 0
         if self.last.kind not in ("add", "mul"):  # others read their operands one after the other
-            start = sum(self.graph.shapes[t][0] for t in reads[: reads.index(tensor)])
-        return max(0, min(high, start + self.graph.shapes[tensor][0]) - max(low, start))
+            start = sum(map(len, parts[:place]))
+        return max(0, min(high, start + len(parts[place])) - max(low, start))
 
     def _block(
         self, new: dict[int, int], pixels: int, kernels: int, channels: int, ends: bool, loads: bool
@@ -514,7 +528,8 @@ class Group:
         """Whether the output can take a tensor's place, so far as this step is concerned."""
         if not self.last.by_value or tensor not in self.last.reads or tensor not in self.sources:
             return False
-        if self.graph.shapes[tensor] != self.last.shape:
+        every = len(self.last.channels(tensor)) == self.last.shape[0]
+        if self.graph.shapes[tensor] != self.last.shape or not every:
             return False
         others = [op for op in self.ops[:-1] if tensor in op.reads]
         if step["columns"] is not None and others:
@@ -543,7 +558,7 @@ class Group:
             found[f"block of {self.last.name}"] = cut.block
         return found
 
-    def spent(self, cut: Cut, whole: Names, fetched: Names, written: Names) -> Spent:
+    def spent(self, cut: Cut, whole: Names, fetched: Names, written: Names, done: Names) -> Spent:
         """Return what a step costs, with the elements of its buffers.
 
         Parameters
@@ -554,9 +569,11 @@ class Group:
             Those of them that are loaded before the first pass.
         written
             Outputs that are written.
+        done
+            What has been executed before: of what is fetched all channels are loaded that others still read.
         """
         graph, streamed = self.graph, self.sources - whole
-        ahead = cut.once + sum(graph.sizes[t] for t in fetched)
+        ahead = cut.once + sum(graph.needed(t, done) for t in fetched)
         loads = [sum(each.new[t] for t in streamed) + each.weights for each in cut.passes]
         saves = [sum(each.saved[t] for t in written) for each in cut.passes]
         works = [each.macs * graph.mac + each.vector * graph.vector for each in cut.passes]
@@ -574,12 +591,15 @@ class Group:
         energy = graph.dram * moved + graph.local * touched + graph.core * (work + set_up)
         return Spent(moved, cycles + set_up, energy, sum(self.buffers(cut, whole, written).values()))
 
-    def steps(self, whole: Names, fetched: Names, written: Names, place: int | None) -> list[Spent]:
+    def steps(
+        self, whole: Names, fetched: Names, written: Names, place: int | None, done: Names
+    ) -> list[Spent]:
         """Return what the ways to cut up the step cost, but those that are worse in everything."""
-        key = whole & (self.read | {self.output}), fetched, written, place
+        loaded = tuple(self.graph.needed(t, done) for t in sorted(fetched))
+        key = whole & (self.read | {self.output}), fetched, loaded, written, place
         if key not in self.known:
             self.known[key] = undominated(
-                self.spent(cut, whole, fetched, written)
+                self.spent(cut, whole, fetched, written, done)
                 for cut in starmap(self.cut, self.ways)
                 if place is None or self.replaced(place, cut.step)
             )
@@ -661,8 +681,9 @@ class Graph:
         self.dram = told(prices, "dram_fj_per_access", 2_600_000) * self.width * self.femtojoule // far
         self.local = told(prices, "local_fj_per_access", 66_600) * self.width * self.femtojoule // near
         self.core = told(prices, "core_fj_per_cycle", 60_000) * far * near
-        layers = _with_copies(_without_joins(problem["network"]), again or {})
-        self.shapes: list[tuple[int, ...]] = [tuple(problem["network"].get("input") or layers[0]["input"])]
+        layers = _with_copies(_without_slices(problem["network"]), again or {})
+        own = problem["network"].get("input") or problem["network"]["layers"][0]["input"]
+        self.shapes: list[tuple[int, ...]] = [tuple(own)]
         self.ops: list[Op] = []
         numbers = {"input": 0}
         for number, table in enumerate(layers):
@@ -731,6 +752,11 @@ class Graph:
         live = frozenset(tensor for tensor, readers in enumerate(self.readers) if readers - done)
         return State(done, chip & live, (state.dram | written) & live)
 
+    def needed(self, tensor: int, done: Names) -> int:
+        """Return the elements of a tensor that operations read which have not been executed."""
+        channels = set().union(*(op.channels(tensor) for op in self.ops if op.number not in done))
+        return len(channels) * prod(self.shapes[tensor][1:])
+
     def size(self, tensors: Names) -> int:
         """Return the elements of some tensors."""
         return sum(self.sizes[tensor] for tensor in tensors)
@@ -778,7 +804,7 @@ class Graph:
             if self.moves > MOST_MOVES:
                 raise TooLarge
             taken = self.size(whole) - (0 if place is None else self.sizes[place])
-            for spent in group.steps(whole, fetched, written, place):
+            for spent in group.steps(whole, fetched, written, place, state.done):
                 yield spent._replace(memory=spent.memory + taken)
 
     def front(self, wanted: tuple[str, ...], most: int) -> list[Spent]:
@@ -845,6 +871,45 @@ def _without_joins(network: Json) -> list[Json]:
     return found
 
 
+def _without_slices(network: Json) -> list[Json]:
+    """Return the layers, each with the channels that it reads of each of its inputs, None for all.
+
+    There are no slices of channels among them: who reads one reads channels of what the slice is a part of.
+    """
+    found = _without_joins(network)
+    deep = {"input": (network.get("input") or network["layers"][0]["input"])[0]}
+    for table in network["layers"]:
+        weighty = table["kind"] in ("conv", "fc")
+        deep[table["name"]] = table["kernels"] if weighty else table.get("output", table["input"])[0]
+    for table in found:
+        table["channels"] = [None] * len(table["inputs"])
+    for slice_ in [table for table in found if table["kind"] == "slice"]:
+        if slice_["input"][1:] != slice_["output"][1:] or slice_["name"] in (network.get("outputs") or ()):
+            raise TooLarge  # it is a layer of its own
+        if network.get("outputs") is None and not any(slice_["name"] in table["inputs"] for table in found):
+            raise TooLarge
+        for table in [table for table in found if slice_["name"] in table["inputs"]]:
+            read: list[tuple[str, tuple[int, int] | None]] = []
+            for name, span in zip(table["inputs"], table["channels"], strict=True):
+                if name != slice_["name"]:
+                    read.append((name, span))
+                    continue
+                wanted = range(slice_["output"][0])[slice(*(span or (None,)))]
+                left = [channel + slice_["first"][0] for channel in wanted]
+                for part, inner in zip(slice_["inputs"], slice_["channels"], strict=True):
+                    there = range(*(inner or (0, deep[part])))
+                    own = [there[channel] for channel in left if 0 <= channel < len(there)]
+                    if own:
+                        read.append((part, None if len(own) == deep[part] else (own[0], own[-1] + 1)))
+                    left = [channel - len(there) for channel in left]
+            operands = table["kind"] in ("add", "mul") and len(read) > len(table["inputs"])
+            if operands or (table["kind"] not in ("add", "mul") and len(set(read)) < len(read)):
+                raise TooLarge
+            table["inputs"], table["channels"] = [name for name, _ in read], [span for _, span in read]
+        found.remove(slice_)
+    return found
+
+
 def _with_copies(layers: list[Json], again: dict[str, list[str]]) -> list[Json]:
     """Return layers of which some stand there twice; the copy goes before its first reader."""
     first = {table["name"]: table for table in layers}
@@ -875,7 +940,7 @@ def _with_copies(layers: list[Json], again: dict[str, list[str]]) -> list[Json]:
 
 def _all_copies(problem: Json) -> Iterator[dict[str, list[str]]]:
     """Return all sets of operations that are executed twice, and who reads their copies."""
-    layers = _without_joins(problem["network"])
+    layers = _without_slices(problem["network"])
 
     def further(left: list[Json], again: dict[str, list[str]]) -> Iterator[dict[str, list[str]]]:
         if not left:
@@ -1065,7 +1130,7 @@ class _Walk:
             end = address + size
         if end > self.room:
             raise Refused("memory")
-        spent = group.spent(cut, whole, fetched, written)
+        spent = group.spent(cut, whole, fetched, written, state.done)
         self.spent = _joined(self.spent, spent._replace(memory=end))
         self.state = graph.after(state, group, whole, written)
         self.at = {tensor: address for tensor, address in self.at.items() if tensor in self.state.chip}

@@ -182,8 +182,8 @@ def test_the_command_draws_it(tilewright: Run, tmp_path: Path) -> None:
 
 
 def test_elements_of_several_bytes_make_all_of_it_larger() -> None:
-    problem = problem_of(random_network(random.Random(3)), PLENTY)
-    wide = problem.with_(machine={"element_bytes": 4})
+    problem = problem_of(random_network(random.Random(3)), PLENTY, machine={"sum_bytes": 1})
+    wide = problem.with_(machine={"element_bytes": 4, "sum_bytes": 4})
     once, four = traffic_curve(problem), traffic_curve(wide)
     assert [(4 * memory, 4 * moved) for memory, moved, *_ in once.corners] == [
         corner[:2] for corner in four.corners
@@ -192,7 +192,7 @@ def test_elements_of_several_bytes_make_all_of_it_larger() -> None:
 
 
 def test_what_was_asked_of_the_problem_plays_no_part() -> None:
-    problem = problem_of(random_network(random.Random(1), 2), PLENTY)
+    problem = problem_of(random_network(random.Random(4), 2), PLENTY)
     curve = traffic_curve(problem)
     least = curve.corners[0].memory_bytes
     for objective_ in ({"minimise": "memory"}, {"minimise": "memory", "most_traffic": 2**40}):
@@ -201,7 +201,7 @@ def test_what_was_asked_of_the_problem_plays_no_part() -> None:
 
 
 def test_where_addresses_need_more_than_what_lives_the_curve_holds(monkeypatch: pytest.MonkeyPatch) -> None:
-    problem = problem_of(random_network(random.Random(1), 2), PLENTY)
+    problem = problem_of(random_network(random.Random(4), 2), PLENTY)
     exact = traffic_curve(problem)
     monkeypatch.setattr("tilewright.residency.exact.traffic_curve.place_steps", lambda *_: None)
     again = traffic_curve(problem)

@@ -17,6 +17,7 @@ from tilewright.residency.decode_plan import decode_plan
 from tilewright.residency.exact.addresses import Addresses
 from tilewright.residency.exact.interchangeable import Exchanges
 from tilewright.residency.exact.traffic import RoomierPlans, least_traffic
+from tilewright.residency.exact.wider_buffers import widen_buffers
 from tilewright.residency.graph import members
 from tilewright.residency.placement import (
     Item,
@@ -29,7 +30,6 @@ from tilewright.residency.placement import (
 from tilewright.residency.shapes.groups import Groups
 from tilewright.residency.shapes.shape import Shape, count_passes, count_rounds
 from tilewright.residency.transitions import StepChoice
-from tilewright.residency.widening import widen_buffers
 
 FULL, MOST = 30, 400
 """The memory, and changes of ends that are looked at."""
@@ -252,6 +252,6 @@ def test_plans_with_less_room() -> None:
             moved, plan = another
             survives(problem, plan)
             assert last.cost <= moved <= most
-            assert objective(problem, plan) == moved * problem.machine.element_bytes
+            assert bound <= objective(problem, plan) <= moved  # wider buffers may move less
             helped += 1
     assert helped

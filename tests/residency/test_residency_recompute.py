@@ -12,8 +12,8 @@ from conftest import examples, thorough
 from residency_cases import NEVER, copies, ignore, optimum, problem_of, random_problem, search, survives
 
 from tilewright.residency import Plan, Problem, best_bound, objective, simulate, traffic_curve, violation
+from tilewright.residency.derived_problems import problem_with_copies
 from tilewright.residency.exact.recompute import search_recompute
-from tilewright.residency.recompute_graph import problem_with_copies
 from tilewright.run import instance
 from tilewright.spec.errors import InputError
 

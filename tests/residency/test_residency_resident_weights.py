@@ -11,8 +11,8 @@ from conftest import examples, thorough
 from residency_cases import NEVER, ignore, optimum, problem_of, random_problem, search, subsets, survives
 
 from tilewright.residency import Plan, Problem, best_bound, objective, simulate, traffic_curve, violation
+from tilewright.residency.derived_problems import add_staying, largest_subset_sum, residual_problem
 from tilewright.residency.exact.resident_weights import search_resident_weights
-from tilewright.residency.frames import add_staying, largest_subset_sum, residual_problem
 from tilewright.run import instance
 from tilewright.spec.errors import InputError
 

@@ -131,7 +131,7 @@ def test_what_cannot_have_second_buffers_is_said(changes: dict[str, Any], told: 
 )
 def test_bad_objectives_are_named(objective: dict[str, Any], told: str) -> None:
     with pytest.raises(InputError, match=told):
-        timed_problem(random.Random(0), 1, **objective)
+        timed_problem(random.Random(0), 1).with_(objective=objective)
 
 
 HIERARCHY = {

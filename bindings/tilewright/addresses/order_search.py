@@ -306,6 +306,65 @@ def begin_anew(items: Items, placing: Placing, orders: Ints, number: int) -> Non
                 exchange_ends(items.begins, placing.ends, items.pairs[random_below(len(items.pairs))])
 
 
+class Move(NamedTuple):
+    """A change of an order.
+
+    Attributes
+    ----------
+    pair
+        Number of the pair whose items change their ends; -1 if an item changes its place instead.
+    place, to
+        Where the item was in the order, and where it is.
+    flipped
+        Whether it lies at the other end of the memory.
+    first
+        The first place in the order from which on items are placed anew.
+    """
+
+    pair: int
+    place: int
+    to: int
+    flipped: bool
+    first: int
+
+
+@jit.inner
+def make_move(items: Items, placing: Placing, unplaced: Ints) -> Move:
+    """Change the order by chance, for one of the items that have no place."""
+    pair, order = -1, placing.order
+    if len(items.pairs) and random_below(ONE_IN) == 0:
+        pair = random_below(len(items.pairs))
+        if not exchange_ends(items.begins, placing.ends, items.pairs[pair]):
+            pair = -1
+    item = unplaced[random_below(len(unplaced))]
+    if pair >= 0:
+        one, other = items.pairs[pair, 0], items.pairs[pair, 1]
+        return Move(pair, 0, 0, False, min(position_of(order, one), position_of(order, other)))
+    flipped = random_below(2) == 0
+    # Before something that is in its way, or that something is placed elsewhere.
+    beside = items.firsts[item + 1] - items.firsts[item]
+    if random_below(3) == 0 and beside > 0:
+        item = items.others[items.firsts[item] + random_below(beside)]
+    place = position_of(order, item)
+    to = random_below(place + 1)
+    move(order, place, to)
+    placing.high[item] = placing.high[item] != flipped
+    return Move(pair, place, to, flipped, to)
+
+
+@jit.inner
+def undo_move(items: Items, placing: Placing, change: Move) -> None:
+    """Have the order as it was before a move."""
+    if change.pair >= 0:
+        one, other = items.pairs[change.pair, 0], items.pairs[change.pair, 1]
+        ends = placing.ends
+        ends[one], ends[other] = ends[other], ends[one]
+        return
+    item = placing.order[change.to]
+    placing.high[item] = placing.high[item] != change.flipped
+    move(placing.order, change.to, change.place)
+
+
 @jit.kernel(nogil=True)
 def search_orders(items: Items, orders: Ints, capacity: int, tries: int, seed: int) -> tuple[Ints, int, Ints]:
     """Return addresses, shape (items,), how many items have none, which are at -1, and the items' ends.
@@ -318,7 +377,7 @@ def search_orders(items: Items, orders: Ints, capacity: int, tries: int, seed: i
         Orders that are tried.
     """
     np.random.seed(seed)  # noqa: NPY002
-    count, n_pairs = len(items.sizes), len(items.pairs)
+    count = len(items.sizes)
     offsets, new, unplaced = np.zeros(count, np.int64), np.zeros(count, np.int64), np.zeros(count, np.int64)
     placing = Placing(
         orders[0].copy(),
@@ -327,8 +386,7 @@ def search_orders(items: Items, orders: Ints, capacity: int, tries: int, seed: i
         np.zeros(count, np.int64),
         np.zeros(count, np.int64),
     )
-    order, high, ends = placing.order, placing.high, placing.ends
-    best, fewest, best_ends = offsets.copy(), count + 1, ends.copy()
+    best, fewest, best_ends = offsets.copy(), count + 1, placing.ends.copy()
     number, known, least, waited = 0, np.int64(-1), np.int64(NEVER), PATIENCE + 1
     n_unplaced = 0
     for _ in range(tries):
@@ -336,41 +394,19 @@ def search_orders(items: Items, orders: Ints, capacity: int, tries: int, seed: i
             begin_anew(items, placing, orders, number)
             number += 1
             known = place_in_order(items, placing, 0, NEVER, capacity, offsets)
-            n_unplaced = find_unplaced(order, offsets, unplaced)
+            n_unplaced = find_unplaced(placing.order, offsets, unplaced)
             least, waited = known, 0
         else:
-            pair, place, to, flipped = -1, 0, 0, False
-            if n_pairs and random_below(ONE_IN) == 0:
-                pair = random_below(n_pairs)
-                if not exchange_ends(items.begins, ends, items.pairs[pair]):
-                    pair = -1
-            item = unplaced[random_below(n_unplaced)]
-            if pair < 0:
-                flipped = random_below(2) == 0
-                # Before something that is in its way, or that something is placed elsewhere.
-                beside = items.firsts[item + 1] - items.firsts[item]
-                if random_below(3) == 0 and beside > 0:
-                    item = items.others[items.firsts[item] + random_below(beside)]
-                place = position_of(order, item)
-                first = to = random_below(place + 1)
-                move(order, place, to)
-                high[item] = high[item] != flipped
-            else:
-                one, other = items.pairs[pair, 0], items.pairs[pair, 1]
-                first = min(position_of(order, one), position_of(order, other))
+            change = make_move(items, placing, unplaced[:n_unplaced])
             copy(offsets, new)
             most = known + known // 32
-            cost = place_in_order(items, placing, first, most, capacity, new)
+            cost = place_in_order(items, placing, change.first, most, capacity, new)
             if cost <= most:
                 known = cost
                 copy(new, offsets)
-                n_unplaced = find_unplaced(order, offsets, unplaced)
-            elif pair >= 0:
-                one, other = items.pairs[pair, 0], items.pairs[pair, 1]
-                ends[one], ends[other] = ends[other], ends[one]
+                n_unplaced = find_unplaced(placing.order, offsets, unplaced)
             else:
-                high[item] = high[item] != flipped
-                move(order, to, place)
+                undo_move(items, placing, change)
             if known < least:
                 least, waited = known, 0
             else:
@@ -378,7 +414,7 @@ def search_orders(items: Items, orders: Ints, capacity: int, tries: int, seed: i
         if n_unplaced < fewest:
             fewest = n_unplaced
             copy(offsets, best)
-            copy(ends, best_ends)
+            copy(placing.ends, best_ends)
             if not n_unplaced:
                 break
     return best, fewest, best_ends

@@ -94,7 +94,7 @@ class Remaining:
         moved, work, transfers, alone = self.left(done)
         for tensor in members(to_load):
             if graph.readers[tensor] & ~done:
-                moved += graph.tensors[tensor].size
+                moved += graph.still_needed(tensor, done)
                 transfers += 1
         time = max(alone, prices.transfer(moved)) if self.doubled else None
         return prices.spent(moved, work, transfers, time)

@@ -128,8 +128,10 @@ def cost_of_step(
 
     Parameters
     ----------
-    streamed, fetched
-        Sources that are read from DRAM through line buffers, and whole.
+    streamed
+        Sources that are read from DRAM through line buffers.
+    fetched
+        Elements of each source that is loaded before the first pass.
     written
         Outputs that are written to DRAM.
     moved
@@ -137,8 +139,7 @@ def cost_of_step(
     """
     transfers, time = len(streamed) + len(fetched) + len(written) + len(group.weighted), None
     if shape.doubled:
-        sizes = group.graph.tensors
-        before = sum(sizes[tensor].size for tensor in fetched)
+        before = sum(fetched)
         before += sum(operation.weights for operation in group.operations if operation.number in shape.kept)
         time = prices.transfer(before) + time_of_passes(prices, group, shape, streamed, written)
     return prices.spent(moved, work_of_step(group, shape), transfers, time)
@@ -170,7 +171,7 @@ def time_of_passes(
     new = {tensor: np.diff(end).astype(kind) for tensor, end in group.ends(shape.pixels).items()}
     if shape.order == "pixels":
         nothing = np.zeros(group.count_passes(shape.pixels), dtype=kind)
-        loaded = sum((new[tensor] * tensors[tensor].channels for tensor in streamed), nothing)
+        loaded = sum((new[tensor] * group.channels(tensor) for tensor in streamed), nothing)
         stored = sum((new[tensor] * tensors[tensor].channels for tensor in written), nothing)
         core = nothing
         for operation in group.operations:
@@ -215,14 +216,13 @@ def _passes_of_blocks(
 
 def _channels_read(group: Group, tensor: int, blocks: Counts) -> Counts:
     """Return the channels of a source that each block of output channels reads; `blocks`: begins and ends."""
-    tensors, operation = group.graph.tensors, group.last
-    channels = tensors[tensor].channels
+    operation, channels = group.last, group.channels(tensor)
     if not operation.channelwise or operation.units == 1:
         return np.full_like(blocks[0], channels)
     offset = 0
     if operation.op.spec.kind not in ("add", "mul"):
-        before = operation.op.producers[: operation.op.producers.index(tensor - 1)]
-        offset = sum(tensors[producer + 1].channels for producer in before)
+        before = operation.op.accesses[: operation.op.producers.index(tensor - 1)]
+        offset = sum(group.graph.ops.shape(access)[0] for access in before)
     ends, begins = np.minimum(channels, blocks[1] - offset), np.maximum(0, blocks[0] - offset)
     read: Counts = np.maximum(0, ends - begins)
     return read

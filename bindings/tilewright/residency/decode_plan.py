@@ -7,13 +7,11 @@ from dataclasses import replace
 from typing import NamedTuple
 
 from tilewright.residency.cost import Spent, cost_of_step
-from tilewright.residency.frames import residual_problem, weights_of
+from tilewright.residency.derived_problems import problem_of_plan
 from tilewright.residency.graph import InvalidPlanError, members
-from tilewright.residency.machine import ONE
 from tilewright.residency.placement import Item, placed_items
 from tilewright.residency.plan import Plan, Step, key_of
 from tilewright.residency.problem import Problem
-from tilewright.residency.recompute_graph import problem_with_copies
 from tilewright.residency.shapes import tiles
 from tilewright.residency.shapes.groups import Group, group_mask
 from tilewright.residency.shapes.shape import (
@@ -25,7 +23,6 @@ from tilewright.residency.shapes.shape import (
 )
 from tilewright.residency.shapes.strips import strip_widths
 from tilewright.residency.transitions import State, StepChoice
-from tilewright.spec.errors import InputError
 
 
 class DecodedStep(NamedTuple):
@@ -79,37 +76,6 @@ def decode_plan(problem: Problem, plan: Plan) -> list[DecodedStep]:
     return found
 
 
-def problem_of_plan(problem: Problem, plan: Plan) -> Problem:
-    """Return the problem whose steps a plan has.
-
-    Where weights stay, that is what they leave of it, for a single frame; where operations are executed
-    twice, its network has copies of them.
-
-    Raises
-    ------
-    InvalidPlanError
-        If these weights cannot stay, or these operations not be executed twice.
-    """
-    if plan.again:
-        if problem.limits.executions == 1:
-            raise InvalidPlanError("again: operations are executed twice, limits.executions allows it once")
-        return problem_with_copies(problem, plan.again)
-    if not plan.staying:
-        return problem
-    if problem.limits.frames == ONE:
-        raise InvalidPlanError("weights: some stay on chip, which is for many frames")
-    numbers = {operation.name: operation.number for operation in problem.graph.operations}
-    for name in plan.staying:
-        if name not in numbers or not problem.graph.operations[numbers[name]].weights:
-            raise InvalidPlanError(f"weights: {name} has none that could stay on chip")
-    staying = [numbers[name] for name in plan.staying]
-    try:
-        return residual_problem(problem, staying)
-    except InputError as error:
-        taken = problem.machine.element_bytes * weights_of(problem.graph, staying)
-        raise InvalidPlanError(f"memory: {taken:,} bytes of weights stay on chip: {error.limit}") from None
-
-
 class StepDecoder:
     """Steps of plans for a problem, read one by one."""
 
@@ -141,9 +107,9 @@ class StepDecoder:
         if memory > problem.machine.capacity:
             needed, there = memory * problem.machine.element_bytes, problem.machine.memory_bytes
             raise InvalidPlanError(f"memory: needs {needed:,} bytes, the memory has {there:,}")
-        streamed, loaded, saved = members(group.read & ~on_chip), members(fetched), members(written)
-        moved = elements_moved(group, shape, streamed, saved)
-        moved += sum(graph.tensors[number].size for number in loaded)
+        streamed, saved = members(group.read & ~on_chip), members(written)
+        loaded = [graph.still_needed(tensor, before.done) for tensor in members(fetched)]
+        moved = elements_moved(group, shape, streamed, saved) + sum(loaded)
         choice = StepChoice(group.mask, dropped, fetched, resident, written, in_place, shape)
         spent = cost_of_step(problem.prices, group, shape, streamed, loaded, saved, moved)
         return DecodedStep(choice, group, before, on_chip, moved, memory, spent)

@@ -6,8 +6,8 @@ from tilewright.core.bounds import Bound
 from tilewright.core.context import CONSTRUCT
 from tilewright.core.portfolio import Portfolio
 from tilewright.residency.cost import Spent
-from tilewright.residency.decode_plan import DecodedStep, decode_plan, find_overlap, problem_of_plan
-from tilewright.residency.frames import least_of_a_frame, weights_of
+from tilewright.residency.decode_plan import DecodedStep, decode_plan, find_overlap
+from tilewright.residency.derived_problems import least_of_a_frame, problem_of_plan, weights_of
 from tilewright.residency.graph import InvalidPlanError
 from tilewright.residency.machine import ONE
 from tilewright.residency.placement import placed_items

@@ -11,7 +11,8 @@ import numpy as np
 from tilewright.core.measures import counted, joined
 from tilewright.core.room import Asked
 from tilewright.residency.cost import Spent
-from tilewright.residency.decode_plan import DecodedStep, decode_plan, problem_of_plan
+from tilewright.residency.decode_plan import DecodedStep, decode_plan
+from tilewright.residency.derived_problems import problem_of_plan
 from tilewright.residency.evaluation import exceeded_limit
 from tilewright.residency.graph import Graph, InvalidPlanError
 from tilewright.residency.lowering import PlanProgram
@@ -76,7 +77,9 @@ class _Reference:
         for op in alone.numbers(alone.all & ~alone.begin):
             if op.number not in self._own_weights:
                 self._own_weights[op.number] = random.integers(-8, 9, op.parameters, dtype=np.int64)
-            inputs = [tensors[producer + 1] for producer in op.op.producers]
+            inputs = [
+                tensors[access.source + 1][slice(*(access.channels or (None,)))] for access in op.op.accesses
+            ]
             tensors[op.number + 1] = whole_output(op.op, inputs, self._own_weights[op.number])
         numbers = {tensor.name: number for number, tensor in enumerate(alone.tensors)}
         first, graph = self.graph.first, self.graph

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Mapping
+from collections.abc import Collection, Iterable, Mapping
 from dataclasses import dataclass, replace
 from functools import cached_property
 from itertools import pairwise
@@ -29,6 +29,9 @@ from tilewright.spec.network import (
     macs_of,
     parameters_of,
 )
+
+Span = tuple[int, int]
+"""First and end."""
 
 
 class InvalidPlanError(Exception):
@@ -120,6 +123,9 @@ class Operation:
         Whether an output channel needs no input channel but that of its number, in each operand.
     pixelwise
         Whether it computes each value from those at its place, so that it can take the place of an operand.
+    parts
+        Of tensors of which it reads some channels alone, by number: these channels, without overlaps,
+        ascending.
     staying
         Elements of weights and biases that are on chip for good: steps neither place nor load them.
     """
@@ -127,6 +133,7 @@ class Operation:
     number: int
     op: Op
     readings: tuple[Reading, ...]
+    parts: Mapping[int, tuple[Span, ...]]
     weights: int
     units: int
     channelwise: bool
@@ -248,33 +255,85 @@ class Graph:
 
     def _operation(self, op: Op) -> Operation:
         spec = op.spec
-        sources = [self.tensors[producer + 1] for producer in op.producers]
         whole = not isinstance(spec, Window) or spec.kind == "fc"
         readings = []
-        for producer, source in zip(op.producers, sources, strict=True):
-            planes = source.shape[1:], spec.output[1:]
-            reading = Reading(producer + 1, *planes)
-            if not whole and not (spec.kind == "mul" and source.shape != spec.input):
+        for access in op.accesses:
+            shape = self.ops.shape(access)
+            planes = shape[1:], spec.output[1:]
+            reading = Reading(access.source + 1, *planes)
+            if not whole and not (spec.kind == "mul" and shape != spec.input):
                 assert isinstance(spec, Window)
                 before = spec.padding[0], spec.padding[2]
-                reading = Reading(producer + 1, *planes, spec.stride, before, spec.kernel_extent)
+                reading = Reading(access.source + 1, *planes, spec.stride, before, spec.kernel_extent)
             if reading not in readings:
                 readings.append(reading)
         weights = spec.parameters if isinstance(spec, NamedLayer) else parameters_of(spec)
         functions = isinstance(spec, Map) and spec.op not in NORMALISATIONS
         alike = isinstance(spec, Add | Mul) or functions
         divisible = isinstance(spec, Layer | Pool) or alike
+        # Blocks of channels are of one part of each tensor.
+        once = len(set(op.producers)) == len(set(op.accesses))
         stays = op.number in self.staying
         return Operation(
             op.number,
             op,
             tuple(readings),
+            self._parts(op),
             0 if stays else weights,
             spec.output[0] if divisible else 1,
-            op.depthwise or isinstance(spec, Pool) or alike,
+            once and (op.depthwise or isinstance(spec, Pool) or alike),
             alike,
             weights if stays else 0,
         )
+
+    def _parts(self, op: Op) -> dict[int, tuple[Span, ...]]:
+        """Return the channels that an operation reads of the tensors of which it does not read all."""
+        read: dict[int, list[Span]] = {}
+        for access in op.accesses:
+            every = 0, self.tensors[access.source + 1].channels
+            read.setdefault(access.source + 1, []).append(access.channels or every)
+        found = {tensor: merged(spans) for tensor, spans in read.items()}
+        return {
+            tensor: spans for tensor, spans in found.items() if spans != ((0, self.tensors[tensor].channels),)
+        }
+
+    @cached_property
+    def read_in_parts(self) -> int:
+        """Bit mask of the tensors of which some operation reads some channels alone."""
+        return sum(
+            1 << tensor for tensor in {each for operation in self.operations for each in operation.parts}
+        )
+
+    def channels_read(self, tensor: int, readers: int) -> tuple[Span, ...]:
+        """Return the channels of a tensor that some operations read, without overlaps, ascending.
+
+        Parameters
+        ----------
+        readers
+            Bit mask of operations. Of tensors that are never read in parts all channels are returned.
+        """
+        every = 0, self.tensors[tensor].channels
+        if not self.read_in_parts >> tensor & 1 or not every[1]:
+            return (every,)
+        key = tensor, readers & self.readers[tensor]
+        if key not in self._channels_read:
+            read = [self.operations[number].parts.get(tensor, (every,)) for number in members(key[1])]
+            self._channels_read[key] = merged([span for spans in read for span in spans])
+        return self._channels_read[key]
+
+    @cached_property
+    def _channels_read(self) -> dict[tuple[int, int], tuple[Span, ...]]:
+        return {}
+
+    def still_needed(self, tensor: int, done: int) -> int:
+        """Return the elements of a tensor that operations still read when `done` (a bit mask) are executed.
+
+        Of a tensor that is never read in parts, these are all its elements, whether it is read or not.
+        """
+        whole = self.tensors[tensor]
+        if not self.read_in_parts >> tensor & 1:
+            return whole.size
+        return whole.pixels * count_channels(self.channels_read(tensor, self.all & ~done))
 
     @cached_property
     def reductions(self) -> tuple[str, ...]:
@@ -325,13 +384,14 @@ class Graph:
     def alike(self) -> tuple[int, ...]:
         """For each tensor, the first one of its shape that is read the same way: of as many, as much is read.
 
-        All readers of these read them the same way.
+        All readers of these read them the same way. Tensors that are read in parts are like no other.
         """
         firsts: dict[object, int] = {}
         found = []
         for number, read in enumerate(self.read):
             ways = {replace(reading, tensor=0) for _, reading in read}
-            key = (self.tensors[number].shape, *ways) if len(ways) == 1 else number
+            same = len(ways) == 1 and not self.read_in_parts >> number & 1
+            key = (self.tensors[number].shape, *ways) if same else number
             found.append(firsts.setdefault(key, number))
         return tuple(found)
 
@@ -363,18 +423,36 @@ class Graph:
 
     @cached_property
     def compulsory(self) -> int:
-        """Elements that every plan moves: inputs that are read, weights once, outputs of the network.
+        """Elements that every plan moves: what is read of inputs, weights once, outputs of the network.
 
         Weights that are on chip for good are none of them.
         """
         moved = sum(operation.weights for operation in self.operations)
-        for tensor in self.tensors:
-            moved += tensor.size * ((tensor.given and bool(tensor.readers)) + tensor.leaves)
+        for number, tensor in enumerate(self.tensors):
+            moved += tensor.size * tensor.leaves
+            if tensor.given and tensor.readers:
+                moved += self.still_needed(number, 0)
         return moved
 
     def numbers(self, mask: int) -> tuple[Operation, ...]:
         """Return the operations of a bit mask, in the order of the file."""
         return tuple(self.operations[number] for number in members(mask))
+
+
+def merged(spans: Iterable[Span]) -> tuple[Span, ...]:
+    """Return the union of some spans, as spans with gaps between them, ascending."""
+    found: list[Span] = []
+    for first, end in sorted(spans):
+        if found and first <= found[-1][1]:
+            found[-1] = found[-1][0], max(end, found[-1][1])
+        else:
+            found.append((first, end))
+    return tuple(found)
+
+
+def count_channels(spans: Iterable[Span]) -> int:
+    """Return how many channels there are in spans without overlaps."""
+    return sum(end - first for first, end in spans)
 
 
 def unknown_of(op: Op, timed: bool) -> str | None:

@@ -123,7 +123,7 @@ class StepProgram:
         self._read_at: dict[tuple[int, int, int], Place] = {}
 
     def _arithmetic(self, operation: Operation) -> PixelArithmetic:
-        planes = [self.graph.tensors[producer + 1].shape for producer in operation.op.producers]
+        planes = [self.graph.ops.shape(access) for access in operation.op.accesses]
         channelwise, numeric = operation.channelwise, self.program.numeric
         return PixelArithmetic(operation.op, planes, channelwise=channelwise, numeric=numeric)
 
@@ -176,7 +176,8 @@ class StepProgram:
             If something has no address.
         """
         for tensor in members(self.decoded.choice.fetched):
-            yield from self._load(tensor, np.arange(self.graph.tensors[tensor].pixels))
+            pixels = np.arange(self.graph.tensors[tensor].pixels)
+            yield from self._load(tensor, pixels, self.graph.all & ~self.decoded.before.done)
         if self.shape.order in tiles.SUMMED:
             yield from self._in_tiles() if self.shape.order == "tiles" else self._by_channels()
             return
@@ -424,11 +425,10 @@ class StepProgram:
 
     def _offsets(self, operation: Operation) -> list[int]:
         """Return the first input channel of each operand, where they are concatenated."""
-        producers = operation.op.producers
         if operation.op.spec.kind in ("add", "mul"):
-            return [0] * len(producers)
-        channels = [self.graph.tensors[producer + 1].channels for producer in producers]
-        return [sum(channels[:place]) for place in range(len(producers))]
+            return [0] * len(operation.op.accesses)
+        channels = [self.graph.ops.shape(access)[0] for access in operation.op.accesses]
+        return [sum(channels[:place]) for place in range(len(channels))]
 
     def _window(self) -> tuple[Span, int] | None:
         """Return the channels that line buffers are for, and for how many they are, if not for all."""
@@ -452,17 +452,19 @@ class StepProgram:
         Parameters
         ----------
         offset
-            Number of the tensor's first channel among the input channels.
+            Number among the input channels of the first channel that is read of the tensor.
         """
-        width, span = self.graph.tensors[tensor].channels, np.arange(*channels)
-        elements = self._elements(tensor, pixels, *channels)
+        span, elements = np.arange(*channels), self._elements(tensor, pixels, *channels)
         if tensor in self.program.where:
-            return Place(self.program.where[tensor] + pixels[:, None] * width + span, elements)
-        first, window = 0, self._window()
+            cells = pixels[:, None] * self.graph.tensors[tensor].channels + span
+            return Place(self.program.where[tensor] + cells, elements)
+        held = np.concatenate([np.arange(*each) for each in self.group.spans(tensor)])
+        first, width, window = 0, len(held), self._window()
         if window is not None:
             first, width = max(0, window[0][0] - offset), min(width, window[1])
         base = self.step.addresses[key_of("lines", self.graph.tensors[tensor].name)]
-        return Place(base + self._slots(tensor, pixels)[:, None] * width + span - first, elements)
+        cells = self._slots(tensor, pixels)[:, None] * width + np.searchsorted(held, span) - first
+        return Place(base + cells, elements)
 
     def _slots(self, tensor: int, pixels: Numbers) -> Numbers:
         """Return the places of pixels in a line buffer, or in that of a tile."""
@@ -480,22 +482,30 @@ class StepProgram:
             self._read, self._read_at = pixels, {}
         key = place, *channels
         if key not in self._read_at:
-            tensor, offset = operation.op.producers[place] + 1, self._offsets(operation)[place]
-            self._read_at[key] = self._place(tensor, pixels, channels, offset)
+            access, offset = operation.op.accesses[place], self._offsets(operation)[place]
+            begin, _ = access.channels or (0, 0)
+            own = begin + channels[0], begin + channels[1]
+            self._read_at[key] = self._place(access.source + 1, pixels, own, offset)
         return self._read_at[key]
 
-    def _load(self, tensor: int, pixels: Numbers) -> Iterator[Instruction]:
-        """Load some pixels of a tensor, perhaps only the channels that line buffers are for."""
+    def _load(self, tensor: int, pixels: Numbers, readers: int | None = None) -> Iterator[Instruction]:
+        """Load some pixels of a tensor, of which some operations (a bit mask; by default this step's) read.
+
+        In blocks of channels, only those of the block.
+        """
         if not pixels.size:
             return
-        channels, window = self.graph.tensors[tensor].channels, self._window()
+        readers, window = self.group.mask if readers is None else readers, self._window()
+        spans = self.graph.channels_read(tensor, readers)
         if tensor in self.program.where or window is None:
-            yield Load(self._place(tensor, pixels, (0, channels), 0))
+            for span in spans:
+                yield Load(self._place(tensor, pixels, span, 0))
             return
+        ((begin, end),) = spans
         operation = self.group.last
         places = zip(operation.op.producers, self._offsets(operation), strict=True)
         for offset in dict.fromkeys(offset for producer, offset in places if producer + 1 == tensor):
-            first, last = max(0, window[0][0] - offset), min(channels, window[0][1] - offset)
+            first, last = begin + max(0, window[0][0] - offset), min(end, begin + window[0][1] - offset)
             if first < last:
                 yield Load(self._place(tensor, pixels, (first, last), offset))
 

@@ -24,7 +24,8 @@ from tilewright.plotting import (
     shortened_to_fit,
     text_colour,
 )
-from tilewright.residency.decode_plan import decode_plan, problem_of_plan
+from tilewright.residency.decode_plan import decode_plan
+from tilewright.residency.derived_problems import problem_of_plan
 from tilewright.residency.placement import Item, placed_items
 from tilewright.residency.plan import Plan, key_of, kind_of
 from tilewright.residency.problem import Problem

@@ -129,7 +129,7 @@ class Problem(Minimising):
     @cached_property
     def network_graph(self) -> NetworkGraph:
         """The network, coarse as it is executed."""
-        return coarse_graph(self.network, slices=False)
+        return coarse_graph(self.network)
 
     @cached_property
     def graph(self) -> Graph:
@@ -157,13 +157,12 @@ class Problem(Minimising):
         found, anything = {}, Limits(MOST_ELEMENTS, MOST_ELEMENTS**2)
         for operation in self.graph.numbers(self.graph.all & ~self.graph.begin):
             group = self.groups[1 << operation.number]
-            streamed = sum(self.graph.tensors[tensor].size for tensor in group.sources)
-            least = pareto_shapes(group, frozenset(), streamed, anything)[0].memory
+            least = pareto_shapes(group, frozenset(), group.elements_read(group.read), anything)[0].memory
             for columns in strip_widths(group)[-1:]:  # the narrowest strips have the smallest buffers
                 shape = Shape("pixels", 1, 1, group.weighted, columns)
                 least = min(least, sum(buffer.size for buffer in step_buffers(group, shape, ())))
-            if operation.pixelwise and self.graph.readers[operation.number + 1]:
-                least = min(streamed, least)
+            if group.replaceable_operands(self.graph.all) and self.graph.readers[operation.number + 1]:
+                least = min(sum(self.graph.tensors[tensor].size for tensor in group.sources), least)
             found[operation.number] = least
         return found
 
@@ -180,8 +179,8 @@ class Problem(Minimising):
             group, number = self.groups[1 << operation.number], operation.number
             shape = steps.best_shape(group, 0, group.read, capacity)
             again = 0 if shape is None else shape.again  # in the place of an operand nothing is read again
-            read = sum(graph.tensors[tensor].size for tensor in (number + 1, *group.sources))
-            found[number] = again + operation.weights + read
+            moved = graph.tensors[number + 1].size + group.elements_read(group.read)
+            found[number] = again + operation.weights + moved
         return found
 
     def derived(self, key: Hashable, make: Callable[[], Problem]) -> Problem:

@@ -121,6 +121,12 @@ class Transitions:
         graph = self.graph
         return State(graph.begin, 0, graph.given & graph.still_read(graph.begin))
 
+    def needed(self, mask: int, done: int) -> int:
+        """Return the elements of some tensors that are still read when `done` have been executed."""
+        if not mask & self.graph.read_in_parts:
+            return self.size(mask)
+        return sum(self.graph.still_needed(tensor, done) for tensor in members(mask))
+
     def size(self, mask: int) -> int:
         """Return the elements of some tensors."""
         known = self._sums.get(mask)
@@ -273,7 +279,7 @@ class Transitions:
             found = pareto_shapes(
                 group,
                 frozenset(members(whole)),
-                self.size(streamed),
+                group.elements_read(streamed),
                 Limits(self.capacity, self.most_again),
                 (None, *strip_widths(group)) if columns is None else columns,
                 in_place,

@@ -66,17 +66,13 @@ def stages(network: Network) -> tuple[CoarseningStage, ...]:
     return tuple(found)
 
 
-def coarse_graph(network: Network, *, slices: bool = True) -> NetworkGraph:
+def coarse_graph(network: Network) -> NetworkGraph:
     """Return the graph of a network after all stages; operations keep the names of their layers.
 
-    Parameters
-    ----------
-    slices
-        Whether operations find the channels of a slice where they are, so that it is none itself.
+    Operations find the channels of a slice where they are, so that it is none itself.
     """
     draft = _coarse(network)
-    if slices:
-        _read_slices(draft)
+    _read_slices(draft)
     return draft.graph()
 
 

@@ -47,7 +47,7 @@ def table(rng: random.Random) -> dict[str, Any]:
     if rng.random() < 0.5:
         layers = summed(rng, max(3, most), side, channels)
     else:
-        kinds = rng.choice(["cccpda", "ccdama", "ccpdamfsrj", "cddaa"])
+        kinds = rng.choice(["cccpda", "ccdama", "ccpdamfsrj", "cddaa", "ccxxxpdam", "cxxxxmaj"])
         layers = network(rng, most, side, channels, kinds, twice=False, back=rng.choice([1, 2, 3, 4]))
     width = rng.choice([1, 1, 1, 2, 3])
     found: dict[str, Any] = {

@@ -250,7 +250,8 @@ class _Searches:
         from tilewright.addresses.exact import kernel  # start-up time
 
         task = self.task
-        searches = [_begun(task, self.capacity, rule.order, self.varied) for rule in self.rules]
+        orders = (priorities(task, rule.order, self.varied) for rule in self.rules)
+        searches = [new_search(task, self.capacity, priority) for priority in orders]
         for round_ in count():
             for place, rule in enumerate(self.rules):
                 most_raises = int(rule.raises * len(task.size)) + 1
@@ -269,13 +270,17 @@ class _Searches:
                     yield None, None
 
 
-def _begun(task: Task, capacity: int, order: str, varied: int) -> Any:
-    """Return a search that has not begun yet; its order is varied by chance, unless by nothing."""
-    from tilewright.addresses.exact import kernel  # start-up time
+def priorities(task: Task, order: str, varied: int) -> Numbers:
+    """Return the place of each buffer in the order of a rule, shape (buffers,).
 
-    sections, number = task.sections, len(task.size)
+    Parameters
+    ----------
+    varied
+        Seed by which the first amount of the rule is varied by chance; 0 for not at all.
+    """
+    number = len(task.size)
     amounts = {
-        "total": sections.most_over(task.totals),
+        "total": task.sections.most_over(task.totals),
         "length": task.upper - task.lower,
         "area": (task.upper - task.lower) * task.units,
         "size": task.units,
@@ -286,6 +291,14 @@ def _begun(task: Task, capacity: int, order: str, varied: int) -> Any:
     ranks = np.lexsort(keys)
     priority = np.empty(number, dtype=np.int64)
     priority[ranks] = np.arange(number)
+    return priority
+
+
+def new_search(task: Task, capacity: int, priority: Numbers) -> Any:
+    """Return a search (`kernel.Search`) that has not begun yet, for buffers in an order."""
+    from tilewright.addresses.exact import kernel  # start-up time
+
+    sections, number = task.sections, len(task.size)
     most = (capacity - task.size) // task.unit
 
     def zeros(*shape: int) -> Numbers:

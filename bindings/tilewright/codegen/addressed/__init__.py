@@ -25,7 +25,8 @@ from tilewright.codegen.project_files import (
 )
 from tilewright.codegen.trained import Trained
 from tilewright.residency import Plan, Problem
-from tilewright.residency.decode_plan import decode_plan, problem_of_plan
+from tilewright.residency.decode_plan import decode_plan
+from tilewright.residency.derived_problems import problem_of_plan
 from tilewright.residency.evaluation import memory_taken
 from tilewright.residency.graph import Operation, Tensor
 from tilewright.simulator.arithmetic.fixed_point import Integers
@@ -69,6 +70,8 @@ def numbers_of(problem: Problem, seed: int = 0, values: Values | Trained | None 
 def _refuse_shapes(problem: Problem, operation: Operation) -> None:
     """Refuse what reads maps in another shape than they are stored in, or in groups of single values."""
     spec = operation.op.spec
+    if operation.parts:
+        raise refusal_of(problem, operation, "there is no C for reading some channels of a map alone")
     if isinstance(spec, NamedLayer) and spec.kind == "fc" and spec.groups > 1:
         raise refusal_of(problem, operation, "there is no C for groups of a fully connected layer")
     if in_a_row(operation):

@@ -5,7 +5,8 @@ from __future__ import annotations
 from dataclasses import dataclass, fields
 
 from tilewright.residency import Plan, Problem, Step
-from tilewright.residency.decode_plan import DecodedStep, decode_plan, problem_of_plan
+from tilewright.residency.decode_plan import DecodedStep, decode_plan
+from tilewright.residency.derived_problems import problem_of_plan
 from tilewright.residency.graph import Graph, Operation, members
 from tilewright.residency.shapes import tiles
 from tilewright.residency.shapes.shape import (

@@ -14,11 +14,11 @@ import numpy as np
 
 from tilewright.core.branch_and_bound import share_of
 from tilewright.residency.exact.interchangeable import Exchanges, Stay
+from tilewright.residency.exact.wider_buffers import widen_buffers
 from tilewright.residency.placement import Item, Placed, find_addresses, peak_elements, placed_items, plan_of
 from tilewright.residency.plan import Plan
 from tilewright.residency.shapes.groups import Groups
 from tilewright.residency.transitions import StepChoice
-from tilewright.residency.widening import widen_buffers
 
 
 @dataclass(frozen=True)

@@ -45,7 +45,9 @@ class InterchangeableTensors:
             if number and not done >> (number - 1) & 1:
                 continue
             readers = tuple((op, how) for op, how in self._readings[number].items() if left >> op & 1)
-            key = self.graph.tensors[number].shape, self._counted[number], readers
+            # What is read in parts is like no other.
+            apart = number if self.graph.read_in_parts >> number & 1 else None
+            key = self.graph.tensors[number].shape, self._counted[number], readers, apart
             found[key] = found.get(key, 0) | 1 << number
         self._sets[done] = [mask for mask in found.values() if mask & (mask - 1)]
         return self._sets[done]

@@ -602,23 +602,9 @@ def make_room(tables: StepTables, question: Question, ways: Ways) -> tuple[Ways,
 
 
 @jit.inner
-def place_tensors(tables: StepTables, question: Question, alike: Bools) -> tuple[Ways, int, int]:
-    """Return the ways to execute a step, none of which is worse than another, those that move least first.
-
-    Parameters
-    ----------
-    alike : shape (tensors,)
-        Whether a tensor is like the one before it, or as good with a smaller line buffer, so that its option
-        need not come before that of the other.
-
-    Returns
-    -------
-    The ways; what is moved at least; and the most that ways may move, so that all of them are there.
-    """
-    tensors, shapes = tables.lines.shape
-    weights, limit, reached = len(tables.extras), question.limit, question.limit
+def new_arrays(tensors: int, weights: int, shapes: int) -> tuple[Knapsacks, Tree, Scratch, Ways]:
+    """Return the arrays of a search for the ways to execute a step, empty."""
     items = tensors + weights
-    cheapest, useless = cheapest_options(tables, question), useless_options(tables, question)
     sacks = Knapsacks(
         np.zeros((shapes, items), np.int64),
         np.zeros((shapes, items), np.int64),
@@ -643,6 +629,27 @@ def place_tensors(tables: StepTables, question: Question, alike: Bools) -> tuple
     ways = Ways(
         np.zeros((16, tensors), np.int64), np.zeros((16, 3), np.int64), np.zeros((16, weights), np.bool_)
     )
+    return sacks, tree, scratch, ways
+
+
+@jit.inner
+def place_tensors(tables: StepTables, question: Question, alike: Bools) -> tuple[Ways, int, int]:
+    """Return the ways to execute a step, none of which is worse than another, those that move least first.
+
+    Parameters
+    ----------
+    alike : shape (tensors,)
+        Whether a tensor is like the one before it, or as good with a smaller line buffer, so that its option
+        need not come before that of the other.
+
+    Returns
+    -------
+    The ways; what is moved at least; and the most that ways may move, so that all of them are there.
+    """
+    tensors, shapes = tables.lines.shape
+    limit, reached = question.limit, question.limit
+    cheapest, useless = cheapest_options(tables, question), useless_options(tables, question)
+    sacks, tree, scratch, ways = new_arrays(tensors, len(tables.extras), shapes)
     none = np.zeros(0, np.int64)
     bound, count = begin(tables, question, cheapest, sacks, tree), 0
     depth, entering, nodes = 0, True, 0

@@ -55,7 +55,7 @@ class LineTables:
         self.lines = np.zeros((16, self.count), dtype=np.int64)
         self.rough = np.zeros((16, self.count), dtype=np.bool_)
         self.lines[OUTPUT] = self.all(channels, at_once * rows)
-        self._places: dict[tuple[int, int], int] = {}
+        self._places: dict[tuple[int, int, int], int] = {}
         self._again: dict[int, Counts] = {}
         every = [self.width, *self.columns]
         self._in_pixels = np.array([0, *range(self.by_rows.stop, self.count)])
@@ -79,22 +79,22 @@ class LineTables:
 
     def place(self, group: Group, tensor: int) -> int:
         """Return the row of a tensor that is read in a group."""
-        key = self.graph.alike[tensor], self.graph.readers[tensor] & group.mask
+        channels = group.channels(tensor)
+        key = self.graph.alike[tensor], self.graph.readers[tensor] & group.mask, channels
         known = self._places.get(key)
         if known is None:
             known = self._places[key] = len(self._places) + 1
             if known == len(self.lines):
                 self.lines = np.concatenate((self.lines, np.zeros_like(self.lines)))
                 self.rough = np.concatenate((self.rough, np.zeros_like(self.rough)))
-            line = group.lines_by_rows(tensor) * self.graph.tensors[tensor].channels
-            self.lines[known, self.by_rows] = line
+            self.lines[known, self.by_rows] = group.lines_by_rows(tensor) * channels
         return known
 
     def estimate(self, group: Group, tensor: int, place: int) -> None:
         """Count what a line buffer takes at least if a pass is a pixel, and what strips read again."""
         if place in self._again:
             return
-        channels, height, width = self.graph.tensors[tensor].shape
+        channels, (height, width) = group.channels(tensor), self.graph.tensors[tensor].shape[1:]
         begins, ends = self._span(group, tensor)
         read = ends - begins
         widest = np.maximum.reduceat(read, self._strips[:-1])
@@ -135,7 +135,5 @@ class LineTables:
         for tensor in group.lines:
             place = self.place(group, tensor)
             if self.rough[place, shape]:
-                self.lines[place, shape] = (
-                    area.line_pixels_of(tensor, 1) * self.graph.tensors[tensor].channels
-                )
+                self.lines[place, shape] = area.line_pixels_of(tensor, 1) * group.channels(tensor)
                 self.rough[place, shape] = False

@@ -76,7 +76,7 @@ class PricedSteps:
         self.steps = Transitions(problem.groups, capacity, problem.limits, most_again)
         self._timed = names != ("traffic",)
         self._doubled: dict[tuple[int, int, int, int, int], list[PricedShape]] = {}
-        self._least: dict[tuple[int, int, int], Costs] = {}
+        self._least: dict[tuple[int, ...], Costs] = {}
         self._work: dict[tuple[int, int | None], Work] = {}
 
     def costs(self, spent: Spent) -> Costs:
@@ -101,9 +101,10 @@ class PricedSteps:
             there = state.on_chip & ~dropped
             for tensors in steps.tensor_choices(group, there, state.done, written_early=self._timed):
                 after = State(done, tensors.whole & live, (state.in_dram | tensors.written) & live)
-                if not worth(self._least_costs(group, tensors), after):
+                loaded = steps.needed(tensors.fetched, state.done)
+                if not worth(self._least_costs(group, tensors, loaded), after):
                     continue
-                fetching = self._fetching(tensors.fetched)
+                fetching = self._fetching(loaded, tensors.fetched)
                 for priced in self._shapes(group, tensors):
                     choice = StepChoice(
                         mask,
@@ -132,14 +133,14 @@ class PricedSteps:
 
     # Costs ---------------------------------------------------------------------------------------------
 
-    def _least_costs(self, group: Group, tensors: TensorChoice) -> Costs:
-        """Return what a step costs at least that moves nothing again."""
-        key = group.mask, tensors.fetched, tensors.streamed | tensors.written
+    def _least_costs(self, group: Group, tensors: TensorChoice, loaded: int) -> Costs:
+        """Return what a step costs at least that moves nothing again, with `loaded` elements fetched."""
+        key = group.mask, tensors.fetched, tensors.streamed, tensors.written, loaded
         known = self._least.get(key)
         if known is None:
-            size, prices, time = self.steps.size, self.problem.prices, None
-            moved = group.weights + size(key[1]) + size(key[2])
-            transfers = len(group.weighted) + key[1].bit_count() + key[2].bit_count()
+            prices, time = self.problem.prices, None
+            moved = group.weights + loaded + self._once(group, tensors)
+            transfers = len(group.weighted) + sum(mask.bit_count() for mask in key[1:4])
             if self.problem.machine.double_buffering:
                 time = max(self.problem.remaining.alone(group.mask), prices.transfer(moved))
             work = self._work_of(group, Shape("pixels", 1, 1))
@@ -153,10 +154,13 @@ class PricedSteps:
             self._work[key] = work_of_step(group, shape)
         return self._work[key]
 
-    def _fetching(self, fetched: int) -> Costs:
-        """Return what it costs to load tensors whole before the first pass."""
-        size = self.steps.size(fetched)
-        return self.costs(self.problem.prices.spent(size, Work(), fetched.bit_count()))
+    def _once(self, group: Group, tensors: TensorChoice) -> int:
+        """Return the elements that passes read and write, as far as nothing is read again."""
+        return group.elements_read(tensors.streamed) + self.steps.size(tensors.written)
+
+    def _fetching(self, loaded: int, fetched: int) -> Costs:
+        """Return what it costs to load so many elements of tensors before the first pass."""
+        return self.costs(self.problem.prices.spent(loaded, Work(), fetched.bit_count()))
 
     # Shapes --------------------------------------------------------------------------------------------
 
@@ -189,7 +193,7 @@ class PricedSteps:
     def _priced(self, group: Group, shape: ParetoShape, tensors: TensorChoice) -> PricedShape:
         """Return a shape without second buffers with what it costs."""
         streamed, written = tensors.streamed, tensors.written
-        moved = shape.again + group.weights + self.steps.size(streamed) + self.steps.size(written)
+        moved = shape.again + group.weights + self._once(group, tensors)
         if not self._timed:
             return PricedShape(shape.memory, (moved,), shape.shape)
         transfers = len(group.weighted) + streamed.bit_count() + written.bit_count()

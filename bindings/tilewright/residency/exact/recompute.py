@@ -25,11 +25,11 @@ from itertools import chain, combinations
 from typing import NamedTuple
 
 from tilewright.core.branch_and_bound import BestFirst, GrowingShare, Incumbent, ignore, share_of
+from tilewright.residency.derived_problems import Readers, names_of_copies, with_copies_of
 from tilewright.residency.exact.traffic import Answer, layered_search, least_traffic, moved_by
 from tilewright.residency.graph import members
 from tilewright.residency.plan import Plan
 from tilewright.residency.problem import Problem
-from tilewright.residency.recompute_graph import Readers, names_of_copies, with_copies_of
 from tilewright.spec.errors import OutOfTimeError
 
 

@@ -25,6 +25,7 @@ from tilewright.core.branch_and_bound import (
     share_of,
 )
 from tilewright.residency.decode_plan import decode_plan
+from tilewright.residency.derived_problems import add_staying, residual_in, subset_sums, weights_of
 from tilewright.residency.exact.addresses import Addresses
 from tilewright.residency.exact.labels import StepSequence
 from tilewright.residency.exact.traffic import (
@@ -38,7 +39,6 @@ from tilewright.residency.exact.traffic import (
 )
 from tilewright.residency.exact.weight_budget import RelaxedSteps, WeightBudget
 from tilewright.residency.exact.weight_needs import WeightNeeds
-from tilewright.residency.frames import add_staying, residual_in, subset_sums, weights_of
 from tilewright.residency.graph import members
 from tilewright.residency.plan import Plan
 from tilewright.residency.problem import Problem

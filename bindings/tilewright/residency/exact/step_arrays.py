@@ -104,7 +104,7 @@ class StepArrays:
         """Return what line buffers, or the output's block, take in passes of some more pixels."""
         group, found = self.group, np.zeros((len(tensors), len(self._pixels)), dtype=np.int64)
         for place, tensor in enumerate(tensors):
-            channels = group.graph.tensors[tensor].channels
+            channels = group.channels(tensor)
             for number, pixels in enumerate(self._pixels):
                 held = pixels if tensor == group.output else group.line_pixels_of(tensor, pixels)
                 found[place, number] = channels * held

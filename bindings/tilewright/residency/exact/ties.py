@@ -7,10 +7,9 @@ from contextlib import suppress
 from dataclasses import replace
 
 from tilewright.core.branch_and_bound import ignore
-from tilewright.residency.decode_plan import problem_of_plan
+from tilewright.residency.derived_problems import add_staying, problem_of_plan, weights_of
 from tilewright.residency.evaluation import best_bound, costs_of, violation
 from tilewright.residency.exact.time_and_energy import alone, best, least_cost
-from tilewright.residency.frames import add_staying, weights_of
 from tilewright.residency.machine import ONE
 from tilewright.residency.plan import Plan
 from tilewright.residency.problem import Problem

@@ -1,8 +1,8 @@
 """Ways to execute a group of operations, by what they leave on chip and in DRAM: none is worse than another.
 
 What a step moves is counted beyond what must be moved in any case: weights, inputs and outputs of the network
-once. A tensor that is in DRAM alone must be read at least once, so writing it counts twice its size, and
-reading it counts only if it must be read once more.
+once. Of a tensor that is in DRAM alone all that is still read must be loaded once. So writing it counts that,
+too, and reading it counts only what must be read once more. What stays is loaded as far as it is still read.
 
 A tensor leaves the chip, if at all, right after a step that had to do with it. Steps of several operations
 are found by a compiled search (`knapsack`), those of one operation, which has more shapes, are enumerated
@@ -141,6 +141,24 @@ class LazyTrafficStep(NamedTuple):
 AnyTrafficStep = TrafficStep | LazyTrafficStep
 
 
+class MovedBeyond(NamedTuple):
+    """What is moved of a tensor beyond what must be moved, in elements.
+
+    Attributes
+    ----------
+    streamed
+        To read it through a line buffer.
+    dropped
+        To have it in DRAM alone after the step: what is then still read.
+    written
+        To write it and leave it in DRAM alone. Outputs of the network are written anyway.
+    """
+
+    streamed: int
+    dropped: int
+    written: int
+
+
 class GroupContext:
     """A group after what has been executed.
 
@@ -148,6 +166,8 @@ class GroupContext:
     ----------
     live
         What it touches that is still to be read after it.
+    moved
+        What is moved of those of its tensors that are read in parts.
     before, after
         Sets of tensors that all operations treat alike that are left before it, and after it.
 
@@ -157,8 +177,15 @@ class GroupContext:
         What of these sets has to do with this group.
     """
 
-    def __init__(self, group: Group, done: int, live: int, before: list[int], after: list[int]) -> None:
-        self.group, self.done, self.live = group, done, live
+    def __init__(
+        self,
+        group: Group,
+        live: int,
+        moved: tuple[MovedBeyond, ...],
+        before: list[int],
+        after: list[int],
+    ) -> None:
+        self.group, self.live, self.moved = group, live, moved
         self._before, self._after = before, after
         self.alike = tuple(each & group.read for each in before if each & group.read)
         if len(group.operations) > 1:
@@ -244,22 +271,23 @@ class TrafficSteps:
         self.steps, self.graph, self.capacity = steps, steps.graph, steps.capacity
         self.limit, self.check, self.sought = ANYTHING, check, 0
         self.sizes = steps.sizes
-        # What it costs to have a computed tensor in DRAM alone: outputs of the network are there anyway.
-        self.spills = [(1 if tensor.leaves else 2) * tensor.size for tensor in self.graph.tensors]
+        # What it costs to have a computed tensor in DRAM alone: outputs of the network are there anyway. Of
+        # what is read in parts, this depends on what is still read.
+        spills = [(1 if tensor.leaves else 2) * tensor.size for tensor in self.graph.tensors]
         self.later = [
-            spill // 2 if shared and not tensor.given else 0
-            for spill, tensor in zip(self.spills, self.graph.tensors, strict=True)
+            spill // 2 if shared and not tensor.given and not self.graph.read_in_parts >> number & 1 else 0
+            for number, (spill, tensor) in enumerate(zip(spills, self.graph.tensors, strict=True))
         ]
-        counted = list(zip(self.later, self.spills, strict=True))
+        counted = list(zip(self.later, spills, strict=True))
         self.interchangeable = InterchangeableTensors(self.graph, counted)
         self._deferred: dict[int, int] = {0: 0}
         self._shapes: dict[tuple[int, int, int, int], tuple[int, list[ParetoShape]]] = {}
         self._known: dict[tuple[Any, ...], tuple[int, list[AnyTrafficStep]]] = {}
-        self._least: dict[tuple[int, int], tuple[int, int]] = {}
+        self._least: dict[tuple[Any, ...], tuple[int, int]] = {}
         self._arrays: dict[int, StepArrays] = {}
         self._contexts: dict[tuple[int, int], GroupContext] = {}
-        self._frames: dict[tuple[int, int, bool], StepFrame] = {}
-        self._options: dict[tuple[int, bool, bool, bool, bool, bool], TensorOptions] = {}
+        self._frames: dict[tuple[Any, ...], StepFrame] = {}
+        self._options: dict[tuple[Any, ...], TensorOptions] = {}
 
     def deferred(self, in_dram_alone: int) -> int:
         """Return what is to be counted where tensors in DRAM alone are read last."""
@@ -269,6 +297,22 @@ class TrafficSteps:
             known = self.deferred(in_dram_alone ^ low) + self.later[low.bit_length() - 1]
             self._deferred[in_dram_alone] = known
         return known
+
+    def moved_beyond(self, group: Group, tensor: int, done: int) -> MovedBeyond:
+        """Return what is moved of a tensor of a group beyond what must be, when `done` have been executed."""
+        graph, size = self.graph, self.sizes[tensor]
+        after = done | group.mask
+        left = graph.still_needed(tensor, after) if graph.readers[tensor] & ~after else 0
+        streamed = left
+        if group.read >> tensor & 1 and graph.read_in_parts >> tensor & 1:
+            streamed += group.elements_read(1 << tensor) - graph.still_needed(tensor, done)
+        written = left + (0 if graph.tensors[tensor].leaves else size)
+        return MovedBeyond(streamed, left, written)
+
+    def _moved_in_parts(self, group: Group, done: int) -> tuple[MovedBeyond, ...]:
+        """Return what is moved of the tensors of a group that are read in parts."""
+        tensors = members(group.touched & self.graph.read_in_parts)
+        return tuple(self.moved_beyond(group, tensor, done) for tensor in tensors)
 
     # Steps of a group ----------------------------------------------------------------------------------
 
@@ -305,7 +349,7 @@ class TrafficSteps:
         context = self._context(mask, before.done)
         group, several = context.group, len(context.group.operations) > 1
         chip, dram = before.on_chip & group.read, before.in_dram & group.read
-        key = mask, context.live, chip, dram, context.alike, empty, room * several
+        key = mask, context.live, context.moved, chip, dram, context.alike, empty, room * several
         reached, known = self._known.get(key, (-1, []))
         slack = limit - least
         while reached < limit and len(known) < enough:
@@ -341,7 +385,8 @@ class TrafficSteps:
         truth by several operations.
         """
         group = self.steps.groups[mask]
-        key = mask, self.graph.still_read(done | mask) & group.touched
+        live = self.graph.still_read(done | mask) & group.touched
+        key = mask, live, self._moved_in_parts(group, done)
         known = self._least.get(key)
         if known is None or known[0] < limit:
             if len(group.operations) > 1:
@@ -370,9 +415,10 @@ class TrafficSteps:
         shapes = self._shapes_of(group, 0, group.read, -1, self.limit)
         if not shapes:
             return None
-        excess = shapes[-1].again + sum(self.spills[tensor] for tensor in members(written & live))
-        excess += self.steps.size(group.read & live) + self.deferred(group.read & ~live)
-        excess -= self.deferred(written & live)
+        moved = {tensor: self.moved_beyond(group, tensor, done) for tensor in members(group.read | written)}
+        excess = shapes[-1].again + sum(moved[tensor].written for tensor in members(written & live))
+        excess += sum(moved[tensor].streamed for tensor in members(group.read & live))
+        excess += self.deferred(group.read & ~live) - self.deferred(written & live)
         after = live & group.touched
         return TrafficStep(shapes[-1].memory, excess, 0, after, 0, 0, written, -1, shapes[-1].shape)
 
@@ -388,11 +434,14 @@ class TrafficSteps:
             room += max(self.sizes[tensor] for tensor in group.sources)
         values, later, sizes = [], self.later, self.sizes
         for tensor in group.outputs:
-            value = self.spills[tensor] - later[tensor] if live >> tensor & 1 else 0
+            value = (
+                self.moved_beyond(group, tensor, done).written - later[tensor] if live >> tensor & 1 else 0
+            )
             if value:
                 values.append((value, sizes[tensor] - lines.get(tensor, 0)))
         for tensor in group.sources:
-            value = sizes[tensor] if live >> tensor & 1 else later[tensor]
+            moved = self.moved_beyond(group, tensor, done)
+            value = moved.streamed if live >> tensor & 1 else later[tensor]
             if value:
                 values.append((value, sizes[tensor]))
         if sum(size for _, size in values) <= room:
@@ -407,10 +456,10 @@ class TrafficSteps:
     # Tensors -------------------------------------------------------------------------------------------
 
     def _tensor_options(
-        self, group: Group, tensor: int, live: int, chip: int, dram: int
+        self, group: Group, tensor: int, live: int, chip: int, dram: int, moved: MovedBeyond
     ) -> list[TensorOption]:
         """Return what may become of a tensor; one that is nowhere may be anywhere."""
-        bit, size, later = 1 << tensor, self.sizes[tensor], self.later[tensor]
+        bit, later = 1 << tensor, self.later[tensor]
         stays = bool(live & bit)
         if not group.read & bit:
             leaves = self.graph.tensors[tensor].leaves
@@ -420,8 +469,9 @@ class TrafficSteps:
             options = [] if leaves else [TensorOption(0, bit, 0, resident=bit)]
             readers = self.graph.readers[tensor] & ~group.mask
             if leaves or readers & (readers - 1):
-                options.append(TensorOption(0 if leaves else size, bit, bit, resident=bit, written=bit))
-            spill = self.spills[tensor] - later
+                both = moved.written - moved.dropped
+                options.append(TensorOption(both, bit, bit, resident=bit, written=bit))
+            spill = moved.written - later
             options.append(TensorOption(spill, 0, bit, written=bit))
             if tensor == group.output and group.last.pixelwise:
                 # What takes the place of an operand needs no memory while it is written.
@@ -429,32 +479,35 @@ class TrafficSteps:
             return options
         if chip & bit:
             if stays and dram & bit:
-                return [TensorOption(0, bit, bit), TensorOption(size - later, 0, bit)]
+                return [TensorOption(0, bit, bit), TensorOption(moved.dropped - later, 0, bit)]
             return [TensorOption(0, bit * stays)]
-        again = size if stays else later
+        streamed, dropped = (moved.streamed, moved.dropped) if stays else (later, later)
         if not dram & bit:
-            return [TensorOption(again), TensorOption(0, fetched=bit)]
-        options = [TensorOption(again, 0, bit * stays)]
+            return [TensorOption(streamed), TensorOption(0, fetched=bit)]
+        options = [TensorOption(streamed, 0, bit * stays)]
         if stays:
             options.append(TensorOption(later, bit, bit, fetched=bit))
         # In blocks of channels and in strips, a source is read more than once.
-        options.append(TensorOption(again, 0, bit * stays, fetched=bit))
+        options.append(TensorOption(dropped, 0, bit * stays, fetched=bit))
         return options
 
-    def _options_anywhere(self, group: Group, tensor: int, live: int, empty: bool) -> TensorOptions:
+    def _options_anywhere(
+        self, group: Group, tensor: int, done: int, live: int, empty: bool
+    ) -> TensorOptions:
         """Return what may become of a tensor, wherever it is before."""
         bit = 1 << tensor
         source, stays = bool(group.read & bit), bool(live & bit)
         readers = self.graph.readers[tensor] & ~group.mask
         several, last = bool(readers & (readers - 1)), tensor == group.output
-        key = tensor, source, stays, several, last, empty
+        moved = self.moved_beyond(group, tensor, done)
+        key = tensor, source, stays, several, last, empty, moved
         known = self._options.get(key)
         if known is None:
             options = [
                 [
                     option
                     for option in self._tensor_options(
-                        group, tensor, live, bit * (kind & 1), bit * (kind >> 1)
+                        group, tensor, live, bit * (kind & 1), bit * (kind >> 1), moved
                     )
                     if not (empty and option.on_chip)
                 ]
@@ -484,13 +537,14 @@ class TrafficSteps:
                 self._contexts.clear()
             group, sets = self.steps.groups[mask], self.interchangeable.sets
             live = self.graph.still_read(done | mask) & group.touched
-            known = GroupContext(group, done, live, sets(done), sets(done | mask))
+            moved = self._moved_in_parts(group, done)
+            known = GroupContext(group, live, moved, sets(done), sets(done | mask))
             self._contexts[mask, done] = known
         return known
 
     def _frame(self, group: Group, done: int, empty: bool = False) -> StepFrame:
         live = self.graph.still_read(done | group.mask) & group.touched
-        key = group.mask, live, empty
+        key = group.mask, live, empty, self._moved_in_parts(group, done)
         known = self._frames.get(key)
         if known is None:
             self.check()
@@ -501,7 +555,7 @@ class TrafficSteps:
             if arrays is None:
                 arrays = self._arrays[group.mask] = StepArrays(group, self.capacity)
             tensors = sorted((*group.sources, *group.outputs), key=lambda tensor: -self.sizes[tensor])
-            options = [self._options_anywhere(group, tensor, live, empty) for tensor in tensors]
+            options = [self._options_anywhere(group, tensor, done, live, empty) for tensor in tensors]
             operands = group.replaceable_operands(done)
             known = self._frames[key] = StepFrame(arrays, tensors, options, operands, self.later)
         return known
@@ -520,7 +574,8 @@ class TrafficSteps:
         most = self.capacity + spare
         choices: list[list[tuple[TensorOption, int]]] = []
         for tensors in self._alike_tensors(group, done, chip, dram):
-            own = self._tensor_options(group, tensors[0], live, chip, dram)
+            moved = self.moved_beyond(group, tensors[0], done)
+            own = self._tensor_options(group, tensors[0], live, chip, dram, moved)
             size = self.sizes[tensors[0]] - (0 if group.read >> tensors[0] & 1 else lines.get(tensors[0], 0))
             shared = share_out([each for each in own if not (empty and each.on_chip)], tensors, limit)
             choices.append([(option, count * size) for option, count in shared])
@@ -568,7 +623,7 @@ class TrafficSteps:
             found = pareto_shapes(
                 group,
                 frozenset(members(whole)),
-                self.steps.size(streamed),
+                group.elements_read(streamed),
                 Limits(self.capacity - taken, most_again),
                 (None, *strip_widths(group)),
                 in_place,

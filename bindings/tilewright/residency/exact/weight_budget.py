@@ -11,8 +11,8 @@ from bisect import bisect_right
 from collections.abc import Iterable, Iterator
 from typing import NamedTuple
 
+from tilewright.residency.derived_problems import residual_in
 from tilewright.residency.exact.traffic import layered_search
-from tilewright.residency.frames import residual_in
 from tilewright.residency.placement import peak_elements, placed_items
 from tilewright.residency.problem import Problem
 from tilewright.residency.shapes.groups import Groups

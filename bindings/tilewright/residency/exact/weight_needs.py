@@ -54,10 +54,9 @@ class WeightNeeds:
         self.groups, self.graph, self.capacity = groups, groups.graph, capacity
         self._steps = self._read(choices)
         self._known: dict[tuple[int, int], tuple[int, Shape]] = {}
-        sizes = [tensor.size for tensor in self.graph.tensors]
-        masks = (each for step in self._steps for each in (step.choice.fetched, step.choice.written))
-        self.maps = sum(step.streamed + step.again for step in self._steps)
-        self.maps += sum(sizes[number] for mask in masks for number in members(mask))
+        self.maps = sum(step.streamed + step.again for step in self._steps) + self._fetched_and_written(
+            choices
+        )
 
     def _read(self, choices: Sequence[StepChoice]) -> list[_Step]:
         graph, alive, done, found = self.graph, 0, self.graph.begin, []
@@ -69,11 +68,20 @@ class WeightNeeds:
             if choice.in_place >= 0:
                 taken -= sizes[choice.in_place]
             streamed = members(group.read & ~alive)
-            size = sum(sizes[number] for number in streamed)
+            size = group.elements_read(group.read & ~alive)
             again = elements_moved(group, choice.shape, streamed, ()) - size - group.weights
             found.append(_Step(choice, group, frozenset(members(alive)), size, taken, again))
             done |= choice.group
             alive &= graph.still_read(done)
+        return found
+
+    def _fetched_and_written(self, choices: Sequence[StepChoice]) -> int:
+        """Return the elements of the tensors that are loaded whole, and that are written."""
+        graph, done, found = self.graph, self.graph.begin, 0
+        for choice in choices:
+            found += sum(graph.still_needed(tensor, done) for tensor in members(choice.fetched))
+            found += sum(graph.tensors[tensor].size for tensor in members(choice.written))
+            done |= choice.group
         return found
 
     def most(self, loading: int) -> tuple[int, int]:

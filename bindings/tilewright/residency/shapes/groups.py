@@ -14,7 +14,7 @@ from typing import Any, NamedTuple, TypeVar
 import numpy as np
 from numpy.typing import NDArray
 
-from tilewright.residency.graph import Graph, Operation, Reading, members
+from tilewright.residency.graph import Graph, Operation, Reading, Span, count_channels, members
 from tilewright.simulator.program import Counts
 
 BY_ROWS = 0
@@ -168,6 +168,26 @@ class Group:
         """Tensors that are read here: each has a line buffer, unless it is on chip as a whole."""
         return tuple(sorted({*self.sources, *self.computed[:-1]}))
 
+    def spans(self, tensor: int) -> tuple[Span, ...]:
+        """Return the channels of a tensor that a line buffer holds, without overlaps, ascending.
+
+        These are all that are computed, or of a source those that are read here.
+        """
+        if self.mask << 1 >> tensor & 1:
+            return ((0, self.graph.tensors[tensor].channels),)
+        return self.graph.channels_read(tensor, self.mask)
+
+    def channels(self, tensor: int) -> int:
+        """Return how many channels of a tensor a line buffer holds: see `spans`."""
+        if not self.graph.read_in_parts >> tensor & 1:
+            return self.graph.tensors[tensor].channels
+        return count_channels(self.spans(tensor))
+
+    def elements_read(self, sources: int) -> int:
+        """Return the elements that are read here of some sources, a bit mask."""
+        tensors = self.graph.tensors
+        return sum(self.channels(number) * tensors[number].pixels for number in members(sources))
+
     def is_last_reader(self, tensor: int, done: int) -> bool:
         """Whether nobody reads a tensor after this step, where `done` have been executed before it."""
         return not self.graph.readers[tensor] & ~(self.mask | done)
@@ -313,8 +333,9 @@ class Group:
     def replaceable_operands(self, done: int) -> tuple[int, ...]:
         """Return the sources on chip as a whole whose place the output can take, in passes of some size.
 
-        The last operation computes each value from those at its place, and nobody else reads the tensor
-        later. In a single pass all other operations of the step have read it before it is overwritten.
+        The last operation computes each value from those at its place, in all channels, and nobody else
+        reads the tensor later. In a single pass all other operations of the step have read it before it is
+        overwritten.
 
         Parameters
         ----------
@@ -328,6 +349,7 @@ class Group:
             tensor
             for tensor in dict.fromkeys(reading.tensor for reading in self.last.readings)
             if self.read >> tensor & 1
+            and tensor not in self.last.parts
             and tensors[tensor].shape == shape
             and self.is_last_reader(tensor, done)
         )

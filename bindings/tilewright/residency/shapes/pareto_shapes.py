@@ -242,7 +242,7 @@ def _undominated_rows(table: _TileTable, limits: Limits) -> Iterator[int]:
 
 def _tiles(group: Group, whole: frozenset[int], depth: int) -> _TileTable:
     """Return the ways to compute an operation tile by tile, `depth` input channels in all."""
-    graph, operation = group.graph, group.last
+    operation = group.last
     reading = operation.readings[0]
     axes = [tiles.useful_sizes(reading, axis) for axis in (0, 1)]
     blocks = pass_sizes(operation.units)
@@ -258,7 +258,7 @@ def _tiles(group: Group, whole: frozenset[int], depth: int) -> _TileTable:
         counted *= table[chosen]
     parts, largest, total = counted.T
     kernels, channels = kernels[place], channels[place]
-    streamed = [graph.tensors[r.tensor].channels for r in operation.readings if r.tensor not in whole]
+    streamed = [group.channels(r.tensor) for r in operation.readings if r.tensor not in whole]
     memory = _weights_and_sums(group, whole, depth, kernels, channels, kernels * rows * columns)
     for count in streamed:
         memory = memory + np.minimum(channels, count) * largest
@@ -269,16 +269,17 @@ def _tiles(group: Group, whole: frozenset[int], depth: int) -> _TileTable:
 
 def _planes(group: Group, whole: frozenset[int], depth: int) -> _TileTable:
     """Return the ways to compute an operation for whole planes, blocks of input channels passing by."""
-    graph, operation = group.graph, group.last
+    operation = group.last
     blocks = pass_sizes(operation.units)
     kernels = np.array([*blocks, *blocks], dtype=np.int64)
     channels = np.array([1] * len(blocks) + [depth] * len(blocks), dtype=np.int64)
     memory = _weights_and_sums(group, whole, depth, kernels, channels, kernels * group.pixels)
-    streamed = [reading.tensor for reading in operation.readings if reading.tensor not in whole]
-    for tensor in streamed:
+    streamed = 0
+    for tensor in {reading.tensor for reading in operation.readings} - whole:
         held = group.line_pixels_of(tensor, 1)
-        memory = memory + np.minimum(channels, graph.tensors[tensor].channels) * held
-    again = sum(graph.tensors[tensor].size for tensor in streamed) * (-(-operation.units // kernels) - 1)
+        memory = memory + np.minimum(channels, group.channels(tensor)) * held
+        streamed += group.elements_read(1 << tensor)
+    again = streamed * (-(-operation.units // kernels) - 1)
     ones = np.ones_like(kernels)
     return _TileTable(memory, again, np.stack([ones, ones, kernels, channels], axis=1))
 

@@ -76,7 +76,7 @@ def step_buffers(group: Group, shape: Shape, whole: Collection[int]) -> list[Buf
         lines = line_pixels(group, shape)
     for tensor in group.lines:
         if tensor not in whole:
-            channels = graph.tensors[tensor].channels
+            channels = group.channels(tensor)
             if shape.order == "kernels" and group.last.channelwise:
                 channels = min(channels, shape.kernels)
             found.append(Buffer("lines", tensor, lines[tensor] * channels))
@@ -101,7 +101,7 @@ def _of_sums(group: Group, shape: Shape, whole: Collection[int]) -> list[Buffer]
     found = []
     for reading in operation.readings:
         if reading.tensor not in whole:
-            channels = min(shape.channels, graph.tensors[reading.tensor].channels)
+            channels = min(shape.channels, group.channels(reading.tensor))
             found.append(
                 Buffer("lines", reading.tensor, channels * line_pixels(group, shape)[reading.tensor])
             )
@@ -206,10 +206,10 @@ def count_readings(group: Group, shape: Shape) -> int:
 
 def read_once(group: Group, shape: Shape, tensor: int) -> int:
     """Return the elements that all passes read of a tensor: strips read some columns again."""
-    whole = group.graph.tensors[tensor]
     if shape.columns is None:
-        return whole.size
-    return strips_of(group, shape.columns).read(tensor) * whole.shape[0] * whole.shape[1]
+        return group.elements_read(1 << tensor)
+    height = group.graph.tensors[tensor].shape[1]
+    return strips_of(group, shape.columns).read(tensor) * group.channels(tensor) * height
 
 
 def elements_moved(group: Group, shape: Shape, streamed: Collection[int], written: Collection[int]) -> int:
@@ -225,7 +225,7 @@ def elements_moved(group: Group, shape: Shape, streamed: Collection[int], writte
     sizes = group.graph.tensors
     if shape.order == "tiles":
         once = sum(
-            sizes[reading.tensor].channels * tiles.read_in_tiles(reading, *tile_size(shape))
+            group.channels(reading.tensor) * tiles.read_in_tiles(reading, *tile_size(shape))
             for reading in group.last.readings
             if reading.tensor in streamed
         )

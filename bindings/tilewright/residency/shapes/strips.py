@@ -159,10 +159,9 @@ def least_line(group: Group, tensor: int, columns: int) -> int:
     """Return the elements of a line buffer, at least: the rows under a window, of the last one a pixel."""
 
     def least() -> int:
-        pixels = (most_rows(group, tensor) - 1) * strips_of(group, columns).widest(tensor) + 1
-        return pixels * group.graph.tensors[tensor].channels
+        return (most_rows(group, tensor) - 1) * strips_of(group, columns).widest(tensor) + 1
 
-    return group.share("least line", columns, tensor, least)
+    return group.share("least line", columns, tensor, least) * group.channels(tensor)
 
 
 def reread(group: Group, whole: Collection[int], columns: int | None) -> int:
@@ -172,8 +171,8 @@ def reread(group: Group, whole: Collection[int], columns: int | None) -> int:
     strips, again = strips_of(group, columns), 0
     for number in group.sources:
         if number not in whole:
-            channels, height, width = group.graph.tensors[number].shape
-            again += (strips.read(number) - width) * channels * height
+            _, height, width = group.graph.tensors[number].shape
+            again += (strips.read(number) - width) * group.channels(number) * height
     return again
 
 

@@ -38,10 +38,8 @@ def summed_channels(graph: Graph, operation: Operation) -> int:
     sources = [graph.tensors[producer + 1] for producer in producers]
     if len({source.shape[1:] for source in sources}) > 1:
         return 0
-    ops = graph.ops.ops  # whose outputs have channels even where tensors are looked at as if they had none
-    return sum(
-        ops[producer].spec.output[0] if producer >= 0 else graph.tensors[0].channels for producer in producers
-    )
+    # In `ops` outputs have channels even where tensors are looked at as if they had none.
+    return sum(graph.ops.shape(access)[0] for access in operation.op.accesses)
 
 
 def weights_of_a_channel(graph: Graph, operation: Operation) -> tuple[int, int]:

@@ -139,12 +139,13 @@ class Columns:
         for needs in subsets(group.read):
             for tensors in steps.tensor_choices(group, needs, done):
                 whole = frozenset(members(tensors.whole & group.touched))
-                loaded = steps.size(tensors.fetched) + steps.size(tensors.streamed)
+                streamed = group.elements_read(tensors.streamed)
+                loaded = steps.needed(tensors.fetched, done) + streamed
                 moved = group.weights + loaded + steps.size(tensors.written)
                 for found in pareto_shapes(
                     group,
                     whole,
-                    steps.size(tensors.streamed),
+                    streamed,
                     limits,
                     (None, *strip_widths(group)),
                     tensors.in_place,

@@ -1,22 +1,160 @@
-"""Operations that are executed twice: the network in which they have copies, and its problem.
+"""Problems made of another one: what is left beside weights that stay; a network with copies of operations.
 
-A plan of such a network is an ordinary one. Copies compute what they repeat from the same operands, or copies
-of these, and load its weights again.
+Operations whose weights stay from frame to frame have none to load, and all else has the memory that is
+left. So a plan for many frames is one for a single frame of what is left, and blocks that lie where they are
+for the whole time.
+
+Operations that are executed twice have copies in the network. These compute what they repeat from the same
+operands, or copies of these, and load its weights again. A plan of such a network is an ordinary one.
 """
 
 from __future__ import annotations
 
-from collections.abc import Collection, Mapping
+from collections.abc import Collection, Iterable, Mapping
 from dataclasses import replace
 from functools import cached_property
 
 from tilewright.residency.graph import Graph, InvalidPlanError
+from tilewright.residency.machine import ONE
+from tilewright.residency.plan import Plan
 from tilewright.residency.problem import Problem
-from tilewright.spec.graph import Access, NetworkGraph, Operation
+from tilewright.spec.errors import InputError
+from tilewright.spec.graph import NetworkGraph, Operation
 from tilewright.spec.network import OWN_INPUT
 
 Readers = Mapping[str, tuple[str, ...]]
 """For each operation that is executed twice, who reads what the second execution computes."""
+
+
+def problem_of_plan(problem: Problem, plan: Plan) -> Problem:
+    """Return the problem whose steps a plan has.
+
+    Where weights stay, that is what they leave of it, for a single frame; where operations are executed
+    twice, its network has copies of them.
+
+    Raises
+    ------
+    InvalidPlanError
+        If these weights cannot stay, or these operations not be executed twice.
+    """
+    if plan.again:
+        if problem.limits.executions == 1:
+            raise InvalidPlanError("again: operations are executed twice, limits.executions allows it once")
+        return problem_with_copies(problem, plan.again)
+    if not plan.staying:
+        return problem
+    if problem.limits.frames == ONE:
+        raise InvalidPlanError("weights: some stay on chip, which is for many frames")
+    numbers = {operation.name: operation.number for operation in problem.graph.operations}
+    for name in plan.staying:
+        if name not in numbers or not problem.graph.operations[numbers[name]].weights:
+            raise InvalidPlanError(f"weights: {name} has none that could stay on chip")
+    staying = [numbers[name] for name in plan.staying]
+    try:
+        return residual_problem(problem, staying)
+    except InputError as error:
+        taken = problem.machine.element_bytes * weights_of(problem.graph, staying)
+        raise InvalidPlanError(f"memory: {taken:,} bytes of weights stay on chip: {error.limit}") from None
+
+
+# Weights that stay ---------------------------------------------------------------------------------------
+
+
+class ResidualProblem(Problem):
+    """What is left of a problem when the weights of some operations stay on chip.
+
+    Its plans are for one frame, and its memory is what these weights leave.
+
+    Attributes
+    ----------
+    staying
+        Numbers of the operations.
+    """
+
+    staying: tuple[int, ...] = ()
+
+    @cached_property
+    def graph(self) -> Graph:
+        """The operations and tensors; those that stay have no weights to load."""
+        return Graph(
+            self.network_graph, self.machine.sum_elements, tiles=self.limits.tiles, staying=self.staying
+        )
+
+
+def residual_problem(problem: Problem, staying: Collection[int]) -> Problem:
+    """Return what is left of a problem when the weights of some operations stay on chip.
+
+    Raises
+    ------
+    InputError
+        If too little memory is left.
+    """
+    numbers = tuple(sorted(staying))
+    left = problem.machine.capacity - weights_of(problem.graph, numbers)
+    return problem.derived(("staying", numbers), lambda: residual_in(problem, numbers, left))
+
+
+def residual_in(problem: Problem, staying: Collection[int], capacity: int) -> Problem:
+    """Return the problem of one frame in which some operations have no weights, in some elements.
+
+    Raises
+    ------
+    InputError
+        If an operation does not fit.
+    """
+    width = problem.machine.element_bytes
+    return ResidualProblem(
+        network=problem.network,
+        machine=problem.machine.with_(memory_bytes=max(1, capacity * width)),
+        objective=problem.objective,
+        limits=problem.limits.with_(frames=ONE),
+        staying=tuple(sorted(staying)),
+    )
+
+
+def weights_of(graph: Graph, numbers: Iterable[int]) -> int:
+    """Return the elements of the weights of some operations."""
+    return sum(graph.operations[number].weights for number in numbers)
+
+
+def add_staying(problem: Problem, staying: Iterable[int], plan: Plan) -> Plan:
+    """Return a plan for what is left of a problem as one of it: weights that stay lie below all else."""
+    graph, at, begin = problem.graph, {}, 0
+    for number in sorted(staying):
+        at[graph.operations[number].name] = begin
+        begin += graph.operations[number].weights
+    if not at:
+        return plan
+    return replace(plan, steps=tuple(step.moved_up(begin) for step in plan.steps), staying=at)
+
+
+def least_of_a_frame(problem: Problem) -> int:
+    """Return what is moved for every frame: what remains if the most weights stay that can.
+
+    Each operation needs some memory beside its weights, so that not all can stay in any memory.
+    """
+    graph, capacity = problem.graph, problem.machine.capacity
+    weighty = [operation for operation in graph.operations if operation.weights]
+    bare = residual_in(problem, [operation.number for operation in weighty], capacity)
+    left = capacity - bare.least_memory
+    return graph.compulsory - largest_subset_sum([operation.weights for operation in weighty], left)
+
+
+def largest_subset_sum(sizes: Iterable[int], limit: int) -> int:
+    """Return the largest sum of some of the sizes up to a limit."""
+    fitting = [size for size in sizes if size <= limit]
+    return sum(fitting) if sum(fitting) <= limit else subset_sums(fitting, limit).bit_length() - 1
+
+
+def subset_sums(sizes: Iterable[int], limit: int) -> int:
+    """Return all sums of some of the sizes up to a limit: a bit for each."""
+    found, allowed = 1, (1 << limit + 1) - 1
+    for size in sizes:
+        found |= found << size & allowed
+    return found
+
+
+# Operations that are executed twice -----------------------------------------------------------------------
 
 
 class RecomputeProblem(Problem):
@@ -113,7 +251,10 @@ def add_copies(
             own[repeats.get(name, name)],
             number=number,
             spec=own[repeats.get(name, name)].spec.model_copy(update={"name": name}),
-            accesses=tuple(Access(numbers[operand]) for operand in read[name]),
+            accesses=tuple(
+                access._replace(source=numbers[operand])
+                for access, operand in zip(own[repeats.get(name, name)].accesses, read[name], strict=True)
+            ),
             leaves=own[name].leaves if name in own else False,  # the first execution is what leaves
         )
         for name, number in order.items()
