@@ -14,6 +14,7 @@ from hypothesis import strategies as st
 
 from tilewright.core.room import room_of
 from tilewright.run.instance import build, digest, read
+from tilewright.spec.arrays import distinct
 from tilewright.spec.errors import InputError
 from tilewright.spec.layer import Layer
 
@@ -54,6 +55,14 @@ def test_a_list_is_not_called_too_short_for_a_mistake_in_it() -> None:
     assert "at least" not in str(caught.value)
     with pytest.raises(InputError, match=r"network\.layers = \[\]: must be a list of at least 1"):
         build("fusion", {"network": {"layers": []}, "machine": {}})
+
+
+@pytest.mark.parametrize(
+    ("shape", "axis"), [((0,), None), ((1,), None), ((40,), None), ((3, 4), None), ((3, 40), 1)]
+)
+def test_different_values_are_those_that_numpy_finds(shape: tuple[int, ...], axis: int | None) -> None:
+    values = np.random.default_rng(0).integers(0, 5, shape)
+    assert (distinct(values, axis) == np.unique(values, axis=axis)).all()
 
 
 @pytest.mark.parametrize("kind", [np.int8, np.int32, np.int64, np.uint16])

@@ -16,6 +16,7 @@ import numpy as np
 
 from tilewright.simulator.columns import FREE, LOAD, READ, WRITE, Key, Marks, Numbers, StepTable, TabledSteps
 from tilewright.simulator.program import Box, Compute, Counts, Free, Load, Operation, Region, Step, WriteBack
+from tilewright.spec.arrays import distinct
 
 MOST_TABLED = 3_000_000
 """Most events that are tabled at once: about half a second and 300 MB."""
@@ -348,7 +349,7 @@ def by_value(values: Sequence[Counts | None]) -> Iterator[tuple[list[int], dict[
     """
     choices: list[list[tuple[int, Marks | None]]] = []
     for numbers in values:
-        found = [] if numbers is None else np.unique(numbers).tolist()
+        found = [] if numbers is None else distinct(numbers).tolist()
         if len(found) > 1:
             choices.append([(value, numbers == value) for value in found])
         else:

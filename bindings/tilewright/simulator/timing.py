@@ -8,6 +8,7 @@ from numpy.typing import NDArray
 from tilewright.simulator.columns import COMPUTE, FREE, LOAD, PRELOAD, READ, WRITE, Columns, Numbers
 from tilewright.simulator.program import Counts, Program
 from tilewright.simulator.report import Names, Timeline, step_lengths
+from tilewright.spec.arrays import distinct
 
 _CHUNK = 1 << 18
 """Actions that are timed at once."""
@@ -155,7 +156,7 @@ def durations(columns: Columns, events: Counts) -> Counts:
         moved = np.where(kind == COMPUTE, 0, -(-elements // units[columns.tensor[form]]) * widths[form])
         macs = np.where(kind == COMPUTE, columns.macs[form] * elements, 0)
         bursts = columns.bursts[form]
-        for number in np.unique(engines[kind != FREE]):
+        for number in distinct(engines[kind != FREE]):
             engine, mine = columns.program.engines[number], np.flatnonzero(engines == number)
             cycles[first + mine] = engine.cycles(moved[mine], macs[mine], bursts[mine])
         cycles[first : first + len(chunk)] += columns.cycles[form]

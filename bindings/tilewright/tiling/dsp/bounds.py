@@ -15,6 +15,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from tilewright.core.bounds import Bound
+from tilewright.spec.arrays import distinct
 from tilewright.tiling.dsp.cost import energy
 from tilewright.tiling.dsp.nest import Nest, X, Y
 
@@ -263,7 +264,7 @@ def _charged(work: Work) -> tuple[Counts, Reals]:
 def _windows(work: Work) -> tuple[Counts, Reals]:
     """Return numbers of windows, the same for every memory, and the least weight of a window's MACs."""
     most = min(work.macs, 2**40)
-    numbers = np.unique((2 * GROWTH ** np.arange(300)).astype(np.int64))
+    numbers = distinct((2 * GROWTH ** np.arange(300)).astype(np.int64))
     numbers = numbers[numbers <= most]
     # Windows of equal weight but for one MAC, or of equally many MACs.
     by_weight = work.total / numbers - work.most

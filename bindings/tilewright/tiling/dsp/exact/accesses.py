@@ -16,6 +16,7 @@ from typing import Any, NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
+from tilewright.spec.arrays import distinct
 from tilewright.spec.errors import OutOfTimeError
 from tilewright.tiling.dsp.exact.families import Family, blocks
 from tilewright.tiling.dsp.exact.patterns import FREE_DIMENSIONS, Pattern, patterns
@@ -85,7 +86,7 @@ def families_of_fewest(nest: Nest, limit: str, value: int, deadline: float) -> I
             found.setdefault(single, []).extend(search.equal(value, deadline))
     for single, parts in found.items():
         if any(part.size for part in parts):
-            steps = np.unique(np.concatenate(parts, axis=1), axis=1)
+            steps = distinct(np.concatenate(parts, axis=1), axis=1)
             yield Family.of(nest, tuple(steps), dict(patterns(limit, nest.machine.double_buffering))[single])
 
 
