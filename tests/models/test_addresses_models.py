@@ -145,5 +145,5 @@ def test_what_is_too_large_is_refused_with_the_limit() -> None:
             solve(crowd, FOLDER / name, solver)
     vast = Problem(buffers=[{"id": f"b{number}", **one, "size": 2**31 - 1 - number} for number in range(2)])
     for method in ("rectangles@gecode", "stacking@highs"):
-        with pytest.raises(TilewrightError, match="or one so large"):
+        with pytest.raises(TilewrightError, match="or a problem of this size"):
             run(vast, method, warm_start="none", time_limit=20)

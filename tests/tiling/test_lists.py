@@ -137,7 +137,7 @@ def test_methods_of_one_objective_refuse_lists(tilewright, write, method):  # no
         ({"minimise": ["cycles", "cycles"]}, {}, "different objectives"),
         ({"minimise": ["cycles", "time"]}, {}, "has: accesses, cycles, energy"),
         ({"minimise": ["cycles", "pareto"]}, {}, "not for a list"),
-        ({"minimise": "cycles", "tolerance": 0.1}, {}, "is for a list"),
+        ({"minimise": "cycles", "tolerance": 0.1}, {}, "needs a list of objectives"),
         (
             {"minimise": ["cycles", "energy"], "tolerance": [0.1, 0.2]},
             {},
