@@ -28,10 +28,10 @@ from tilewright.tiling import plot as pictures
 from tilewright.tiling.dsp.bounds import pebble_game
 from tilewright.tiling.dsp.kind import nest_of
 from tilewright.tiling.dsp.machine import DspMachine
-from tilewright.tiling.evaluation import recheck
 from tilewright.tiling.hierarchy.curve import any_schedule
 from tilewright.tiling.hierarchy.machine import HierarchyMachine
 from tilewright.tiling.hierarchy.nest import Nest
+from tilewright.tiling.several_objectives import recheck
 from tilewright.tiling.summary import rows, table
 
 ASKED = {"minimise": "pareto", "between": ["accesses", "capacity"]}

@@ -35,7 +35,7 @@ from tilewright.tiling.dsp.kind import exhaustive, local_traffic, nest_of
 from tilewright.tiling.dsp.lowering import lower
 from tilewright.tiling.dsp.plan import LOOPS, SCHEDULES, DspPlan
 from tilewright.tiling.dsp.traffic import Tiles
-from tilewright.tiling.evaluation import recheck
+from tilewright.tiling.several_objectives import recheck
 from tilewright.tiling.summary import costs_of_front
 
 INFINITE = float("inf")

@@ -39,14 +39,16 @@ from tilewright.tiling import (
     best_bound,
     best_of_network,
     measured_objective,
+    network_fronts,
     objective,
     simulate,
-    totals,
     violation,
 )
 from tilewright.tiling import plot as pictures
-from tilewright.tiling.evaluation import kind_of, recheck
+from tilewright.tiling.kinds import kind_of
+from tilewright.tiling.network_fronts import FrontParams
 from tilewright.tiling.operations.plan import OperationPlan
+from tilewright.tiling.several_objectives import recheck
 from tilewright.tiling.summary import costs_of_front, rows, table
 
 Point = tuple[int, int]
@@ -90,11 +92,11 @@ def by_definition(points: set[Point]) -> list[Point]:
 def test_sums_of_fronts_are_those_of_all_choices(drawn: list[list[Point]]) -> None:
     costs = {cost(drawn, chosen) for chosen in itertools.product(*(range(len(front)) for front in drawn))}
     expected = by_definition(costs)
-    sums = totals.added(drawn)
-    assert (sums.points, sums.many, sums.every) == (expected, len(expected), 1)
+    sums = network_fronts.sum_of_fronts(drawn)
+    assert (sums.points, sums.n_points, sums.every) == (expected, len(expected), 1)
     assert [cost(drawn, chosen) for chosen in sums.chosen.tolist()] == expected
-    hull = totals.added(drawn, most=0)
-    assert hull.many is None
+    hull = network_fronts.sum_of_fronts(drawn, FrontParams(points=0))
+    assert hull.n_points is None
     assert [cost(drawn, chosen) for chosen in hull.chosen.tolist()] == hull.points
     assert (hull.points[0], hull.points[-1]) == (expected[0], expected[-1])
     assert set(hull.points) <= set(expected)
@@ -109,8 +111,8 @@ def test_choices_within_a_limit_are_the_best_of_all(drawn: list[list[Point]], da
     between = min(costs)[0] - 1, max(costs)[0] + 1
     limit = data.draw(st.one_of(st.integers(*between), st.sampled_from(sorted(one for one, _ in costs))))
     expected = min((other for one, other in costs if one <= limit), default=None)
-    for most in (totals.MOST_CHOICES, 0):
-        choice = totals.cheapest(drawn, limit, most)
+    for params in (FrontParams(), FrontParams(choices=0)):
+        choice = network_fronts.cheapest_choice(drawn, limit, params)
         if expected is None:
             assert choice is None
             continue
@@ -118,24 +120,26 @@ def test_choices_within_a_limit_are_the_best_of_all(drawn: list[list[Point]], da
         first, second = cost(drawn, choice.chosen)
         assert first <= limit
         assert choice.bound <= expected <= second
-        assert most == 0 or choice.bound == second
+        assert params.choices == 0 or choice.bound == second
 
 
-def test_what_is_left_out_is_told(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_what_is_left_out_is_told() -> None:
     drawn = [[(place * place, (40 - place) ** 2) for place in range(40)]] * 2
-    whole = totals.added(drawn)
-    assert whole.many is not None
-    monkeypatch.setattr(totals, "MOST_SHOWN", 10)
-    thinned = totals.added(drawn)
-    assert (thinned.many, thinned.every) == (whole.many, -(-whole.many // 10))
+    whole = network_fronts.sum_of_fronts(drawn)
+    assert whole.n_points is not None
+    thinned = network_fronts.sum_of_fronts(drawn, FrontParams(shown=10))
+    assert (thinned.n_points, thinned.every) == (whole.n_points, -(-whole.n_points // 10))
     assert thinned.points == [*whole.points[: -1 : thinned.every], whole.points[-1]]
     assert [cost(drawn, chosen) for chosen in thinned.chosen.tolist()] == thinned.points
 
 
 def test_costs_too_far_apart_are_refused() -> None:
     with pytest.raises(InputError, match="differ by more than"):
-        totals.added([[(0, 2**62), (1, 0)]])
-    assert totals.added([[(2**70, 2**70 + 1), (2**70 + 1, 2**70)]] * 2).points[0] == (2**71, 2**71 + 2)
+        network_fronts.sum_of_fronts([[(0, 2**62), (1, 0)]])
+    assert network_fronts.sum_of_fronts([[(2**70, 2**70 + 1), (2**70 + 1, 2**70)]] * 2).points[0] == (
+        2**71,
+        2**71 + 2,
+    )
 
 
 # Networks against all combinations of their layers' plans --------------------------------------------------

@@ -7,6 +7,7 @@ problem is `Minimising`.
 from __future__ import annotations
 
 from collections.abc import Mapping
+from fractions import Fraction
 from typing import TYPE_CHECKING, Annotated, Any, ClassVar, NamedTuple
 
 from pydantic import Field
@@ -131,6 +132,11 @@ class Minimising(Spec):
     def measured(self, measures: Any) -> int:
         """Return the cost of an executed plan, from its room's measures; of a front its first plan's."""
         return int(getattr(measures, self.objectives[self.minimise].measure))
+
+
+def tolerated(least: int, tolerance: float) -> int:
+    """Return what a cost may be at most whose least is known; the tolerance is read as its decimals say."""
+    return least + int(least * Fraction(str(tolerance)))
 
 
 def among_plans(before: tuple[tuple[str, float], ...], whose: str = "the") -> list[tuple[str, str]]:

@@ -8,27 +8,21 @@ from typing import TYPE_CHECKING, Any
 from tilewright.core.room import Asked, Room, register
 from tilewright.simulator import Report
 from tilewright.tiling.evaluation import (
-    MACHINES,
     at_least,
     best_bound,
-    best_of_network,
-    kind_of,
-    last_stage,
-    measured_objective,
     most_values,
-    numeric_elements,
     objective,
     portfolio,
     rank,
-    recheck,
-    simulate,
-    simulation_seconds,
     space,
     violation,
     wider,
 )
+from tilewright.tiling.execution import measured_objective, numeric_elements, simulate, simulation_seconds
+from tilewright.tiling.kinds import MACHINES, kind_of
 from tilewright.tiling.plan import Plan
 from tilewright.tiling.problem import Problem
+from tilewright.tiling.several_objectives import best_of_network, last_stage, recheck
 
 __all__ = [
     "MACHINES",

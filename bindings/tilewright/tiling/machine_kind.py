@@ -5,7 +5,7 @@ To add a kind:
 1. Write ``tilewright/tiling/<kind>/machine.py`` with its specification (``kind: Literal["<kind>"]`` and
    `check`), ``plan.py`` with the plan of one layer, and an ``__init__.py`` with the members of `MachineKind`.
 2. Name the kind in ``problem.py`` (machines, objectives, schedules, partitions), its plans in ``plan.py`` and
-   the package in ``evaluation.MACHINES``.
+   the package in ``kinds.MACHINES``.
 3. For MiniZinc add ``<kind>/minizinc.py`` with the members of `KindBridge`, named in
    ``tiling/minizinc.BRIDGES`` and, with the file that formulations include, in ``CORES``.
 """

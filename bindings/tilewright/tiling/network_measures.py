@@ -7,7 +7,7 @@ from typing import Any
 
 from tilewright.core.measures import counted
 from tilewright.simulator import Report
-from tilewright.tiling import totals
+from tilewright.tiling import network_fronts
 from tilewright.tiling.hierarchy import curve
 from tilewright.tiling.measures import (
     DspLayer,
@@ -121,9 +121,9 @@ def _front(problem: Problem, layers: Sequence[Any]) -> dict[str, Any]:
         return {"front": curve.summed(parts, problem.machine, fronts)}
     fields = [problem.measure_of(name) for name in problem.traded]
     costs = [[tuple(getattr(point, name) for name in fields) for point in front] for front in fronts]
-    sums = totals.added(costs)
+    sums = network_fronts.sum_of_fronts(costs)
     points = [
         point_of_front(problem, dict(zip(problem.traded, point, strict=True)), plans=plans)
         for point, plans in zip(sums.points, sums.chosen.tolist(), strict=True)
     ]
-    return {"front": points, "front_points": sums.many, "front_every": sums.every}
+    return {"front": points, "front_points": sums.n_points, "front_every": sums.every}

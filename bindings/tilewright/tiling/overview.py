@@ -26,7 +26,8 @@ from tilewright.core.overview import (
 from tilewright.spec.errors import OutOfTimeError
 from tilewright.spec.layer import Layer
 from tilewright.tiling import halving
-from tilewright.tiling.evaluation import best_bound, objective, simulate
+from tilewright.tiling.evaluation import best_bound, objective
+from tilewright.tiling.execution import simulate
 from tilewright.tiling.hierarchy.cost import KINDS
 from tilewright.tiling.measures import LayerMeasures, MovedBytes, MovedEnergy, TilingMeasures, duration
 from tilewright.tiling.operations.operation import Operation

@@ -391,6 +391,10 @@ class Problem(Minimising):
         """Whether one cost is minimised and none limited, as heuristics and formulations take it."""
         return self.minimise != "pareto" and not self.before and not self.limits.at_most.given
 
+    def minimising(self, name: str) -> Problem:
+        """Return the problem of a layer with one cost to minimise."""
+        return self.with_(objective={"minimise": name, "tolerance": 0.0, "between": None})
+
     def refuse_limits(self, who: str) -> None:
         """Refuse lists of objectives and limits of cost, for methods that do not know them.
 

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass
-from fractions import Fraction
 from typing import NamedTuple
 
 from tilewright.core.branch_and_bound import Incumbent, ignore, share_of
@@ -28,6 +27,7 @@ from tilewright.residency.machine import ONE
 from tilewright.residency.plan import Plan
 from tilewright.residency.problem import Problem
 from tilewright.spec.errors import OutOfTimeError
+from tilewright.spec.objectives import tolerated
 
 LIMITED = ("traffic", "cycles", "energy")
 """What the fields ``most_traffic`` and so on limit; memory is limited by the machine."""
@@ -114,7 +114,7 @@ def stages(problem: Problem, deadline: float) -> Stages:
             raise OutOfTimeError
         value = objective(stage, answer.plan)
         proven &= value <= answer.bound
-        most = value + int(value * Fraction(str(tolerance)))
+        most = tolerated(value, tolerance)
         if name == "memory":
             memory = min(memory, most)
         else:

@@ -1,13 +1,14 @@
-"""Two costs of a network, each the sum over its layers: fronts added up, and the best choice within a limit.
+"""Two costs of a network, each the sum over its layers: the front of the sums, and the best one in a limit.
 
-Layers do not depend on each other but for what they cost in all. So every plan of a network that no other
-dominates is one of plans on the fronts of its layers: a plan that is not on its layer's front can be replaced
-by one that is, which makes neither sum larger.
+Layers share nothing but what they may cost in all. A network's plan that no other dominates therefore takes
+each layer's plan from that layer's front: a plan that is not on the front can be replaced by one that is, and
+neither sum grows.
 """
 
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import dataclass
 from fractions import Fraction
 from itertools import pairwise
 from typing import NamedTuple
@@ -25,20 +26,33 @@ Front = Sequence[Point]
 Costs = NDArray[np.int64]
 """Pairs of costs, shape (points, 2)."""
 
-MOST_POINTS = 100_000
-"""Points of a sum of fronts up to which all are found; beyond, those on the convex hull of the front are."""
-
-MOST_SHOWN = 1000
-"""Points that are shown of a front, about."""
-
-MOST_CHOICES = 4_000_000
-"""Partial choices that may be best, up to which the best one is proven."""
-
-BLOCK = 2_000_000
-"""Sums that are looked at together, which bounds the memory."""
-
 LARGEST = 2**61
-"""How much more than the sums of the least costs may be counted."""
+"""How much more than the sums of the least costs may be counted, so that no sum overflows."""
+
+
+@dataclass(frozen=True)
+class FrontParams:
+    """How much is looked at before what is exact is given up.
+
+    Attributes
+    ----------
+    points
+        Points of a sum of fronts up to which all are found; of larger ones, those on the convex hull are.
+    choices
+        Partial choices that may be best, up to which the best one is proven.
+    shown
+        Points that are returned of a front, about.
+    block
+        Sums that are looked at together: 32 MB.
+    """
+
+    points: int = 100_000
+    choices: int = 4_000_000
+    shown: int = 1000
+    block: int = 2_000_000
+
+
+PARAMS = FrontParams()
 
 
 class Sums(NamedTuple):
@@ -50,7 +64,7 @@ class Sums(NamedTuple):
         What each costs.
     chosen
         Which point of each layer's front makes them, shape (points, layers).
-    many
+    n_points
         Points of the whole front; None where it has too many, and these are those on its convex hull.
     every
         Of the points that were found each so many-th one is here, and the last.
@@ -58,7 +72,7 @@ class Sums(NamedTuple):
 
     points: list[Point]
     chosen: NDArray[np.int64]
-    many: int | None
+    n_points: int | None
     every: int
 
 
@@ -77,12 +91,12 @@ class Choice(NamedTuple):
     bound: int
 
 
-def added(fronts: Sequence[Front], most: int = MOST_POINTS) -> Sums:
+def sum_of_fronts(fronts: Sequence[Front], params: FrontParams = PARAMS) -> Sums:
     """Return the front of layers that are executed one after the other, from the front of each.
 
-    It is found layer by layer: of the sums so far those that another dominates are left out, since adding the
-    same to both does not change that. Where more than `most` are left, the points on the convex hull of the
-    front are returned instead: they are on the front, and no plan is below the lines between them.
+    Layers are added one by one. A sum that another dominates is left out: adding the same to both keeps it
+    dominated. Where more than `params.points` are left, the points on the convex hull of the front are
+    returned instead: they are on the front, and no plan is below the lines between them.
 
     Raises
     ------
@@ -93,22 +107,22 @@ def added(fronts: Sequence[Front], most: int = MOST_POINTS) -> Sums:
     stages = [np.zeros((1, 2), np.int64)]
     for front in layers:
         stages.append(_undominated_sums(stages[-1], front))
-        if len(stages[-1]) > most:
-            return _hull(layers, least)
+        if len(stages[-1]) > params.points:
+            return _hull(layers, least, params.shown)
     many = len(stages[-1])
-    every = -(-many // MOST_SHOWN)
-    shown = _thinned(many, every)
-    chosen = _traced(stages[-1][shown], stages[:-1], layers)
-    return Sums(_absolute(stages[-1][shown], least), chosen, many, every)
+    every = -(-many // params.shown)
+    shown = _every_nth(many, every)
+    chosen = _trace_choices(stages[-1][shown], stages[:-1], layers)
+    return Sums(_add_least(stages[-1][shown], least), chosen, many, every)
 
 
-def cheapest(fronts: Sequence[Front], limit: int, most: int = MOST_CHOICES) -> Choice | None:
+def cheapest_choice(fronts: Sequence[Front], limit: int, params: FrontParams = PARAMS) -> Choice | None:
     """Return the choice with the least of the second cost whose first is within a limit, None if none is.
 
-    A partial choice is left out where another dominates it, or where no continuation can be better than a
-    choice that is known: that is bounded by the convex hulls of the fronts of the layers that are left, as
-    if what lies between their points could be chosen. Where more than `most` partial choices are left, the
-    known one is returned with a bound.
+    This is branch and bound, layer by layer. A partial choice is left out where another dominates it, and
+    where its bound is not below the incumbent. The bound takes the remaining layers' fronts as convex: as if
+    every point between two corners of the hull could be chosen. Where more than `params.choices` partial
+    choices are left, the incumbent is returned with a bound.
 
     Raises
     ------
@@ -129,12 +143,12 @@ def cheapest(fronts: Sequence[Front], limit: int, most: int = MOST_CHOICES) -> C
     for front, rest in zip(layers, rests[1:], strict=True):
         sums = _undominated_sums(stages[-1], front, room)
         stages.append(sums[sums[:, 1] + rest.least(room - sums[:, 0]) < value])
-        if len(stages[-1]) > most:
-            return Choice(_reordered(known, order), least[1] + bound)
+        if len(stages[-1]) > params.choices:
+            return Choice(_in_order_of_network(known, order), least[1] + bound)
     if len(stages[-1]):
         best = stages[-1][-1:]
-        known, value = _traced(best, stages[:-1], layers)[0].tolist(), int(best[0, 1])
-    return Choice(_reordered(known, order), least[1] + value)
+        known, value = _trace_choices(best, stages[:-1], layers)[0].tolist(), int(best[0, 1])
+    return Choice(_in_order_of_network(known, order), least[1] + value)
 
 
 def _above_least(fronts: Sequence[Front]) -> tuple[Point, list[Costs]]:
@@ -151,23 +165,23 @@ def _above_least(fronts: Sequence[Front]) -> tuple[Point, list[Costs]]:
     ]
 
 
-def _absolute(values: Costs, least: Point) -> list[Point]:
+def _add_least(values: Costs, least: Point) -> list[Point]:
     return [(one + least[0], other + least[1]) for one, other in values.tolist()]
 
 
-def _reordered(chosen: list[int], order: Sequence[int]) -> list[int]:
+def _in_order_of_network(chosen: list[int], order: Sequence[int]) -> list[int]:
     """Return what was chosen of layers in an order, in the network's."""
     return [place for _, place in sorted(zip(order, chosen, strict=True))]
 
 
-def _thinned(many: int, every: int) -> NDArray[np.intp]:
+def _every_nth(many: int, every: int) -> NDArray[np.intp]:
     """Return the numbers of each so many-th point, and of the last."""
     return np.unique(np.append(np.arange(0, many, every), many - 1))
 
 
 def _undominated_sums(many: Costs, front: Costs, room: int = LARGEST) -> Costs:
     """Return the undominated sums of a point of each whose first is within the room, by ascending first."""
-    rows = max(1, BLOCK // len(front))
+    rows = max(1, PARAMS.block // len(front))
     found = np.zeros((0, 2), np.int64)
     for at in range(0, len(many), rows):
         sums = (many[at : at + rows, None] + front[None]).reshape(-1, 2)
@@ -176,7 +190,7 @@ def _undominated_sums(many: Costs, front: Costs, room: int = LARGEST) -> Costs:
     return found
 
 
-def _traced(left: Costs, stages: Sequence[Costs], layers: Sequence[Costs]) -> NDArray[np.int64]:
+def _trace_choices(left: Costs, stages: Sequence[Costs], layers: Sequence[Costs]) -> NDArray[np.int64]:
     """Return which points make some sums: one of each layer's front, shape (sums, layers).
 
     Parameters
@@ -233,7 +247,7 @@ def _corners(front: Costs) -> list[int]:
     return corners
 
 
-def _hull(layers: Sequence[Costs], least: Point) -> Sums:
+def _hull(layers: Sequence[Costs], least: Point, most: int) -> Sums:
     """Return the points on the convex hull of a sum of fronts."""
     edges = _edges(layers)
     at = np.array([0, sum(int(front[0, 1]) for front in layers)])
@@ -242,9 +256,9 @@ def _hull(layers: Sequence[Costs], least: Point) -> Sums:
     chosen = np.zeros((len(values), len(layers)), np.int64)
     for number, edge in enumerate(edges):
         chosen[number + 1 :, edge.layer] = edge.place
-    every = -(-len(values) // MOST_SHOWN)
-    shown = _thinned(len(values), every)
-    return Sums(_absolute(values[shown], least), chosen[shown], None, every)
+    every = -(-len(values) // most)
+    shown = _every_nth(len(values), every)
+    return Sums(_add_least(values[shown], least), chosen[shown], None, every)
 
 
 def _greedy(layers: Sequence[Costs], room: int) -> tuple[list[int], int]:
