@@ -12,7 +12,8 @@ from tilewright.core.context import Outcome, RunContext
 from tilewright.grouping import Problem, best_bound, objective, violation
 from tilewright.grouping.bounds.best import with_more_steps
 from tilewright.grouping.exact.bitsets import fits
-from tilewright.grouping.exact.search import Progress, prove, prove_by_steps
+from tilewright.grouping.exact.by_steps import prove_by_steps
+from tilewright.grouping.exact.search import Progress, prove
 
 Method = Callable[[Problem, float, int, int | None, int], Iterator[Progress]]
 

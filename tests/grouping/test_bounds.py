@@ -148,9 +148,8 @@ def test_the_optimum_here_is_that_of_the_simulator(steps: int | str, memory: int
     assert best_bound(problem).value <= min(values)
 
 
-@given(problems(most_patches=6, side=6))
-@settings(max_examples=examples(250))
-def test_bounds_are_never_above_the_optimum(problem: Problem) -> None:
+def check_bounds(problem: Problem) -> None:
+    """No bound is above the optimum, and none calls a problem with a plan impossible."""
     best = optimum(problem)
     assume(best is not None)
     assert best is not None
@@ -158,6 +157,12 @@ def test_bounds_are_never_above_the_optimum(problem: Problem) -> None:
         assert bound.loads <= best[0], bound
         assert bound.value <= best[1], bound
         assert bound.impossible is None, bound
+
+
+@given(problems(most_patches=6, side=6))
+@settings(max_examples=examples(250))
+def test_bounds_are_never_above_the_optimum(problem: Problem) -> None:
+    check_bounds(problem)
 
 
 @given(problems(most_patches=9, side=4))
@@ -165,13 +170,7 @@ def test_bounds_are_never_above_the_optimum(problem: Problem) -> None:
 def test_bounds_are_never_above_the_optimum_of_larger_layers(problem: Problem) -> None:
     assume(problem.n_patches >= 7)
     assume(problem.group_size <= 3)
-    best = optimum(problem)
-    assume(best is not None)
-    assert best is not None
-    for bound in bounds(problem):
-        assert bound.loads <= best[0], bound
-        assert bound.value <= best[1], bound
-        assert bound.impossible is None, bound
+    check_bounds(problem)
 
 
 @given(problems(most_patches=5, side=5))
@@ -343,13 +342,17 @@ def test_no_heuristic_beats_the_bound(layer: dict, group_size: int, padding: str
         problem = make_problem(layer, machine | {"memory": memory}, {"reloads": 0})
     strongest = best_bound(problem).value
     tried = 0
+
+    def check(plan: Plan) -> None:
+        nonlocal tried
+        if violation(problem, plan) is None:
+            tried += 1
+            assert objective(problem, plan) >= strongest
+
     for name in catalogue.heuristics("grouping"):
         heuristic = catalogue.heuristic("grouping", name)
-        if not catalogue.searches(heuristic):
-            plan = heuristic.plan(problem)
-            if plan is not None and violation(problem, plan) is None:
-                tried += 1
-                assert objective(problem, plan) >= strongest
+        if not catalogue.searches(heuristic) and (found := heuristic.plan(problem)) is not None:
+            check(found)
     # Blocks of every shape in every scan order, and a little local search on top.
     rows, cols = problem.grid
     index = np.arange(problem.n_patches).reshape(rows, cols)
@@ -362,17 +365,11 @@ def test_no_heuristic_beats_the_bound(layer: dict, group_size: int, padding: str
         for group in {1, group_size // 2 or 1, group_size}:
             steps = np.empty(problem.n_patches, np.int64)
             steps[order] = np.arange(problem.n_patches) // group
-            plan = Plan.from_steps(problem, steps)
-            if violation(problem, plan) is None:
-                tried += 1
-                assert objective(problem, plan) >= strongest
+            check(Plan.from_steps(problem, steps))
             for _ in range(10):
                 a, b = rng.sample(range(problem.n_patches), 2)
                 steps[a], steps[b] = steps[b], steps[a]
-            plan = Plan.from_steps(problem, steps)
-            if violation(problem, plan) is None:
-                tried += 1
-                assert objective(problem, plan) >= strongest
+            check(Plan.from_steps(problem, steps))
     assert tried
 
 
@@ -520,9 +517,8 @@ def test_all_small_layers_of_one_row_have_bounds_below_their_optimum() -> None:
                     machine = {"group_size": group_size, "compute": 0}
                     problem = make_problem(layer, machine, {"reloads": 0})
                     best = optimum(problem)
+                    check_bounds(problem)
                     assert best is not None
-                    for bound in bounds(problem):
-                        assert bound.value <= best[1]
                     tight[best_bound(problem).value == best[1]] += 1
     assert tight[True] > tight[False]
 

@@ -11,8 +11,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from tilewright.grouping import Problem, best_bound
-from tilewright.grouping.exact import search
 from tilewright.grouping.exact.cost_to_go import CostToGo
+from tilewright.grouping.exact.objective_levels import ObjectiveLevels
 from tilewright.grouping.exact.stages import Key, StateSpace
 
 
@@ -118,7 +118,7 @@ def test_the_tables_begin_with_what_searches_of_the_plane_say(
     space = StateSpace(layer_of((size, size), group, steps=steps))
     cost_to_go = CostToGo(space)
     assert best_bound(space.problem).name == "surplus"
-    assert search.ObjectiveLevels(space).value(cost_to_go.total) == best_bound(space.problem).value
+    assert ObjectiveLevels(space).value(cost_to_go.total) == best_bound(space.problem).value
     if group == 3:
         # Patches that share no pixel begin no plan of the least cost.
         together, apart = (cost_to_go.anchored[space.end][3, pixels] + pixels for pixels in (15, 27))
@@ -129,7 +129,7 @@ def test_the_tables_prove_what_counting_does_not() -> None:
     """7x7 pixels in groups of two: 72, where counting says 62."""
     space = StateSpace(layer_of((7, 7)))
     cost_to_go = CostToGo(space)
-    levels = search.ObjectiveLevels(space)
+    levels = ObjectiveLevels(space)
     assert best_bound(space.problem).value <= levels.value(cost_to_go.total) <= 72
     for slack in (0, 0, 1, 1, 2, 2, 3, 3):
         followed(cost_to_go.improve(slack, soon()))

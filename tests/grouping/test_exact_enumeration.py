@@ -14,10 +14,11 @@ from hypothesis import strategies as st
 
 from tilewright.core.context import RunContext
 from tilewright.grouping import Plan, Problem, best_bound, measured_objective, objective, simulate, violation
-from tilewright.grouping.exact import layered_search, search
+from tilewright.grouping.exact import layered_search
 from tilewright.grouping.exact.cost_to_go import CostToGo
 from tilewright.grouping.exact.expansion_kernel import Table
 from tilewright.grouping.exact.layered_search import LayeredParams, LayeredSearch
+from tilewright.grouping.exact.objective_levels import ObjectiveLevels
 from tilewright.grouping.exact.stages import StateSpace
 from tilewright.models.grouping import exact
 
@@ -127,7 +128,7 @@ def test_a_search_for_less_than_the_optimum_finds_nothing(problem: Problem) -> N
     assume(expected is not None)
     assert expected is not None
     space = StateSpace(problem)
-    levels = search.ObjectiveLevels(space)
+    levels = ObjectiveLevels(space)
     cost_to_go = CostToGo(space)
     watched = problem.max_loads == 2
     for slack in (None, 0, 0, 1, 3):

@@ -16,9 +16,12 @@ from hypothesis import strategies as st
 from tilewright.core.context import RunContext
 from tilewright.grouping import Problem, best_bound, objective, violation
 from tilewright.grouping.exact import layered_search, search
+from tilewright.grouping.exact.by_steps import prove_by_steps
 from tilewright.grouping.exact.cost_to_go import CostToGo
 from tilewright.grouping.exact.layered_search import LayeredParams, LayeredSearch, TooLargeError
+from tilewright.grouping.exact.objective_levels import ObjectiveLevels
 from tilewright.grouping.exact.stages import StateSpace
+from tilewright.grouping.exact.turns import SearchParams
 from tilewright.grouping.structure import last_useful_step
 from tilewright.models.grouping import exact
 from tilewright.spec.errors import OutOfTimeError
@@ -33,7 +36,7 @@ def test_dearer_plans_may_be_looked_for_first(problem: Problem, above: int, pati
     expected = optimum(problem)
     assume(expected is not None)
     # Where the next cost seems to take no more time than the last, the highest is refuted at once.
-    params = search.SearchParams(growth=50.0 if patient else 1.0)
+    params = SearchParams(growth=50.0 if patient else 1.0)
     last = None
     for found in search.prove(problem, soon(), 0, expected + above, params=params):
         last = found
@@ -52,7 +55,7 @@ def test_dearer_plans_may_be_looked_for_first(problem: Problem, above: int, pati
 @settings(max_examples=examples(80))
 @given(problem=tiny())
 def test_no_possible_objective_is_skipped(problem: Problem) -> None:
-    levels = search.ObjectiveLevels(StateSpace(problem))
+    levels = ObjectiveLevels(StateSpace(problem))
     fewest, most = problem.steps_range
     least = len(problem.needed_pixels)
     useful = range(fewest, last_useful_step(problem) + 1)
@@ -121,12 +124,12 @@ def test_searches_for_all_numbers_of_steps_agree(
     side: int, group: int, expected: int, leading: float, following: float
 ) -> None:
     """However far one goes ahead, and however often others give up and aim at less."""
-    params = search.SearchParams(leading=leading, following=following)
+    params = SearchParams(leading=leading, following=following)
     problem = layer_of((side, side), group, steps="free")
     for known in (None, expected, expected + 5):
         plans = []
         bound = 0
-        for found in search.prove_by_steps(problem, soon(), best_bound(problem).value, known, params=params):
+        for found in prove_by_steps(problem, soon(), best_bound(problem).value, known, params=params):
             assert bound <= found.bound <= expected
             bound = found.bound
             if found.plan is not None:
@@ -157,8 +160,8 @@ def test_a_search_too_large_for_memory_aims_at_less(monkeypatch: pytest.MonkeyPa
         yield
 
     monkeypatch.setattr(search, "plans_within", full)
-    params = search.SearchParams(leading=1e9)
-    *_, last = search.prove_by_steps(problem, soon(), best_bound(problem).value, 82, params=params)
+    params = SearchParams(leading=1e9)
+    *_, last = prove_by_steps(problem, soon(), best_bound(problem).value, 82, params=params)
     assert last.bound == 82
     first, second, *_ = totals[problem.kmin + 1]
     assert second < first
@@ -173,11 +176,11 @@ def test_too_many_partial_plans_are_an_error(monkeypatch: pytest.MonkeyPatch) ->
         followed(cost_to_go.improve(10**6, soon()))
     assert all((cost_to_go.anchored[key] >= before[key]).all() for key in before)
     with pytest.raises(TooLargeError):
-        all_plans(space, cost_to_go, search.ObjectiveLevels(space).total(80), soon())
+        all_plans(space, cost_to_go, ObjectiveLevels(space).total(80), soon())
     with pytest.raises(OutOfTimeError):
-        all_plans(space, cost_to_go, search.ObjectiveLevels(space).total(80), time.monotonic() - 1)
+        all_plans(space, cost_to_go, ObjectiveLevels(space).total(80), time.monotonic() - 1)
     check_total(space, cost_to_go)
 
 
 def check_total(space: StateSpace, cost_to_go: CostToGo) -> None:
-    assert search.ObjectiveLevels(space).value(cost_to_go.total) <= 72
+    assert ObjectiveLevels(space).value(cost_to_go.total) <= 72

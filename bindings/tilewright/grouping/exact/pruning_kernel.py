@@ -21,10 +21,6 @@ from tilewright.grouping.exact.bitsets import Bits, Words, unpack
 
 Ints = NDArray[np.int64]
 
-"""Options of functions that only compiled code calls. Without wrappers for Python they compile faster. They
-allocate nothing, so `_nrt` is off: counting references to arrays at every call would take most of the
-time."""
-
 ONE, ZERO = np.uint64(1), np.uint64(0)
 
 

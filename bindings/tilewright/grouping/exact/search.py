@@ -17,60 +17,17 @@ from math import comb
 import numpy as np
 from numpy.typing import NDArray
 
-from tilewright.grouping.bounds.best import best_bound, with_more_steps
 from tilewright.grouping.cost import objective as cost
 from tilewright.grouping.cost import violation
 from tilewright.grouping.exact.bitsets import NEVER
 from tilewright.grouping.exact.cost_to_go import CostToGo
 from tilewright.grouping.exact.layered_search import LayeredSearch, Limits, TooLargeError
+from tilewright.grouping.exact.objective_levels import ObjectiveLevels
 from tilewright.grouping.exact.stages import Key, StateSpace
+from tilewright.grouping.exact.turns import PARAMS, SearchParams, TimedSearch
 from tilewright.grouping.plan import Plan
 from tilewright.grouping.problem import Problem
-from tilewright.grouping.structure import last_useful_step, scale
 from tilewright.spec.errors import OutOfTimeError
-
-
-@dataclass(frozen=True)
-class SearchParams:
-    """How the searches share the time; no choice changes what is proven.
-
-    Attributes
-    ----------
-    max_groups
-        Most first groups of chains, up to symmetry, for which tables are computed.
-    first_slack
-        Slack of the first tables: how far above the expected bounds chains are followed, in half units.
-    growth, wider
-        Expected ratio of the durations of two successive turns: of the search for plans, and of tables.
-    idle, brief
-        Penalise an unproductive turn for tables: if it took more than `brief` seconds, the expected duration
-        of the next is `idle` times the last.
-    patience
-        A turn that takes longer than this times its expected duration is late: the other search goes on, and
-        a turn that would refute several objectives at once is abandoned.
-    leading
-        The search for the fewest steps goes ahead while its next turn is expected to take at most this share
-        of the remaining time.
-    early
-        After this share of the time it waits once for the others, so that a bound on all is proven soon.
-    following
-        A search for more steps that takes more than this share of the remaining time aims at a lower
-        objective.
-    """
-
-    max_groups: int = 600_000
-    first_slack: int = 0
-    growth: float = 2.4
-    wider: float = 4.0
-    idle: float = 40.0
-    brief: float = 1.0
-    patience: float = 5.0
-    leading: float = 0.15
-    early: float = 0.01
-    following: float = 0.6
-
-
-PARAMS = SearchParams()
 
 
 def plans_within(
@@ -192,123 +149,6 @@ def prove(
     """
     space = StateSpace(problem, merged=merged)
     yield from TimeSlicer(space, deadline, known, objective, threads, shared, params).run()
-
-
-def prove_by_steps(
-    problem: Problem,
-    deadline: float,
-    known: int,
-    objective: int | None = None,
-    threads: int = 1,
-    params: SearchParams = PARAMS,
-) -> Iterator[Progress]:
-    """Raise the bound as `prove` does, with a search of its own for every number of steps.
-
-    The search for the fewest steps goes ahead, and waits once. The others follow and refute at once what it
-    has refuted. Of these, the search with the least bound goes on; if the bound on all larger numbers of
-    steps is less than that, a search for one more step begins. A plan that is found may cost more than the
-    bound.
-    """
-    yield from _StepSearches(problem, deadline, known, objective, threads, params).run()
-
-
-class _StepSearches:
-    """The searches for each number of steps, and what they have proven.
-
-    Attributes
-    ----------
-    first, steps
-        The fewest steps, and the most for which a search has begun.
-    leads, waited
-        Whether the search for the fewest steps goes ahead; whether it has waited for the others.
-    bounds, grounds, searches
-        By number of steps: the bound, what proves it, and the search.
-    """
-
-    def __init__(
-        self,
-        problem: Problem,
-        deadline: float,
-        known: int,
-        objective: int | None,
-        threads: int,
-        params: SearchParams,
-    ) -> None:
-        self.problem, self.deadline, self.threads, self.params = problem, deadline, threads, params
-        self.bound, self.objective = known, objective
-        self.first = best_bound(problem).steps
-        self.steps, self.leads, self.waited = self.first - 1, True, False
-        self.shared, self.began = SharedTargets(), time.monotonic()
-        self.bounds: dict[int, int] = {}
-        self.grounds: dict[int, str] = {}
-        self.searches: dict[int, Iterator[Progress]] = {}
-
-    @property
-    def limit(self) -> int:
-        """What costs as much is of no interest."""
-        return int(NEVER) if self.objective is None else self.objective
-
-    def run(self) -> Iterator[Progress]:
-        """Yield what is proven whenever a search has had a turn, or another one begins."""
-        while self.objective is None or self.bound < self.objective:
-            lowest = min(self.bounds, key=self.bounds.__getitem__, default=self.steps)
-            others = with_more_steps(self.problem, self.steps + 1)
-            plan = None
-            ahead = self.leads and self.bounds.get(self.first, self.limit) < self.limit
-            if not ahead and others is not None and (not self.bounds or others <= self.bounds[lowest]):
-                self._begin(others)
-                others = with_more_steps(self.problem, self.steps + 1)
-            else:
-                number = self.first if ahead else lowest
-                found = next(self.searches[number], None) if self.searches else None
-                if found is None:
-                    if number == lowest:
-                        return
-                    self.leads = False
-                    continue
-                plan = self._learn(number, found)
-            least = min(self.bounds.values()) if others is None else min(others, *self.bounds.values())
-            if least >= NEVER:
-                yield Progress(self.bound, None, True, "no number of steps is possible")
-                return
-            self.bound = max(self.bound, least)
-            said = [f"{number} steps: {text}" for number, text in self.grounds.items()]
-            if others is not None:
-                said.append(f"more: {others} or more")
-            yield Progress(self.bound, plan, False, "; ".join(said))
-
-    def _begin(self, least: int) -> None:
-        """Begin the search for one more step, plans of which cost at least so much."""
-        self.steps += 1
-        part = self.problem.with_steps(self.steps)
-        facts = best_bound(part)
-        known = int(NEVER) if facts.impossible else max(least, facts.value, self.bound)
-        self.bounds[self.steps], self.grounds[self.steps] = known, str(facts)
-        self.searches[self.steps] = prove(
-            part,
-            self.deadline,
-            known,
-            self.objective,
-            self.threads,
-            shared=self.shared,
-            merged=self.steps > self.problem.steps_range[0],
-            params=self.params,
-        )
-
-    def _learn(self, number: int, found: Progress) -> Plan | None:
-        """Take what a turn has proven for a number of steps; return its plan if that is better."""
-        limit, plan = self.limit, None
-        self.bounds[number] = int(NEVER) if found.impossible else found.bound
-        self.grounds[number] = found.grounds
-        if found.plan is not None and (self.objective is None or found.bound < self.objective):
-            plan, self.objective = found.plan, found.bound
-        if number == self.first and not found.impossible:
-            now = time.monotonic()
-            self.leads = found.seconds <= self.params.leading * (self.deadline - now)
-            if not self.waited and now - self.began >= self.params.early * (self.deadline - self.began):
-                self.leads, self.waited = False, True
-            self.shared.objective = min(self.bounds[self.first], limit) - 1
-        return plan
 
 
 class TimeSlicer:
@@ -496,91 +336,3 @@ class TimeSlicer:
         better = self.levels.up(self.levels.value(self.cost_to_go.total))
         if better > self.bound:
             self.bound, self.grounds = better, str(self.cost_to_go)
-
-
-class TimedSearch:
-    """A search that advances in turns, stage by stage, and its use of time in seconds.
-
-    Attributes
-    ----------
-    patience
-        A turn that takes longer than this times its expected duration is late.
-    expected
-        Expected duration of the present turn, or of the next one.
-    used, spent
-        Time used by the present turn, and spent on earlier ones.
-    """
-
-    def __init__(self, patience: float) -> None:
-        self.patience, self.expected = patience, 0.1
-        self.used = self.spent = 0.0
-        self._stages: Iterator[object] | None = None
-
-    @property
-    def begun(self) -> bool:
-        """Whether a turn has begun."""
-        return self._stages is not None
-
-    @property
-    def due(self) -> float:
-        """Time spent when this turn, or the next, will be over; a late turn may take as long again."""
-        late = self.used > self.patience * self.expected
-        return self.spent + (2 * self.used if late else self.expected)
-
-    def begin(self, stages: Iterator[object]) -> None:
-        """Begin a turn."""
-        self._stages = stages
-
-    def go_on(self) -> bool:
-        """Advance the turn by a stage; return False if it was over.
-
-        Raises
-        ------
-        OutOfTimeError, TooLargeError
-        """
-        began = time.monotonic()
-        try:
-            return self._stages is not None and next(self._stages, None) is not None
-        finally:
-            self.used += time.monotonic() - began
-
-    def leave(self) -> None:
-        """Abandon the turn, and keep the expected duration."""
-        self.spent += self.used
-        self.used = 0.0
-        self._stages = None
-
-    def end(self, growth: float) -> None:
-        """End the turn, and expect the next one to take `growth` times as long."""
-        self.expected = max(0.1, growth * self.used)
-        self.leave()
-
-
-class ObjectiveLevels:
-    """The objectives that plans can have, and their total costs in the half units of searches."""
-
-    def __init__(self, space: StateSpace) -> None:
-        problem = space.problem
-        self.problem = problem
-        self.offset, self.unit = scale(problem)
-        self.load, self.step = 2 * space.load, space.step
-        self.fewest, self.most = problem.steps_range[0], last_useful_step(problem)
-        self.least = len(problem.needed_pixels)
-        self.highest = problem.cost(problem.max_loads * self.least, problem.steps_range[1])
-
-    def value(self, total: int) -> int:
-        """Return the least objective whose total cost is at least `total` half units."""
-        return self.offset + self.unit * -(-(total - self.fewest * self.step) // 2)
-
-    def total(self, value: int) -> int:
-        """Return the total cost of an objective, in half units."""
-        return 2 * (value - self.offset) // self.unit + self.fewest * self.step
-
-    def up(self, value: int) -> int:
-        """Return the least objective of at least `value` that an optimal plan can have."""
-        cost, load = self.problem.cost, self.problem.load_cost
-        best = []
-        for steps in range(self.fewest, self.most + 1):
-            loads = max(self.least, -(-(value - cost(0, steps)) // load))
-            best.append(cost(loads, steps))
-        return max(value, min(best))
