@@ -83,10 +83,10 @@ if TYPE_CHECKING:
     from tilewright.tiling.hierarchy.plan import HierarchyPlan as HierarchyPlan
     from tilewright.tiling.npu.machine import NpuMachine as NpuMachine
     from tilewright.tiling.npu.plan import NpuPlan as NpuPlan
+    from tilewright.tiling.objectives import TilingLimits as TilingLimits
+    from tilewright.tiling.objectives import TilingObjective as TilingObjective
     from tilewright.tiling.plan import Plan as TilingPlan
     from tilewright.tiling.problem import Problem as TilingProblem
-    from tilewright.tiling.problem import TilingLimits as TilingLimits
-    from tilewright.tiling.problem import TilingObjective as TilingObjective
 
 _EXPORTS = {
     "addresses.plan": "AddressesPlan",
@@ -126,8 +126,9 @@ _EXPORTS = {
     "tiling.hierarchy.plan": "HierarchyPlan",
     "tiling.npu.machine": "NpuMachine",
     "tiling.npu.plan": "NpuPlan",
+    "tiling.objectives": "TilingLimits TilingObjective",
     "tiling.plan": "TilingPlan",
-    "tiling.problem": "TilingLimits TilingObjective TilingProblem",
+    "tiling.problem": "TilingProblem",
 }
 """What each module exports; a room's own `Problem` and `Plan` are exported with the name of the room."""
 

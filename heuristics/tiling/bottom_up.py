@@ -17,7 +17,8 @@ from tilewright.spec.errors import InputError
 from tilewright.tiling import Plan, Problem, kind_of, violation
 from tilewright.tiling.hierarchy.batch import Batch, Costs, Nests, Sizes, Values
 from tilewright.tiling.hierarchy.charges import OUTPUT
-from tilewright.tiling.hierarchy.machine import LETTERS, OPERANDS, STILL, Kept
+from tilewright.tiling.hierarchy.level import Kept
+from tilewright.tiling.hierarchy.loops import LETTERS, OPERANDS, STILL
 from tilewright.tiling.hierarchy.nest import divisors
 from tilewright.tiling.hierarchy.plan import HierarchyPlan
 

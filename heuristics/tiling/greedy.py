@@ -7,8 +7,8 @@ from numpy.typing import NDArray
 
 from tilewright.tiling import Plan, Problem, objective, violation
 from tilewright.tiling.dsp import exact
-from tilewright.tiling.dsp.kind import local_traffic, nest_of
-from tilewright.tiling.dsp.nest import Nest, Tile
+from tilewright.tiling.dsp.exact import local_traffic
+from tilewright.tiling.dsp.nest import Nest, Tile, nest_of
 from tilewright.tiling.dsp.plan import DspPlan
 from tilewright.tiling.dsp.traffic import Tiles
 
@@ -29,7 +29,7 @@ def plan(problem: Problem) -> Plan:
     assert problem.machine.kind == "dsp"
     limit = problem.limits.orders
     nest = nest_of(problem.one_layer, problem.machine, limit)
-    local = local_traffic(problem.one_layer, problem.machine)
+    local = local_traffic(nest)
     grown = {_grow(nest, *schedule, problem.minimise, local) for schedule in _telling(limit)}
     # A tile that was grown for one order may suit another even better.
     tiles = [_one(nest, tile) for tile in sorted(grown)]
@@ -100,7 +100,4 @@ def _cost(tiles: Tiles, order: str, reuse: str, minimise: str, local: int) -> Va
             price = machine.energy
             dram = price.dram_fj_per_access * machine.unit_bits / 8 / price.dram_access_bytes
             cost = dram * cost + price.core_fj_per_cycle * core
-    if reuse == "none" and machine.double_buffering:
-        _, n, c, y, x, k = tiles.trips
-        cost = np.where((n * c * y * x == 1) & (k > 1), np.inf, cost)
-    return np.broadcast_to(cost, tiles.need.shape)
+    return np.where(tiles.needs_late_sums(reuse), np.inf, cost)

@@ -10,8 +10,7 @@ from tilewright.core import catalogue
 from tilewright.spec.layer import Layer
 from tilewright.spec.network import Network
 from tilewright.tiling import Plan, Problem, violation
-from tilewright.tiling.dsp.kind import nest_of
-from tilewright.tiling.dsp.nest import K, Nest
+from tilewright.tiling.dsp.nest import K, Nest, nest_of
 from tilewright.tiling.dsp.plan import LOOPS, SCHEDULES, DspPlan, allowed
 
 MAPS = 64

@@ -15,8 +15,8 @@ from tilewright.core.context import RunContext
 from tilewright.spec.errors import InputError, OutOfTimeError
 from tilewright.spec.layer import Layer
 from tilewright.tiling import Plan, Problem, objective, violation
-from tilewright.tiling.hierarchy.machine import LOOPS, HierarchyMachine
-from tilewright.tiling.hierarchy.nest import extents
+from tilewright.tiling.hierarchy.loops import LOOPS, extents
+from tilewright.tiling.hierarchy.machine import HierarchyMachine
 from tilewright.tiling.hierarchy.plan import HierarchyPlan
 from tilewright.tiling.hierarchy.task import Task
 

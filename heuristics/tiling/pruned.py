@@ -11,7 +11,8 @@ from numpy.typing import NDArray
 
 from tilewright.tiling import Plan, Problem, violation
 from tilewright.tiling.dsp import thesis_model
-from tilewright.tiling.dsp.kind import local_traffic, nest_of
+from tilewright.tiling.dsp.exact import local_traffic
+from tilewright.tiling.dsp.nest import nest_of
 from tilewright.tiling.dsp.plan import SCHEDULES, DspPlan, allowed
 from tilewright.tiling.dsp.traffic import Tiles
 
@@ -31,7 +32,7 @@ def plan(problem: Problem) -> Plan:
     assert problem.machine.kind == "dsp"
     limit = problem.limits.orders
     nest = nest_of(problem.one_layer, problem.machine, limit)
-    local = local_traffic(problem.one_layer, problem.machine)
+    local = local_traffic(nest)
     names = allowed(limit) or tuple(SCHEDULES)
     for most in (MAX_PADDED_WORK, None):
         tiles = thesis_model.explore(nest, nest.machine.buffer_capacity, most)
@@ -40,7 +41,7 @@ def plan(problem: Problem) -> Plan:
         ranked = []
         for name in names:
             cost = _cost(tiles, name, problem.minimise, local)
-            cost = np.where(thesis_model.runnable(tiles, name), cost, np.inf)
+            cost = np.where(tiles.needs_late_sums(SCHEDULES[name][1]), np.inf, cost)
             # Ties go to the smaller memory, as in algorithm 3.
             at = int(np.lexsort((tiles.need, cost))[0])
             ranked.append((cost[at], int(tiles.need[at]), name, at))

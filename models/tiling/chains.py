@@ -26,7 +26,7 @@ from tilewright.tiling import Plan, Problem, best_bound, objective, violation
 from tilewright.tiling.hierarchy.chains import Amount, Chains, Key, refuse_others
 from tilewright.tiling.hierarchy.charges import WAITING
 from tilewright.tiling.hierarchy.cost import TICKS
-from tilewright.tiling.hierarchy.machine import Kept
+from tilewright.tiling.hierarchy.level import Kept
 from tilewright.tiling.hierarchy.plan import HierarchyPlan
 
 

@@ -19,18 +19,17 @@ from ortools.sat.python import cp_model
 from tilewright.core.cutoffs import narrow
 from tilewright.tiling import Plan, Problem, objective
 from tilewright.tiling.dsp import minizinc as bridge
+from tilewright.tiling.dsp.exact.patterns import Pattern
 from tilewright.tiling.dsp.minizinc import (
-    FREE,
-    Brought,
     channels,
     input_lines,
     known_plan,
-    nest_of,
+    nest_of_problem,
+    patterns_of,
     repeated,
     scale,
-    ways,
 )
-from tilewright.tiling.dsp.nest import C, K, N, X, Y
+from tilewright.tiling.dsp.nest import FREE, C, K, N, X, Y
 from tilewright.tiling.dsp.plan import DspPlan
 
 WRITTEN_FOR = "cpsat"
@@ -45,13 +44,13 @@ def suits(problem: Problem) -> bool:
 
 def size(problem: Problem) -> int:
     """Return about how many constraints there are: one for every step of a loop."""
-    return sum(len(steps) for steps in nest_of(problem).steps)
+    return sum(len(steps) for steps in nest_of_problem(problem).steps)
 
 
 def build(problem: Problem, extras: bool = True) -> Any:
     """Return the model, with or without its extras."""
     m: Any = cp_model.CpModel()
-    m.problem, m.nest = problem, nest_of(problem)
+    m.problem, m.nest = problem, nest_of_problem(problem)
     builder = _Builder(m, problem, extras)
     builder.choose_steps()
     builder.choose_way()
@@ -103,11 +102,11 @@ class _Builder:
         self.m.add(found == other).only_enforce_if(~literal)
         return found
 
-    def _holds_in(self, name: str, which: Callable[[Brought], bool]) -> Any:
+    def _holds_in(self, name: str, which: Callable[[Pattern], bool]) -> Any:
         """Return a literal that holds in some of the ways."""
         m = self.m
         literal = m.new_bool_var(name)
-        chosen = sum(way for way, facts in zip(m.way, m.ways, strict=True) if which(facts[3]))
+        chosen = sum(way for way, (_, pattern) in zip(m.way, m.ways, strict=True) if which(pattern))
         m.add(literal == chosen).with_name(f"{name} where the way says so")
         return literal
 
@@ -126,18 +125,18 @@ class _Builder:
         """Choose the loops of several iterations, and a schedule that may be best for them."""
         m, steps = self.m, self.steps
         m.ways = [
-            (frozenset(loops), *way)
+            (frozenset(loops), pattern)
             for loops in chain.from_iterable(combinations(FREE, count) for count in range(len(FREE) + 1))
             if all(len(steps[d]) > 1 for d in loops)
-            for way in ways(self.problem, frozenset(loops))
+            for pattern in patterns_of(self.problem, frozenset(loops))
         ]
         m.way = [m.new_bool_var(f"way {number}") for number in range(len(m.ways))]
         m.add_exactly_one(m.way).with_name("one schedule")
-        for literal, (several, _, _, brought) in zip(m.way, m.ways, strict=True):
+        for literal, (several, pattern) in zip(m.way, m.ways, strict=True):
             for d in FREE:
                 whole = m.chosen[d][-1]
                 m.add_implication(literal, ~whole if d in several else whole)
-                if self.extras and d in several & {N, C, K} and not _multiplies(d, brought):
+                if self.extras and d in several & {N, C, K} and d not in pattern.repeating:
                     m.add_implication(literal, m.chosen[d][0])
 
     # Buffers and accesses -----------------------------------------------------------------------------
@@ -169,7 +168,7 @@ class _Builder:
         lines = {d: self._lines(d) for d in (Y, X)}
         times = {}
         for d in FREE:
-            literal = self._holds_in(f"again {NAMES[d]}", partial(_multiplies, d))
+            literal = self._holds_in(f"again {NAMES[d]}", partial(_repeats, d))
             times[d] = self._choose(literal, self.trips[d], 1, most[d], f"times {NAMES[d]}")
         plane_most = max(self._line_sums(Y, False)) * max(self._line_sums(X, False))
         plane = self._multiply("input positions of all tiles", plane_most, lines[Y], lines[X])
@@ -192,7 +191,7 @@ class _Builder:
     def _lines(self, d: int) -> Any:
         """Return a variable for the input rows (columns) of all tiles, those that a halo shares once."""
         name, new, full = NAMES[d], self._line_sums(d, True), self._line_sums(d, False)
-        halo = self._holds_in(f"halo along {name}", lambda brought: brought.halo == d)
+        halo = self._holds_in(f"halo along {name}", lambda pattern: pattern.halo == d)
         either = self._look_up(d, new, f"new {name}"), self._look_up(d, full, f"full {name}")
         return self._choose(halo, *either, max(full + new), f"lines {name}")
 
@@ -201,9 +200,9 @@ class _Builder:
         return [input_lines(self.nest, d, step, halo) for step in self.steps[d]]
 
 
-def _multiplies(d: int, brought: Brought) -> bool:
+def _repeats(d: int, pattern: Pattern) -> bool:
     """Whether a loop brings some operand anew."""
-    return d in brought.input | brought.kernels | brought.output
+    return d in pattern.repeating
 
 
 def start(m: Any, plan: Plan) -> None:
@@ -221,5 +220,5 @@ def read(m: Any, value: Any) -> Plan:
         next(int(step) for step, one in zip(m.nest.steps[d], m.chosen[d], strict=True) if value(one))
         for d in FREE
     )
-    _, order, reuse, _ = next(facts for literal, facts in zip(m.way, m.ways, strict=True) if value(literal))
-    return Plan((DspPlan((1, n, c, y, x, k), order, reuse),))
+    pattern = next(one for literal, (_, one) in zip(m.way, m.ways, strict=True) if value(literal))
+    return Plan((DspPlan((1, n, c, y, x, k), pattern.order, pattern.reuse),))

@@ -24,13 +24,13 @@ import pyomo.environ as pyo
 from tilewright.core.cutoffs import narrow
 from tilewright.tiling import Plan, Problem
 from tilewright.tiling.npu.cost import add_up, planes, rounds
+from tilewright.tiling.npu.cut import Cut
 from tilewright.tiling.npu.exact import apart, choices
 from tilewright.tiling.npu.kind import objective
 from tilewright.tiling.npu.minizinc import cuts, known_plan, prices, scale, word_bits, words
 from tilewright.tiling.npu.minizinc import start as numbers
 from tilewright.tiling.npu.plan import PARTITIONS, SCHEDULES
 from tilewright.tiling.npu.plan import NpuPlan as LayerPlan
-from tilewright.tiling.npu.slices import Cut
 
 
 @dataclass(frozen=True)

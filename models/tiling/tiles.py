@@ -31,17 +31,16 @@ import numpy as np
 import pyomo.environ as pyo
 
 from tilewright.tiling import Plan, Problem, objective
+from tilewright.tiling.dsp.exact.patterns import Pattern
 from tilewright.tiling.dsp.minizinc import (
-    FREE,
-    Brought,
     input_lines,
-    nest_of,
+    nest_of_problem,
     no_worse,
+    patterns_of,
     repeated,
     scale,
-    ways,
 )
-from tilewright.tiling.dsp.nest import C, K, N, Nest, X, Y
+from tilewright.tiling.dsp.nest import FREE, C, K, N, Nest, X, Y
 from tilewright.tiling.dsp.plan import DspPlan
 
 
@@ -83,7 +82,7 @@ def suits(problem: Problem) -> bool:
 
 def size(problem: Problem) -> int:
     """Return the number of constraints, about; in a large plane few places are not replaced by others."""
-    nest = nest_of(problem)
+    nest = nest_of_problem(problem)
     places = len(nest.steps[N]) * len(nest.steps[Y]) * len(nest.steps[X])
     return (places // 5 + 50) * (len(nest.steps[C]) + len(nest.steps[K]))
 
@@ -191,9 +190,9 @@ def _spots(problem: Problem, extras: bool) -> tuple[Spot, ...]:
     places = []
     for loops in chain.from_iterable(combinations(FREE, count) for count in range(len(FREE) + 1)):
         several = frozenset(loops)
-        if all(len(nest_of(problem).steps[d]) > 1 for d in several):
-            for order, reuse, pattern in ways(problem, several):
-                places += _Family(problem, several, order, reuse, pattern).places()
+        if all(len(nest_of_problem(problem).steps[d]) > 1 for d in several):
+            for pattern in patterns_of(problem, several):
+                places += _Family(problem, several, pattern).places()
     if extras:
         places = _kept(places)
     spots = (place.family.spot(place, extras) for place in places)
@@ -222,12 +221,10 @@ class _Place(NamedTuple):
 class _Family:
     """All spots with the same schedule and the same loops of several iterations."""
 
-    def __init__(
-        self, problem: Problem, several: frozenset[int], order: str, reuse: str, pattern: Brought
-    ) -> None:
-        self.nest: Nest = nest_of(problem)
+    def __init__(self, problem: Problem, several: frozenset[int], pattern: Pattern) -> None:
+        self.nest: Nest = nest_of_problem(problem)
         self.offset, self.unit = scale(problem)
-        self.several, self.order, self.reuse, self.pattern = several, order, reuse, pattern
+        self.several, self.pattern = several, pattern
         self.by_c, self.by_k = C in pattern.input, K in pattern.output
 
     def _steps(self, d: int) -> list[int]:
@@ -287,8 +284,8 @@ class _Family:
         by_k = sums // self.unit if self.by_k else 0
         return Spot(
             *place[1:4],
-            self.order,
-            self.reuse,
+            self.pattern.order,
+            self.pattern.reuse,
             tuple(c_steps),
             tuple(k_steps),
             cost // self.unit,

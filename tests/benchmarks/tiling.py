@@ -9,7 +9,8 @@ from measuring import Benchmark, timed
 from tilewright.run.instance import read
 from tilewright.tiling import Problem, objective
 from tilewright.tiling.dsp import exact
-from tilewright.tiling.dsp.kind import exhaustive, local_traffic, nest_of
+from tilewright.tiling.dsp.kind import exhaustive
+from tilewright.tiling.dsp.nest import nest_of
 from tilewright.tiling.plan import Plan
 
 OBJECTIVES = ("accesses", "cycles", "energy")
@@ -18,7 +19,6 @@ OBJECTIVES = ("accesses", "cycles", "energy")
 def changed(problem: Problem, **tables: Any) -> Problem:
     """Return a problem with other tables; tables of searches before it are not kept."""
     nest_of.cache_clear()
-    local_traffic.cache_clear()
     return Problem.model_validate({**problem.model_dump(), **tables})
 
 

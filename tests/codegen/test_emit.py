@@ -26,8 +26,9 @@ from tilewright.simulator import Box
 from tilewright.simulator.arithmetic.reference import random_values, reference_convolution
 from tilewright.spec.errors import InputError
 from tilewright.tiling import Plan, Problem, simulate
-from tilewright.tiling.dsp.kind import nest_of, violation
+from tilewright.tiling.dsp.kind import violation
 from tilewright.tiling.dsp.lowering import lower
+from tilewright.tiling.dsp.nest import nest_of
 from tilewright.tiling.dsp.plan import ORDERED, SCHEDULES, DspPlan
 
 COMPILERS = [found for name in ("gcc", "clang", "cc") if (found := shutil.which(name))]

@@ -21,8 +21,8 @@ from test_emit import LAYERS, NASTY, Case, make_problem, sizes_of, some_tiles
 from tilewright import codegen
 from tilewright.simulator import Box
 from tilewright.tiling import Plan
-from tilewright.tiling.dsp.kind import nest_of
 from tilewright.tiling.dsp.lowering import lower
+from tilewright.tiling.dsp.nest import nest_of
 from tilewright.tiling.dsp.plan import ORDERED, SCHEDULES, DspPlan
 
 EVENT = re.compile(r"^(Load|Store) (B_in|B_w|out)(?:\$\d+)?\.\d+\(([-\d, ]+)\)", re.MULTILINE)

@@ -30,7 +30,7 @@ from tilewright.tiling import (
 from tilewright.tiling.hierarchy.batch import Batch, Nests
 from tilewright.tiling.hierarchy.cost import cost_of
 from tilewright.tiling.hierarchy.exact.search import best_plan
-from tilewright.tiling.hierarchy.machine import LETTERS, STILL
+from tilewright.tiling.hierarchy.loops import LETTERS, STILL
 from tilewright.tiling.hierarchy.nest import Nest
 from tilewright.tiling.hierarchy.plan import HierarchyPlan
 from tilewright.tiling.hierarchy.task import Task

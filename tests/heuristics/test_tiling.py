@@ -17,7 +17,8 @@ from tilewright.run.instance import read
 from tilewright.spec.errors import InputError
 from tilewright.tiling import Plan, Problem, measured_objective, objective, simulate, violation
 from tilewright.tiling.dsp import thesis_model
-from tilewright.tiling.dsp.kind import exhaustive, nest_of
+from tilewright.tiling.dsp.kind import exhaustive
+from tilewright.tiling.dsp.nest import nest_of
 from tilewright.tiling.dsp.plan import SCHEDULES, DspPlan
 from tilewright.tiling.dsp.traffic import Tiles
 

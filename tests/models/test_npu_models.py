@@ -17,7 +17,8 @@ from tilewright.run.instance import read
 from tilewright.spec.errors import InputError
 from tilewright.tiling import Plan, Problem, best_bound, objective, violation
 from tilewright.tiling.npu import minizinc as bridge
-from tilewright.tiling.npu.kind import cut_of, exhaustive
+from tilewright.tiling.npu.cut import cut_of
+from tilewright.tiling.npu.kind import exhaustive
 from tilewright.tiling.npu.plan import PARTITIONS, SCHEDULES, NpuPlan
 
 

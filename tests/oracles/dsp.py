@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from functools import lru_cache
 from itertools import permutations, product
+from math import gcd
 from typing import Any
 
 from tests.oracles import Refused, TooLarge
@@ -27,10 +28,12 @@ MOST_TILES = 150_000
 
 
 class Layer:
-    """Elements of a layer's operands under a tile."""
+    """Elements of a layer's operands under a tile, and what one of each takes: 1, or its bits."""
 
-    def __init__(self, layer: Json, generated: bool) -> None:
-        self.layer, self.generated = layer, generated
+    def __init__(self, problem: Json) -> None:
+        layer, machine = problem["layer"], problem["machine"]
+        self.layer, self.generated = layer, machine["padding"] == "generated"
+        self.width = machine.get("bits") or dict.fromkeys(("input", "weights", "output", "partial"), 1)
         (channels, height, width), padding = layer["input"], layer["padding"]
         self.extent = [(k - 1) * d + 1 for k, d in zip(layer["kernel"], layer["dilation"], strict=True)]
         padded = height + padding[0] + padding[1], width + padding[2] + padding[3]
@@ -41,6 +44,8 @@ class Layer:
             groups, layer["batch"], layer["kernels"] // groups, plane[0], plane[1], channels // groups
         )  # fmt: skip
         self.window = layer["kernel"][0] * layer["kernel"][1]
+        self.skips = [False, False]
+        self.skips = [machine.get("dma_step", False) and self._may_skip(axis) for axis in (0, 1)]
         self.elements = lru_cache(maxsize=None)(self._elements)
 
     def step(self, tile: Tile) -> Tile:
@@ -63,14 +68,24 @@ class Layer:
         size = self.sizes[LOOPS.index(loop)]
         return [(first, min(first + step, size)) for first in range(0, size, step)]
 
-    def plane(self, axis: int, span: tuple[int, int], whole: bool = False) -> range:
+    def plane(self, axis: int, span: tuple[int, int], whole: bool = False) -> list[int]:
         """Return the rows (axis 0) or columns of the padded input under some of the output."""
         stride = self.layer["stride"][axis]
         positions = range(span[0] * stride, (span[1] - 1) * stride + self.extent[axis])
         if self.generated and not whole:
             first, last = self.real[axis]
-            return range(max(first, positions[0]), min(last, positions[-1] + 1))
-        return positions
+            positions = range(max(first, positions[0]), min(last, positions[-1] + 1))
+        return [at for at in positions if not self.skips[axis] or self._is_met(axis, at)]
+
+    def _is_met(self, axis: int, at: int) -> bool:
+        """Whether a window of the layer, or of one with a larger plane, has a kernel row at a position."""
+        stride, dilation = self.layer["stride"][axis], self.layer["dilation"][axis]
+        return any((at - tap * dilation) % stride == 0 for tap in range(self.layer["kernel"][axis]))
+
+    def _may_skip(self, axis: int) -> bool:
+        """Whether transfers leave gaps out: not where the window of an output would have nothing to load."""
+        windows = [self.plane(axis, (y, y + 1)) for y in range(self.sizes[3 + axis])]
+        return all(any(self._is_met(axis, at) for at in window) for window in windows)
 
     def _elements(self, operand: str, tile: tuple[tuple[int, int], ...], whole: bool) -> frozenset[Any]:
         at = dict(zip(NEEDS[operand], tile, strict=True))
@@ -82,7 +97,7 @@ class Layer:
 
 
 class Walk:
-    """One plan, tile by tile: elements of each transfer, and MACs.
+    """One plan, tile by tile: what each transfer moves, and MACs.
 
     Attributes
     ----------
@@ -98,64 +113,83 @@ class Walk:
         self.writes: list[list[int]] = []
         self.macs: list[int] = []
         self.partial = False
-        spans = {loop: layer.spans(loop, size) for loop, size in zip(LOOPS, step, strict=True)}
-        begun: set[Any] = set()
-        before: dict[str, Any] | None = None
-        for numbers in product(*(range(len(spans[loop])) for loop in "g" + order)):
-            number = dict(zip("g" + order, numbers, strict=True))
-            now = {name: tuple(spans[loop][number[loop]] for loop in loops) for name, loops in NEEDS.items()}
-            here = {name: layer.elements(name, tile, False) for name, tile in now.items()}
-            loads, writes = [], []
+        width, names = layer.width, "g" + order
+        spans = [layer.spans(loop, step[LOOPS.index(loop)]) for loop in names]
+        needs = NEEDS | ({"weights": "g"} if reuse == "weights" else {})  # all of a group
+        tiles: dict[str, tuple[tuple[int, int], ...]] = {}
+        here: dict[str, frozenset[Any]] = {}
+        done: dict[Any, int] = {}
+        last: tuple[int, ...] | None = None
+
+        def held() -> int:
+            """Return what the output of a tile takes: complete, or as sums."""
+            complete = done[tiles["output"]] == layer.sizes[5]
+            return len(here["output"]) * width["output" if complete else "partial"]
+
+        for numbers in product(*(range(len(each)) for each in spans)):
+            changed = [loop for at, loop in enumerate(names) if last is None or numbers[at] != last[at]]
+            moves = {name: [loop for loop in changed if loop in loops] for name, loops in needs.items()}
+            span = dict(
+                zip(names, (each[number] for each, number in zip(spans, numbers, strict=True)), strict=True)
+            )
+            before, writes = here.get("input", frozenset()), []
+            if last is not None and (moves["output"] or reuse == "none"):
+                writes.append(held())
+            for name, loops in needs.items():
+                if moves[name] or last is None:
+                    tiles[name] = tuple(span[loop] for loop in loops)
+                    if loops != NEEDS[name]:
+                        tiles[name] += (0, layer.sizes[2]), (0, layer.sizes[5])
+                    here[name] = layer.elements(name, tiles[name], False)
+            loads = []
             for name in ("input", "weights"):
-                needed = here[name]
-                if before is not None and reuse != "none":
-                    if before["tiles"][name] == now[name]:
-                        needed = frozenset()
-                    elif name == "input" and reuse == "halo" and _next(before["number"], number):
-                        needed = needed - before["here"][name]
-                loads.append(len(needed))
-            if before is None or reuse == "none" or before["tiles"]["output"] != now["output"]:
-                if before is not None:
-                    writes.append(len(before["here"]["output"]))
-                if now["output"] in begun:
-                    loads.append(len(here["output"]))
-                    self.partial |= before is not None and before["tiles"]["output"] == now["output"]
-            begun.add(now["output"])
+                if moves[name] or last is None or reuse == "none":
+                    needed = here[name]
+                    if name == "input" and reuse in ("halo", "weights") and last is not None:
+                        at = names.index(moves[name][0])
+                        if moves[name] in (["y"], ["x"]) and numbers[at] == last[at] + 1:
+                            needed = needed - before
+                    loads.append(len(needed) * width[name])
+            if (moves["output"] or last is None or reuse == "none") and tiles["output"] in done:
+                loads.append(len(here["output"]) * width["partial"])
+                self.partial |= not moves["output"]
+            maps = span["k"][1] - span["k"][0]
+            done[tiles["output"]] = done.get(tiles["output"], 0) + maps
             self.loads.append([count for count in loads if count])
             self.writes.append(writes)
-            maps = spans["k"][number["k"]]
-            self.macs.append(len(here["output"]) * (maps[1] - maps[0]) * layer.window)
-            before = {"tiles": now, "here": here, "number": number}
-        assert before is not None
+            self.macs.append(len(here["output"]) * maps * layer.window)
+            last = numbers
         self.loads.append([])
-        self.writes.append([len(before["here"]["output"])])
+        self.writes.append([held()])
 
     @property
     def accesses(self) -> int:
-        """Elements loaded and written."""
+        """What is loaded and written."""
         return sum(map(sum, self.loads)) + sum(map(sum, self.writes))
 
 
-def _next(before: dict[str, int], now: dict[str, int]) -> bool:
-    """Whether an input tile follows another along y or x."""
-    changed = [loop for loop in NEEDS["input"] if before[loop] != now[loop]]
-    return changed in (["y"], ["x"]) and now[changed[0]] == before[changed[0]] + 1
-
-
-def buffers(layer: Layer, step: Tile) -> int:
-    """Return the elements of the largest tiles of all operands together."""
+def buffers(layer: Layer, step: Tile, reuse: str) -> int:
+    """Return what the largest tiles of all operands take together; outputs as sums where maps are left."""
     most = 0
     for operand, loops in NEEDS.items():
-        tile = tuple((0, step[LOOPS.index(loop)]) for loop in loops)
-        most += len(layer.elements(operand, tile, True))
+        sizes = layer.sizes if (operand, reuse) == ("weights", "weights") else step
+        tile = tuple((0, (step if loop == "g" else sizes)[LOOPS.index(loop)]) for loop in loops)
+        kind = "partial" if operand == "output" and step[5] < layer.sizes[5] else operand
+        most += len(layer.elements(operand, tile, True)) * layer.width[kind]
     return most
+
+
+def unit_bits(machine: Json) -> int:
+    """Return the bits of what accesses and memories are counted in: an element, or a bit."""
+    return 1 if machine.get("bits") else 8 * int(machine["element_bytes"])
 
 
 def measures(problem: Json, layer: Layer, walk: Walk, local: int) -> tuple[int, int, int]:
     """Return cycles, accesses and energy of a plan."""
     machine = problem["machine"]
-    bus, setup = machine["bus_elements_per_cycle"], machine["dma_setup_cycles"]
-    whole = sum(walk.macs)
+    unit, setup = unit_bits(machine), machine["dma_setup_cycles"]
+    bus = machine["bus_elements_per_cycle"] * 8 * machine["element_bytes"] // unit
+    whole, grain = sum(walk.macs), gcd(*layer.width.values())
 
     def carried(sizes: list[int]) -> int:
         return sum(-(-size // bus) for size in sizes)
@@ -165,7 +199,8 @@ def measures(problem: Json, layer: Layer, walk: Walk, local: int) -> tuple[int, 
     for tile, macs in enumerate(walk.macs):
         # Beside tile i: what tile i - 1 has left is written, what tile i + 1 lacks is loaded.
         moved = walk.writes[tile] + walk.loads[tile + 1]
-        compute, registers = -(-macs // machine["macs_per_cycle"]), -(-macs * local // whole)
+        compute = -(-macs // machine["macs_per_cycle"])
+        registers = grain * -(-macs * local // (whole * grain))
         streamed += registers
         if machine["double_buffering"]:
             cycles += max(compute + setup * len(moved), carried(moved) + carried([registers]))
@@ -174,10 +209,10 @@ def measures(problem: Json, layer: Layer, walk: Walk, local: int) -> tuple[int, 
         busy += compute + setup * len(moved)
     cycles += carried(walk.writes[-1]) + setup
     busy += setup
-    price, size = machine["energy"], machine["element_bytes"]
+    price = machine["energy"]
     energy = price["core_fj_per_cycle"] * busy
-    energy += -(-walk.accesses * size * price["dram_fj_per_access"] // price["dram_access_bytes"])
-    energy += -(-streamed * size * price["local_fj_per_access"] // price["local_access_bytes"])
+    energy += -(-walk.accesses * unit * price["dram_fj_per_access"] // (8 * price["dram_access_bytes"]))
+    energy += -(-streamed * unit * price["local_fj_per_access"] // (8 * price["local_access_bytes"]))
     return cycles, walk.accesses, energy
 
 
@@ -188,34 +223,41 @@ def registers(problem: Json, layer: Layer) -> int:
         return 0
     counts = [Walk(layer, step, *schedule).accesses
               for step in product(*layer.all_steps())
-              if buffers(layer, step) * machine["element_bytes"] <= machine["register_file_bytes"]
+              if buffers(layer, step, "tile") * unit_bits(machine) <= 8 * machine["register_file_bytes"]
               for schedule in THESIS.values()]  # fmt: skip
     return min(counts)
 
 
-def fits(problem: Json, layer: Layer, step: Tile) -> bool:
+def fits(problem: Json, layer: Layer, step: Tile, reuse: str = "tile") -> bool:
     """Whether all buffers of a plan fit into the memory."""
     machine = problem["machine"]
     copies = 2 if machine["double_buffering"] else 1
-    return bool(buffers(layer, step) * copies * machine["element_bytes"] <= machine["memory_bytes"])
+    return bool(buffers(layer, step, reuse) * copies * unit_bits(machine) <= 8 * machine["memory_bytes"])
+
+
+def schedules(limit: str) -> list[tuple[str, str]]:
+    """Return the orders and kinds of reuse that a limit allows."""
+    if limit in ("any", "any+weights"):
+        reuses = ("none", "tile", "halo", "weights")[: 3 if limit == "any" else 4]
+        return [("".join(order), reuse) for order in permutations("ncyxk") for reuse in reuses]
+    if limit == "halide-idsp":
+        return [THESIS["intra"]]
+    return list(THESIS.values()) if limit == "thesis" else [THESIS[limit]]
 
 
 def plans(problem: Json, layer: Layer) -> Iterator[tuple[Tile, str, str]]:
     """Enumerate all plans that fit; of orders that differ in loops of one iteration only, one."""
     limit = problem["limits"]["schedule"]
-    allowed = [
-        ("".join(order), reuse) for order in permutations("ncyxk") for reuse in ("none", "tile", "halo")
-    ]
-    if limit != "any":
-        allowed = list(THESIS.values()) if limit == "thesis" else [THESIS[limit]]
+    allowed = schedules(limit)
+    kinds = ("tile", "weights") if limit == "any+weights" else ("tile",)  # others take as much as "tile"
     for step in product(*layer.all_steps()):
-        if not fits(problem, layer, step):
+        if limit == "halide-idsp" and step[5] < layer.sizes[5]:
             continue
         many = {loop for loop, size, one in zip(LOOPS, layer.sizes, step, strict=True) if one < size}
-        seen = set()
+        seen, room = set(), {kind: fits(problem, layer, step, kind) for kind in kinds}
         for order, reuse in allowed:
             key = tuple(loop for loop in order if loop in many), reuse
-            if key not in seen:
+            if key not in seen and room[reuse if reuse == "weights" else "tile"]:
                 seen.add(key)
                 yield step, order, reuse
 
@@ -227,12 +269,8 @@ def _tiles(layer: Layer, step: Tile) -> int:
     return tiles
 
 
-def _layer(problem: Json) -> Layer:
-    return Layer(problem["layer"], problem["machine"]["padding"] == "generated")
-
-
 def _points(problem: Json) -> Iterator[tuple[int, int, int]]:
-    layer = _layer(problem)
+    layer = Layer(problem)
     every = list(plans(problem, layer))
     if sum(_tiles(layer, step) for step, _, _ in every) > MOST_TILES:
         raise TooLarge
@@ -264,13 +302,12 @@ def cost(problem: Json, plan: Json) -> Any:
 
 
 def _measured(problem: Json, plan: Json) -> tuple[int, int, int]:
-    layer, limit = _layer(problem), problem["limits"]["schedule"]
+    layer, limit = Layer(problem), problem["limits"]["schedule"]
     schedule = plan["schedule"], plan["reuse"]
-    allowed = list(THESIS.values()) if limit == "thesis" else [THESIS.get(limit)]
-    if limit != "any" and schedule not in allowed:
-        raise Refused(f"schedule {schedule}")
     step = layer.step(tuple(plan["tile"][loop] for loop in LOOPS))
-    if not fits(problem, layer, step):
+    if schedule not in schedules(limit) or (limit == "halide-idsp" and step[5] < layer.sizes[5]):
+        raise Refused(f"schedule {schedule}")
+    if not fits(problem, layer, step, plan["reuse"]):
         raise Refused("memory")
     walk = Walk(layer, step, *schedule)
     if walk.partial and problem["machine"]["double_buffering"]:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from itertools import product
-from typing import Any
+from typing import Any, NamedTuple
 
 from tests.oracles import Refused, TooLarge
 
@@ -24,6 +24,17 @@ def _cut(span: Span, width: int) -> list[Span]:
     return [(first, min(first + width, span[1])) for first in range(span[0], span[1], width)]
 
 
+class Moved(NamedTuple):
+    """What transfers take: elements, or bits where widths are given; whole bytes; bursts."""
+
+    moved: int
+    bytes: int
+    bursts: int
+
+    def __add__(self, other: Any) -> Moved:
+        return Moved(*(one + another for one, another in zip(self, other, strict=True)))
+
+
 class Machine:
     """A layer under a partition."""
 
@@ -39,6 +50,8 @@ class Machine:
         self.filters = layer["kernels"] // self.groups
         self.maps = channels // layer["groups"]
         self.window = layer["kernel"][0] * layer["kernel"][1]
+        names = "input", "weights", "output", "partial"
+        self.bits = machine.get("bits") or dict.fromkeys(names, 8 * machine["element_bytes"])
         tles = machine["tles"]
         row_parts = {"KS": 1, "KS&OFM": 2, "OFM": tles}[partition]
         rows = _cut((0, self.plane[0]), _up(self.plane[0], row_parts))
@@ -75,63 +88,70 @@ class Machine:
         """Return how many input rows or columns lie under so many of the output."""
         return int((outputs - 1) * self.layer["stride"][axis] + self.extent[axis])
 
-    def bursts(self, elements: int) -> int:
-        """Return the bursts of elements that follow each other."""
-        return _up(elements * self.machine["element_bytes"], self.machine["burst_bytes"])
+    def runs(self, many: int, length: int, operand: str) -> Moved:
+        """Return what so many runs of elements take that follow each other; each begins with a whole byte."""
+        size = length * self.bits[operand]
+        return Moved(
+            many * (size if self.machine.get("bits") else length),
+            many * _up(size, 8),
+            many * _up(size, 8 * self.machine["burst_bytes"]),
+        )
 
-    def part(self, rows: int, columns: int, whole: bool) -> tuple[int, int]:
-        """Return elements and bursts of a part of one map."""
-        bursts = self.bursts(rows * columns) if whole else sum(self.bursts(columns) for _ in range(rows))
-        return rows * columns, bursts
+    def part(self, maps: int, rows: int, columns: int, operand: str) -> Moved:
+        """Return what a part of so many maps takes, whose rows follow each other where they are whole."""
+        width = self.plane[1] if operand == "output" else self.under(1, self.plane[1])
+        if columns == width:
+            return self.runs(maps, rows * columns, operand)
+        return self.runs(maps * rows, columns, operand)
 
     def fits(self, step: tuple[int, ...], schedule: str) -> bool:
         """Whether a tile fits into the three memories of a core."""
         m, n, r, c = step
-        size = self.machine["element_bytes"]
         inputs = (m if self.depthwise else n) * self.under(0, r) * self.under(1, c)
         weights = m * (self.maps if schedule == "WS" else n) * self.window
+        sums = "output" if self.maps == 1 else "partial"  # of several maps one is added after the other
         return bool(
-            inputs * size <= self.machine["input_bytes"]
-            and weights * size <= self.machine["weights_bytes"]
-            and m * r * c * size <= self.machine["output_bytes"]
+            inputs * self.bits["input"] <= 8 * self.machine["input_bytes"]
+            and weights * self.bits["weights"] <= 8 * self.machine["weights_bytes"]
+            and m * r * c * self.bits[sums] <= 8 * self.machine["output_bytes"]
         )
 
     def costs(self, step: tuple[int, ...], schedule: str) -> dict[str, int]:
-        """Return the picoseconds of all steps, and the elements that they move."""
+        """Return the picoseconds of all steps, and what they move."""
+        found, machine = self.counts(step, schedule), self.machine
+        time = found["cycles"] * machine["cycle_ps"] + found["bursts"] * machine["burst_ps"]
+        return {"time": time + found["bytes"] * machine["byte_ps"], "accesses": found["moved"]}
+
+    def counts(self, step: tuple[int, ...], schedule: str) -> dict[str, int]:
+        """Return the cycles of all steps, and what they move: elements or bits, whole bytes, bursts."""
         m, n, r, c = step
-        total = moved = 0
+        cycles, every = 0, Moved(0, 0, 0)
         most = [max(1, _up(size, one)) for size, one in zip(self.sizes, step, strict=True)]
         for lane, row, column, block in product(
             range(most[0]), range(most[2]), range(most[3]), range(most[1])
         ):
             maps = self._part(block, n, (0, self.maps))
             columns = self._part(column, c, (0, self.plane[1]))
-            slowest = elements = bursts = 0
+            slowest = 0
             for rows, cores in self.tles:
                 height = self._part(row, r, rows)
                 filters = [part for part in (self._part(lane, m, core) for core in cores) if part]
                 if not (height and filters):
                     continue
-                whole = columns == self.plane[1]
                 loaded = sum(filters) if self.depthwise else maps
-                size, ways = self.part(self.under(0, height), self.under(1, columns), whole)
-                elements, bursts = elements + loaded * size, bursts + loaded * ways
+                every += self.part(loaded, self.under(0, height), self.under(1, columns), "input")
                 first = row == column == block == 0
                 if first or schedule != "WS":
                     depth = self.maps if schedule == "WS" else maps
-                    elements += sum(filters) * depth * self.window
-                    bursts += sum(filters) * self.bursts(depth * self.window)
+                    every += self.runs(sum(filters), depth * self.window, "weights")
                 if block == most[1] - 1:  # complete
-                    size, ways = self.part(height, columns, whole)
-                    elements, bursts = elements + sum(filters) * size, bursts + sum(filters) * ways
+                    every += self.part(sum(filters), height, columns, "output")
                 for each in filters:
                     macs = _up(height * columns * self.window, self.machine["macs_per_cycle"])
                     slowest = max(slowest, maps * each * macs)
-            moved += elements
-            total += slowest * self.machine["cycle_ps"] + bursts * self.machine["burst_ps"]
-            total += elements * self.machine["element_bytes"] * self.machine["byte_ps"]
+            cycles += slowest
         repeats = self.layer["batch"] * self.groups
-        return {"time": int(total * repeats), "accesses": int(moved * repeats)}
+        return {name: int(repeats * count) for name, count in (("cycles", cycles), *every._asdict().items())}
 
     @staticmethod
     def _part(number: int, step: int, span: Span) -> int:

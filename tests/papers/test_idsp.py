@@ -27,7 +27,7 @@ from tilewright.papers.idsp.curves import relative_accesses, relative_cycles
 from tilewright.run.instance import read
 from tilewright.tiling.dsp import exact, thesis_model
 from tilewright.tiling.dsp.duration import duration
-from tilewright.tiling.dsp.kind import nest_of
+from tilewright.tiling.dsp.nest import nest_of
 from tilewright.tiling.dsp.plan import SCHEDULES, DspPlan
 from tilewright.tiling.dsp.traffic import Tiles
 

@@ -21,7 +21,8 @@ from tilewright.papers.tso.table_2 import print_comparison, ranking, trivial
 from tilewright.run.instance import read
 from tilewright.tiling import Plan, measured_objective, simulate, violation
 from tilewright.tiling.npu.cost import OURS, Reading
-from tilewright.tiling.npu.kind import cut_of, exhaustive
+from tilewright.tiling.npu.cut import cut_of
+from tilewright.tiling.npu.kind import exhaustive
 from tilewright.tiling.npu.machine import NpuMachine
 from tilewright.tiling.npu.plan import PARTITIONS, SCHEDULES
 

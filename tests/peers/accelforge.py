@@ -25,8 +25,10 @@ from tilewright.spec.layer import Layer
 from tilewright.tiling import Problem
 from tilewright.tiling.hierarchy.cost import attojoules, cost_of, prices
 from tilewright.tiling.hierarchy.exact.search import best_plan
-from tilewright.tiling.hierarchy.machine import REDUCED, USES, HierarchyMachine, Level, Node
-from tilewright.tiling.hierarchy.nest import AXES, Nest, extents
+from tilewright.tiling.hierarchy.level import Level
+from tilewright.tiling.hierarchy.loops import AXES, REDUCED, USES, extents
+from tilewright.tiling.hierarchy.machine import HierarchyMachine, Node
+from tilewright.tiling.hierarchy.nest import Nest
 from tilewright.tiling.hierarchy.plan import HierarchyPlan
 from tilewright.tiling.hierarchy.task import Task
 

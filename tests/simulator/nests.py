@@ -17,10 +17,11 @@ from tilewright.simulator.alike import reduce_program
 from tilewright.simulator.columns import COMPUTE
 from tilewright.simulator.nest import LoopNest, NestedSteps, NestEvent
 from tilewright.simulator.program import Counts
-from tilewright.tiling.dsp.kind import local_traffic, nest_of
+from tilewright.tiling.dsp.exact import local_traffic
 from tilewright.tiling.dsp.lowering import lower as lower_dsp
+from tilewright.tiling.dsp.nest import nest_of
 from tilewright.tiling.dsp.plan import ORDERED, REUSES, DspPlan
-from tilewright.tiling.npu.kind import cut_of
+from tilewright.tiling.npu.cut import cut_of
 from tilewright.tiling.npu.lowering import lower as lower_npu
 from tilewright.tiling.npu.plan import PARTITIONS, SCHEDULES, NpuPlan
 
@@ -86,7 +87,7 @@ def dsp_program(random: Random) -> Program:
     random.shuffle(order)
     tile = _tile(random, nest.sizes, MOST_EVENTS // 9)
     plan = DspPlan(tuple(tile), "".join(order), random.choice(REUSES))  # type: ignore[arg-type]
-    return lower_dsp(nest, plan, local_traffic(problem.one_layer, problem.machine))
+    return lower_dsp(nest, plan, local_traffic(nest_of(problem.one_layer, problem.machine)))
 
 
 def npu_program(random: Random) -> Program:

@@ -22,10 +22,11 @@ from tilewright.simulator.columns import COMPUTE, FREE, LOAD, WRITE
 from tilewright.simulator.nest import Along, NestEvent
 from tilewright.spec.errors import OutOfTimeError
 from tilewright.tiling import Plan, measured_objective, objective, simulate
-from tilewright.tiling.dsp.kind import local_traffic, nest_of
+from tilewright.tiling.dsp.exact import local_traffic
 from tilewright.tiling.dsp.lowering import lower as lower_dsp
+from tilewright.tiling.dsp.nest import nest_of
 from tilewright.tiling.dsp.plan import REUSES, DspPlan
-from tilewright.tiling.npu.kind import cut_of
+from tilewright.tiling.npu.cut import cut_of
 from tilewright.tiling.npu.lowering import lower as lower_npu
 from tilewright.tiling.npu.plan import NpuPlan
 from tilewright.tiling.problem import Problem
@@ -33,7 +34,7 @@ from tilewright.tiling.problem import Problem
 
 def dsp_program(problem: Problem, plan: DspPlan) -> Program:
     nest = nest_of(problem.one_layer, problem.machine)
-    return lower_dsp(nest, plan, local_traffic(problem.one_layer, problem.machine))
+    return lower_dsp(nest, plan, local_traffic(nest_of(problem.one_layer, problem.machine)))
 
 
 CONVOLUTION = {"input": [20, 24, 23], "kernels": 9, "kernel": [3, 3], "padding": [1, 1, 1, 1]}

@@ -10,8 +10,9 @@ from typing import Any
 
 from tilewright.spec.errors import InputError
 from tilewright.spec.layer import Layer
-from tilewright.tiling.hierarchy.machine import LETTERS, LOOPS, HierarchyMachine
-from tilewright.tiling.hierarchy.nest import divisors, extents
+from tilewright.tiling.hierarchy.loops import LETTERS, LOOPS, extents
+from tilewright.tiling.hierarchy.machine import HierarchyMachine
+from tilewright.tiling.hierarchy.nest import divisors
 from tilewright.tiling.hierarchy.plan import HierarchyPlan
 
 NPU_LIKE: dict[str, Any] = {

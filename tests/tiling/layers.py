@@ -1,9 +1,8 @@
-"""Random DSP problems and plans, and a walk over every tile that knows no closed form."""
+"""Random DSP problems and plans, and all plans of small ones."""
 
 from __future__ import annotations
 
 from collections.abc import Iterator
-from dataclasses import dataclass
 from itertools import permutations, product
 from typing import Any
 
@@ -12,7 +11,7 @@ from hypothesis.strategies import SearchStrategy
 
 from tilewright.spec.errors import InputError
 from tilewright.tiling import Problem
-from tilewright.tiling.dsp.kind import nest_of
+from tilewright.tiling.dsp.nest import nest_of
 from tilewright.tiling.dsp.plan import LOOPS, ORDERED, REUSES, SCHEDULES, DspPlan
 
 
@@ -38,13 +37,6 @@ def widths(draw: Any) -> dict[str, int]:
     """Draw bits of each operand, no sums narrower than outputs."""
     found = {name: draw(st.sampled_from([1, 3, 4, 8, 16])) for name in ("input", "weights", "output")}
     return found | {"partial": found["output"] + draw(st.sampled_from([0, 5, 8, 24]))}
-
-
-def unit_widths(problem: Problem) -> dict[str, int]:
-    """Return what elements take in the unit of a problem's accesses: one each, or their bits."""
-    names = ("input", "weights", "output", "partial")
-    bits = problem.machine.bits
-    return {name: 1 if bits is None else getattr(bits, name) for name in names}
 
 
 @st.composite
@@ -110,106 +102,6 @@ def with_plan(**options: Any) -> SearchStrategy[tuple[Problem, DspPlan]]:
 
     limited = problems(**options).flatmap(limits)
     return limited.flatmap(lambda problem: st.tuples(st.just(problem), plans(problem)))
-
-
-@dataclass(frozen=True)
-class Tile:
-    """What happens around one tile: elements or bits of each load and of the write-back before them."""
-
-    loads: list[int]
-    writes: list[int]
-    macs: int
-
-
-def walk(problem: Problem, plan: DspPlan) -> Iterator[Tile]:
-    """Go through every tile, keeping sets of what is on chip; the last entry only writes back."""
-    layer = problem.one_layer
-    generated = problem.machine.padding == "generated"
-    sizes = (
-        layer.groups,
-        layer.batch,
-        layer.kernels // layer.groups,
-        *layer.output_plane,
-        layer.input[0] // layer.groups,
-    )
-    steps = []
-    for size, limit in zip(sizes, plan.tile, strict=True):
-        trips = min(t for t in range(1, size + 1) if -(-size // t) <= limit)
-        steps.append(min(s for s in range(1, size + 1) if -(-size // s) == trips))
-
-    def box(axis: int, first: int, last: int) -> range:
-        start = first * layer.stride[axis]
-        stop = (last - 1) * layer.stride[axis] + layer.kernel_extent[axis]
-        if generated:
-            before = layer.padding[2 * axis]
-            start, stop = max(start, before), min(stop, before + layer.input[1 + axis])
-        return range(start, stop)
-
-    def met(axis: int, position: int) -> bool:
-        """Whether a window of the layer, or of one with a larger plane, has a kernel row at a position."""
-        taps = range(layer.kernel[axis])
-        return any((position - tap * layer.dilation[axis]) % layer.stride[axis] == 0 for tap in taps)
-
-    def skips(axis: int) -> bool:
-        """Whether transfers leave gaps out: not where the window of an output would have nothing to load."""
-        windows = [box(axis, y, y + 1) for y in range(layer.output_plane[axis])]
-        return problem.machine.dma_step and all(any(met(axis, p) for p in window) for window in windows)
-
-    skipping = [skips(0), skips(1)]
-
-    def positions(axis: int, first: int, last: int) -> list[int]:
-        return [p for p in box(axis, first, last) if not skipping[axis] or met(axis, p)]
-
-    names = "g" + plan.order
-    starts = {loop: range(0, size, step) for loop, size, step in zip(LOOPS, sizes, steps, strict=True)}
-    moving = [loop for loop in names if loop in "gnyxk" and len(starts[loop]) > 1]
-    halo = moving[-1] if plan.reuse in ("halo", "weights") and moving and moving[-1] in "yx" else None
-    held: dict[str, Any] = {}
-    summed: dict[Any, int] = {}
-    width = unit_widths(problem)
-
-    def stored(output: Any) -> int:
-        return width["output" if summed[output] == sizes[5] else "partial"]
-
-    for firsts in product(*(starts[loop] for loop in names)):
-        at = dict(zip(names, firsts, strict=True))
-        span = {
-            loop: (at[loop], min(at[loop] + step, size))
-            for loop, size, step in zip(LOOPS, sizes, steps, strict=True)
-        }
-        length = {loop: last - first for loop, (first, last) in span.items()}
-        rows, columns = positions(0, *span["y"]), positions(1, *span["x"])
-        loads, writes = [], []
-        need = {loop: span[loop] for loop in "gnyxk"}
-        if plan.reuse == "none" or held.get("input") != need:
-            window = {"y": rows, "x": columns}
-            before = held.get("input")
-            if halo and before is not None:
-                changed = [loop for loop in "gnyxk" if before[loop] != need[loop]]
-                if changed == [halo] and span[halo][0] == before[halo][1]:
-                    old = positions("yx".index(halo), *before[halo])
-                    window[halo] = [p for p in window[halo] if p not in old]  # type: ignore[assignment]
-            plane = len(window["y"]) * len(window["x"])
-            loads.append(length["g"] * length["n"] * length["k"] * plane * width["input"])
-            held["input"] = need
-        weights = {loop: span[loop] for loop in ("g" if plan.reuse == "weights" else "gck")}
-        if plan.reuse == "none" or held.get("kernels") != weights:
-            pairs = sizes[2] * sizes[5] if plan.reuse == "weights" else length["c"] * length["k"]
-            loads.append(length["g"] * pairs * layer.kernel[0] * layer.kernel[1] * width["weights"])
-            held["kernels"] = weights
-        output = tuple(span[loop] for loop in "gncyx")
-        size = length["g"] * length["n"] * length["c"] * length["y"] * length["x"]
-        if plan.reuse == "none" or held.get("output") != output:
-            if "output" in held:
-                writes.append(held["size"] * stored(held["output"]))
-            if output in summed:
-                loads.append(size * width["partial"])
-        held["output"], held["size"] = output, size
-        summed[output] = summed.get(output, 0) + length["k"]
-        yield Tile(
-            [load for load in loads if load], writes, size * length["k"] * layer.kernel[0] * layer.kernel[1]
-        )
-    yield Tile([], [held["size"] * stored(held["output"])], 0)
 
 
 def everything(problem: Problem, limit: str) -> Iterator[DspPlan]:

@@ -22,15 +22,17 @@ from tilewright.run.solving import widening
 from tilewright.run.verify import check
 from tilewright.spec.layer import Layer
 from tilewright.tiling import Problem
-from tilewright.tiling.hierarchy import bounds
+from tilewright.tiling.hierarchy.bounds import lower_bound
 from tilewright.tiling.hierarchy.cost import cost_of
 from tilewright.tiling.hierarchy.exact import any_plan
-from tilewright.tiling.hierarchy.exact.any_steps import AnySteps, balanced, some_sizes, split, thinned
+from tilewright.tiling.hierarchy.exact.any_steps import AnySteps, some_sizes, split, thinned
 from tilewright.tiling.hierarchy.exact.search import Budget, Search
 from tilewright.tiling.hierarchy.exact.tables import Left, Tables
-from tilewright.tiling.hierarchy.machine import LETTERS, HierarchyMachine
-from tilewright.tiling.hierarchy.nest import Nest, extents, window
+from tilewright.tiling.hierarchy.loops import LETTERS, extents
+from tilewright.tiling.hierarchy.machine import HierarchyMachine
+from tilewright.tiling.hierarchy.nest import Nest, window
 from tilewright.tiling.hierarchy.task import Task
+from tilewright.tiling.tile import even_steps
 
 GOALS = ("energy", "cycles", "edp", "accesses")
 ENDLESS = float("inf")
@@ -64,9 +66,7 @@ def test_tiles_of_at_most_some_size_are_as_many_as_is_charged_and_have_as_many_r
 
 @given(st.integers(1, 3000), st.integers(2, 30))
 def test_sizes_stand_for_all_sizes(extent: int, most: int) -> None:
-    sizes = balanced(extent)
-    assert {-(-extent // size) for size in sizes} == {-(-extent // size) for size in range(1, extent + 1)}
-    some = thinned(sizes, most)
+    some = thinned(even_steps(extent), most)
     assert some[0] == 1
     assert some[-1] == extent
     assert len(some) <= max(most, 2)
@@ -211,7 +211,7 @@ def test_more_is_proven_than_every_nest_needs() -> None:
     machine = HierarchyMachine(kind="hierarchy", levels=levels)
     found = any_plan.best_any_plan(Task(layer, machine, "accesses", "dram"))
     assert found is not None
-    assert bounds.least(layer, machine, "accesses", "dram") < 0.6 * found.bound
+    assert lower_bound(layer, machine, "accesses", "dram") < 0.6 * found.bound
     assert found.bound == found.value
 
 

@@ -13,6 +13,7 @@ import jsonschema
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from searches import proven_best
 
 import tilewright as tw
 from tilewright.run.instance import Instance, digest
@@ -20,8 +21,8 @@ from tilewright.spec.errors import InputError
 from tilewright.tiling import Plan, Problem, at_least, kind_of, objective, simulate, violation
 from tilewright.tiling.operations.operation import Operation
 from tilewright.tiling.operations.plan import OperationPlan
-from tilewright.tiling.operations.search import even
 from tilewright.tiling.operations.walk import Walk
+from tilewright.tiling.tile import even_steps
 
 ROOT = Path(__file__).parents[2]
 MACHINES = ROOT / "instances" / "machines"
@@ -162,17 +163,14 @@ def _skipped(operation: Operation) -> int:
 
 def test_even_tiles_are_all_numbers_of_tiles() -> None:
     for size in range(1, 60):
-        assert even(size) == sorted(
-            {-(-size // -(-size // step)) for step in range(1, size + 1)}, reverse=True
-        )
+        assert list(even_steps(size)) == sorted({-(-size // -(-size // step)) for step in range(1, size + 1)})
 
 
 @settings(max_examples=25)
 @given(some_operations(), machines())
 def test_no_tile_is_better_than_the_best(table: dict[str, Any], machine: dict[str, Any]) -> None:
     for problem in problems(table, machine):
-        found = kind_of(problem).exhaustive(problem, float("inf"))
-        assert found is not None and found.proven
+        found = proven_best(problem)
         plans = [Plan((one,)) for one in all_plans(problem.one_operation)]
         costs = [objective(problem, one) for one in plans if violation(problem, one) is None]
         assert found.value == objective(problem, Plan(found.layers)) == min(costs)
@@ -325,8 +323,7 @@ def test_an_operation_of_which_no_tile_fits_refuses_no_other_one(machine: dict[s
     under, given = 2 * 4 * 5, 2 * 2 * 2  # the third and the sixth row lie under no window
     assert pool.least == under + given
     part = problem.parts[-1].problem
-    found = kind_of(part).exhaustive(part, float("inf"))
-    assert found is not None
+    found = proven_best(part)
     plan = Plan(found.layers)
     assert simulate(part, plan).accesses == under + given
     assert at_least(part, plan)

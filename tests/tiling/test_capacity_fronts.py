@@ -11,6 +11,7 @@ import hierarchies
 import pytest
 from matplotlib.figure import Figure
 from picture_checks import check_fits
+from searches import joined_fronts, proven_best, undominated
 
 from tilewright.spec.errors import InputError, OutOfTimeError
 from tilewright.spec.layer import Layer
@@ -26,8 +27,8 @@ from tilewright.tiling import (
 )
 from tilewright.tiling import plot as pictures
 from tilewright.tiling.dsp.bounds import pebble_game
-from tilewright.tiling.dsp.kind import nest_of
 from tilewright.tiling.dsp.machine import DspMachine
+from tilewright.tiling.dsp.nest import nest_of
 from tilewright.tiling.hierarchy.curve import any_schedule
 from tilewright.tiling.hierarchy.machine import HierarchyMachine
 from tilewright.tiling.hierarchy.nest import Nest
@@ -78,7 +79,7 @@ def enumerated(layer: Layer, machine: HierarchyMachine, most: int) -> list[tuple
         if nest.violation() is None:
             needed = -(-sum(nest.needed_bits(1).values()) // 8)
             found.add((objective(problem, Plan((plan,))), needed))
-    return [one for one in sorted(found) if all(one[1] < other[1] for other in sorted(found) if other < one)]
+    return undominated(found)
 
 
 @pytest.mark.slow
@@ -113,10 +114,7 @@ def test_agrees_with_the_search_at_each_capacity_and_just_below() -> None:
 
         def least(capacity: int, layer: Layer = layer, fields: dict[str, Any] = fields) -> int:
             one = Problem.model_validate({"layer": layer, "machine": buffer(capacity, **fields)})
-            found = MACHINES["hierarchy"].exhaustive(one, NEVER)
-            assert found is not None
-            assert found.proven
-            return found.value
+            return proven_best(one).value
 
         points = front(
             Problem.model_validate({"layer": layer, "machine": buffer(2**20, **fields), "objective": ASKED})
@@ -168,14 +166,9 @@ def network(*capacities: int) -> Problem:
     )
 
 
-def solved(problem: Problem) -> Plan:
-    found = [MACHINES["hierarchy"].exhaustive(part, NEVER) for _, part in problem.parts]
-    return Plan.joined([Plan(each.layers, front=True) for each in found if each is not None])
-
-
 def test_a_network_has_for_every_capacity_the_sum_of_its_layers() -> None:
     problem = network(2**20)
-    plan = solved(problem)
+    plan = joined_fronts(problem)
     assert Plan.from_json(plan.to_json()) == plan
     assert violation(problem, plan) is None
     report = simulate(problem, plan)
@@ -203,7 +196,7 @@ def test_a_network_has_for_every_capacity_the_sum_of_its_layers() -> None:
 @pytest.mark.parametrize("front_of_all", [True, False])
 def test_a_network_takes_a_front_of_each_layer(front_of_all: bool) -> None:
     problem = network(2**20)
-    singles = tuple(one.layers[0] for one in solved(problem).split())
+    singles = tuple(one.layers[0] for one in joined_fronts(problem).split())
     plan = Plan(singles, front=front_of_all)
     assert "kind of plan" in str(violation(problem, plan))
     assert "kind of plan" in str(simulate(problem, plan).violation)
@@ -211,7 +204,7 @@ def test_a_network_takes_a_front_of_each_layer(front_of_all: bool) -> None:
 
 def test_summaries_show_what_each_power_of_two_allows() -> None:
     problem = network(2**20)
-    report = simulate(problem, solved(problem))
+    report = simulate(problem, joined_fronts(problem))
     points = report.measures.front
     header, *lines = table(problem, report.measures)
     assert header == ("bytes", "needed", "accesses", "any schedule", "/ least")
@@ -230,7 +223,7 @@ def test_summaries_show_what_each_power_of_two_allows() -> None:
 @pytest.mark.parametrize("suffix", [".png", ".svg"])
 def test_curves_are_drawn_above_the_bound(suffix: str, tmp_path: Path, new_figures: list[Figure]) -> None:
     problem = network(2**20)
-    plan = solved(problem)
+    plan = joined_fronts(problem)
     report = simulate(problem, plan)
     pictures.draw(problem, plan, report, tmp_path / f"curve{suffix}")
     assert (tmp_path / f"curve{suffix}").stat().st_size > 10_000

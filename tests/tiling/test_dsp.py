@@ -4,8 +4,7 @@ from __future__ import annotations
 
 import time
 from dataclasses import replace
-from itertools import pairwise, product
-from math import gcd
+from itertools import product
 from typing import ClassVar
 
 import numpy as np
@@ -13,7 +12,9 @@ import pytest
 from conftest import examples
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from layers import everything, make, plans, problems, unit_widths, walk, with_plan
+from layers import everything, make, plans, problems, with_plan
+from searches import proven_best, undominated
+from tests.oracles import dsp as oracle
 
 from tilewright import read
 from tilewright.simulator import execute
@@ -28,11 +29,13 @@ from tilewright.tiling import (
     violation,
 )
 from tilewright.tiling.dsp import exact, thesis_model
-from tilewright.tiling.dsp.cost import energy
+from tilewright.tiling.dsp.cost import measures
 from tilewright.tiling.dsp.duration import duration
-from tilewright.tiling.dsp.exact import families, fewest_accesses
-from tilewright.tiling.dsp.kind import exhaustive, local_traffic, nest_of
+from tilewright.tiling.dsp.exact import families, fewest_accesses, local_traffic
+from tilewright.tiling.dsp.exact.params import SearchParams
+from tilewright.tiling.dsp.kind import exhaustive
 from tilewright.tiling.dsp.lowering import lower
+from tilewright.tiling.dsp.nest import nest_of
 from tilewright.tiling.dsp.plan import LOOPS, SCHEDULES, DspPlan
 from tilewright.tiling.dsp.traffic import Tiles
 from tilewright.tiling.several_objectives import recheck
@@ -46,56 +49,27 @@ def one(nest, plan):
     return Tiles(nest, tuple(np.array([size]) for size in nest.step(plan.tile)))
 
 
-def cycles(problem, tiles, local):
-    """Cycles of a walk, as docs/tiling.md defines them."""
-    machine = problem.machine
-    setup, macs = machine.dma_setup_cycles, problem.one_layer.macs
-    bus = machine.bus_elements_per_cycle * (1 if machine.bits is None else 8 * machine.element_bytes)
-    grain = gcd(*unit_widths(problem).values())
-
-    def moved(units):
-        return sum(-(-size // bus) for size in units)
-
-    total = moved(tiles[0].loads) + setup * len(tiles[0].loads)
-    for this, after in pairwise(tiles):
-        transfers = this.writes + after.loads
-        compute = -(-this.macs // machine.macs_per_cycle)
-        streamed = moved([grain * -(-this.macs * local // (macs * grain))])
-        if machine.double_buffering:
-            total += max(compute + setup * len(transfers), moved(transfers) + streamed)
-        else:
-            total += max(compute, streamed) + setup * len(transfers) + moved(transfers)
-    return total + moved(tiles[-1].writes) + setup
-
-
 @given(with_plan())
 @settings(max_examples=examples(300))
 def test_closed_forms_equal_a_walk(drawn):
     problem, plan = drawn
-    nest, local = (
-        nest_of(problem.one_layer, problem.machine),
-        local_traffic(problem.one_layer, problem.machine),
+    nest, table = nest_of(problem.one_layer, problem.machine), problem.model_dump(mode="json")
+    local, layer = local_traffic(nest), oracle.Layer(table)
+    step = layer.step(plan.tile)
+    walk = oracle.Walk(layer, step, plan.order, plan.reuse)
+    traffic, transfers = (
+        one(nest, plan).traffic(plan.order, plan.reuse),
+        duration(nest, plan, local).transfers,
     )
-    tiles = list(walk(problem, plan))
-    loaded = sum(sum(tile.loads) for tile in tiles)
-    written = sum(sum(tile.writes) for tile in tiles)
-    transfers = sum(len(tile.loads) + len(tile.writes) for tile in tiles)
-    traffic = one(nest, plan).traffic(plan.order, plan.reuse)
-    total = duration(nest, plan, local)
-    assert traffic.accesses[0] == total.accesses == loaded + written
-    assert traffic.written[0] == written
-    machine, width = problem.machine, unit_widths(problem)
-    sums = "output" if nest.trips(plan.tile)[-1] == 1 else "partial"
-    buffers = nest.buffers(nest.step(plan.tile), plan.reuse)
-    held = sum(
-        elements * width[name]
-        for elements, name in zip(buffers.values(), ("input", "weights", sums), strict=True)
-    )
+    assert traffic.written[0] == sum(map(sum, walk.writes))
+    assert traffic.accesses[0] == walk.accesses
+    transfers = sum(map(len, walk.loads + walk.writes))
+    assert traffic.transfers[0] == duration(nest, plan, local).transfers == transfers
+    held = oracle.buffers(layer, step, plan.reuse)
     assert one(nest, plan).needed(plan.reuse)[0] == held
-    fits = machine.copies * held * (8 * machine.element_bytes if machine.bits is None else 1)
-    assert (fits <= 8 * machine.memory_bytes) == (held <= machine.buffer_capacity)
-    assert traffic.transfers[0] == total.transfers == transfers
-    assert total.cycles == cycles(problem, tiles, local)
+    assert oracle.fits(table, layer, step, plan.reuse) == (held <= problem.machine.buffer_capacity)
+    costs = measures(nest, plan, ("cycles", "accesses", "energy"), local)
+    assert costs == oracle.measures(table, layer, walk, local)
 
 
 @given(with_plan())
@@ -130,10 +104,8 @@ def test_memory_is_refused_alike(drawn):
 def test_exact_search_equals_enumeration(problem, limit, between):
     best = dict.fromkeys(("accesses", "cycles", "energy"), INFINITE)
     points = set()
-    nest, local = (
-        nest_of(problem.one_layer, problem.machine),
-        local_traffic(problem.one_layer, problem.machine),
-    )
+    nest = nest_of(problem.one_layer, problem.machine)
+    local, names = local_traffic(nest), tuple(best)
     limited = {
         minimise: Problem.model_validate(
             problem.model_dump() | {"objective": asked, "limits": {"schedule": limit}}
@@ -143,9 +115,7 @@ def test_exact_search_equals_enumeration(problem, limit, between):
     }
 
     def costs(plan):
-        total = duration(nest, plan, local)
-        spent = energy(nest.machine, total.accesses, total.compute + total.setup, total.streamed)
-        return {"cycles": total.cycles, "accesses": total.accesses, "energy": spent}
+        return dict(zip(names, measures(nest, plan, names, local), strict=True))
 
     for plan in everything(problem, limit):
         if violation(limited["cycles"], Plan((plan,))) is not None:
@@ -161,10 +131,9 @@ def test_exact_search_equals_enumeration(problem, limit, between):
             plan = Plan(found.layers)
             assert violation(limited[minimise], plan) is None
             assert objective(limited[minimise], plan) == value
-    front = sorted(p for p in points if not any(q != p and q[0] <= p[0] and q[1] <= p[1] for q in points))
     found = exhaustive(limited["pareto"], INFINITE)
     totals = [costs(plan) for plan in found.layers] if found else []
-    assert [tuple(total[name] for name in between) for total in totals] == front
+    assert [tuple(total[name] for name in between) for total in totals] == undominated(points)
 
 
 @given(problems(side=4, channels=2, tight=True))
@@ -324,7 +293,7 @@ def test_published_cycles_by_hand():
 @given(problems(tight=True))
 @settings(max_examples=examples(30))
 def test_local_traffic_is_that_of_a_small_memory(problem):
-    local = local_traffic(problem.one_layer, problem.machine)
+    local = local_traffic(nest_of(problem.one_layer, problem.machine))
     nest = nest_of(problem.one_layer, problem.machine)
     if problem.machine.register_file_bytes == 0:
         assert local == 0
@@ -478,7 +447,7 @@ def test_blocks_do_not_change_what_is_found(monkeypatch):
         make(layer, {"memory_bytes": 300}, minimise=m) for m in ("accesses", "cycles", "energy", "pareto")
     ]
     whole = [exhaustive(problem, INFINITE) for problem in problems]
-    monkeypatch.setattr(families, "MAX_BLOCK", 5)
+    monkeypatch.setattr(families, "PARAMS", SearchParams(block=5))
     parts = [exhaustive(problem, INFINITE) for problem in problems]
     assert [found.value for found in parts] == [found.value for found in whole]
     fronts = [[duration(nest_of(p.one_layer, p.machine), plan) for plan in found.layers]
@@ -514,15 +483,13 @@ def test_the_front_is_that_of_every_tile_and_schedule(limit: str) -> None:
             continue
         for order, reuse in exact.schedules(limit):
             plan = DspPlan(tile, order, reuse)  # type: ignore[arg-type]
-            if not thesis_model.runnable(one(nest, plan), plan.schedule)[0]:
+            if one(nest, plan).needs_late_sums(plan.reuse)[0]:
                 continue
             total = duration(nest, plan, local)
             points.add((total.cycles, total.accesses))
-    front = [p for p in points if not any(q != p and q[0] <= p[0] and q[1] <= p[1] for q in points)]
-    found = exhaustive(problem, float("inf"))
-    assert found is not None
+    found = proven_best(problem)
     ours = [(total.cycles, total.accesses) for total in (duration(nest, plan, local) for plan in found[1])]
-    assert ours == sorted(front)
+    assert ours == undominated(points)
     measures = simulate(problem, Plan(found[1], front=True)).measures
     assert costs_of_front(problem, measures) == ours
 

@@ -19,8 +19,9 @@ from tilewright.tiling.dsp import bounds
 from tilewright.tiling.dsp.bounds import Work, fewest_tiles, fewest_transfers, in_units, pebble_game
 from tilewright.tiling.dsp.cost import measure
 from tilewright.tiling.dsp.duration import duration
-from tilewright.tiling.dsp.exact import fewest_accesses
-from tilewright.tiling.dsp.kind import best_bound, exhaustive, local_traffic, nest_of, simulate, violation
+from tilewright.tiling.dsp.exact import fewest_accesses, local_traffic
+from tilewright.tiling.dsp.kind import best_bound, exhaustive, simulate, violation
+from tilewright.tiling.dsp.nest import nest_of
 from tilewright.tiling.summary import rows
 
 OBJECTIVES = ("accesses", "cycles", "energy", "pareto")
@@ -247,7 +248,7 @@ def test_no_plan_beats_the_bound(problem, minimise):
     found = exhaustive(problem, INFINITE)
     bound = best_bound(problem)
     assert bound.value <= found[0]
-    local = local_traffic(problem.one_layer, problem.machine)
+    local = local_traffic(nest_of(problem.one_layer, problem.machine))
     for plan in found[1]:
         total = duration(nest(problem), plan, local)
         assert (bound.accesses if bound.bits is None else bound.bits) <= total.accesses
@@ -261,7 +262,7 @@ def test_random_plans_keep_every_bound(data):
     problem = data.draw(problems(side=7, tight=data.draw(st.booleans())))
     plan = data.draw(plans(problem))
     assume(violation(problem, plan) is None)
-    here, local = nest(problem), local_traffic(problem.one_layer, problem.machine)
+    here, local = nest(problem), local_traffic(nest_of(problem.one_layer, problem.machine))
     total, tiles = duration(here, plan, local), int(np.prod(here.trips(plan.tile)))
     for minimise in OBJECTIVES[:3]:
         assert bounds.best_bound(here, minimise, local).value <= measure(here, plan, minimise, local)

@@ -11,6 +11,7 @@ import hierarchies
 import numpy as np
 import pytest
 from conftest import THOROUGH, examples
+from searches import proven_best, undominated
 from tests.oracles import hierarchy as oracle
 from tests.oracles.hierarchy import Walk
 
@@ -24,15 +25,16 @@ from tilewright.spec.errors import InputError, OutOfTimeError, TilewrightError
 from tilewright.spec.layer import Layer
 from tilewright.tiling import MACHINES, Plan, Problem, last_stage, objective, simulate, violation
 from tilewright.tiling.dsp.plan import DspPlan
-from tilewright.tiling.hierarchy import bounds
-from tilewright.tiling.hierarchy.breakdown import breakdown
+from tilewright.tiling.hierarchy.bounds import lower_bound
 from tilewright.tiling.hierarchy.cost import KINDS, TICKS, Cost, cost_of, shown
 from tilewright.tiling.hierarchy.exact import search
 from tilewright.tiling.hierarchy.exact.search import Budget, Search, best_plan
 from tilewright.tiling.hierarchy.exact.tables import Tables
+from tilewright.tiling.hierarchy.loops import extents
 from tilewright.tiling.hierarchy.lowering import lower
 from tilewright.tiling.hierarchy.machine import OBJECTIVES, HierarchyMachine
-from tilewright.tiling.hierarchy.nest import Nest, extents, window
+from tilewright.tiling.hierarchy.measures import break_down
+from tilewright.tiling.hierarchy.nest import Nest, window
 from tilewright.tiling.hierarchy.plan import HierarchyPlan
 from tilewright.tiling.hierarchy.task import Task
 from tilewright.tiling.summary import costs_of_front, rows
@@ -74,7 +76,7 @@ def assert_as_walked(nest: Nest, seed: int) -> None:
         level = nest.machine.nodes[memory].level
         assert nest.needed_bits(memory) == walk.held_bits(level), (seed, nest.machine.levels[level].name)
     assert (nest.overflow() is None) == walk.fits(), seed
-    told = breakdown(nest, cost)
+    told = break_down(nest, cost)
     idle = [round(told[name] * TICKS) for name in ("filling_cycles", "draining_cycles")]
     assert (*idle, told["filled_cycles"]) == walk.idle(), seed
     for goal in OBJECTIVES:
@@ -412,7 +414,7 @@ def test_padded_plans_are_no_worse_and_bounds_hold() -> None:
         level = rng.choice([level.name for level in machine.levels if not level.fanout])
         for goal in ("accesses", "cycles", "energy", "edp") if nests else ():
             for nest, measure in zip(nests, measures, strict=True):
-                assert bounds.least(layer, nest.machine, goal, level) <= measure.value(goal, level), seed
+                assert lower_bound(layer, nest.machine, goal, level) <= measure.value(goal, level), seed
             one = Problem.model_validate(
                 {
                     "layer": layer.model_dump(mode="json"),
@@ -453,7 +455,7 @@ def test_bounds_hold_for_any_steps() -> None:
         measure = cost_of(nest)
         for goal in ("accesses", "cycles", "energy", "edp"):
             name = rng.choice([level.name for level in machine.levels if not level.fanout])
-            assert bounds.least(layer, machine, goal, name) <= measure.value(goal, name), (seed, goal)
+            assert lower_bound(layer, machine, goal, name) <= measure.value(goal, name), (seed, goal)
 
 
 @pytest.mark.parametrize(
@@ -522,8 +524,7 @@ def problem(
 @pytest.mark.parametrize("minimise", ["accesses", "cycles", "energy", "edp"])
 def test_simulator_says_what_the_search_proves(minimise: str) -> None:
     one = problem(objective={"minimise": minimise})
-    found = MACHINES["hierarchy"].exhaustive(one, float("inf"))
-    assert found is not None
+    found = proven_best(one)
     plan = Plan(found.layers)
     assert Plan.from_json(plan.to_json()) == plan
     report = simulate(one, plan, numeric=True)
@@ -536,8 +537,7 @@ def test_accesses_of_a_level() -> None:
     values = {}
     for level in ("dram", "buffer"):
         one = problem(objective={"minimise": "accesses", "level": level})
-        found = MACHINES["hierarchy"].exhaustive(one, float("inf"))
-        assert found is not None
+        found = proven_best(one)
         report = simulate(one, Plan(found.layers))
         values[level] = found.value
         moved = report.measures.levels_elements[level]
@@ -575,8 +575,7 @@ def test_plans_say_what_they_keep() -> None:
         {"name": "buffer", "capacity_bytes": 600, "holds": ["output"], "may_hold": ["weights", "input"]},
     ]
     one = problem(machine={"levels": levels}, objective={"minimise": "accesses"})
-    found = MACHINES["hierarchy"].exhaustive(one, float("inf"))
-    assert found is not None
+    found = proven_best(one)
     plan = Plan(found.layers)
     data = plan.to_json()
     assert data["kept"] == {"buffer": ["input", "weights"]}
@@ -596,8 +595,7 @@ def test_plans_say_in_which_order_uneven_tiles_lie() -> None:
         {"name": "buffer", "capacity_bytes": 36, "uneven": True, "holds": ["output", "weights", "input"]},
     ]
     one = problem(machine={"levels": levels}, objective={"minimise": "accesses"})
-    found = MACHINES["hierarchy"].exhaustive(one, float("inf"))
-    assert found is not None
+    found = proven_best(one)
     plan = Plan(found.layers)
     data = plan.to_json()
     order = data["kept"]["buffer"]
@@ -701,9 +699,7 @@ def test_bundled_machines_solve_layers_of_all_kinds(name: str) -> None:
         values = {}
         for minimise in ("accesses", "cycles", *(("energy", "edp") if priced else ())):
             one = Problem(layer=layer, machine=machine, objective={"minimise": minimise})
-            found = MACHINES["hierarchy"].exhaustive(one, float("inf"))
-            assert found is not None
-            assert found.proven
+            found = proven_best(one)
             assert MACHINES["hierarchy"].best_bound(one).value <= found.value
             report = simulate(one, Plan(found.layers))
             assert one.measured(report.measures) == found.value == objective(one, Plan(found.layers))
@@ -724,11 +720,10 @@ def test_fronts_agree_with_enumeration() -> None:
         for between in (("cycles", "energy"), ("accesses", "cycles")) if measures else ():
             asked = {"minimise": "pareto", "between": between}
             one = Problem(layer=layer, machine=machine, objective=asked)
-            points = sorted({tuple(each.value(name, one.level) for name in between) for each in measures})
-            front = [each for i, each in enumerate(points) if all(each[1] < other[1] for other in points[:i])]
-            found = MACHINES["hierarchy"].exhaustive(one, float("inf"))
-            assert found is not None
-            assert found.proven
+            first, second = between
+            points = {(each.value(first, one.level), each.value(second, one.level)) for each in measures}
+            front = undominated(points)
+            found = proven_best(one)
             report = simulate(one, Plan(found.layers, front=True))
             assert costs_of_front(one, report.measures) == front, seed
             assert found.value == front[0][0] == objective(one, Plan(found.layers, front=True))
@@ -746,8 +741,7 @@ def test_lists_of_objectives() -> None:
     stage = last_stage(one, float("inf"))
     assert least is not None
     assert stage is not None
-    found = MACHINES["hierarchy"].exhaustive(stage, float("inf"))
-    assert found is not None
+    found = proven_best(stage)
     measures = simulate(stage, Plan(found.layers)).measures
     assert measures.duration_cycles <= least.value * 1.1
     assert measures.energy_aj == found.value
@@ -960,8 +954,7 @@ def test_layers_that_are_not_tiled_are_named() -> None:
     ]
     layers.insert(2, layers[1] | {"name": "pool_2", "inputs": ["conv"]})
     one = Problem.model_validate({"network": {"layers": layers}, "machine": MACHINE})
-    found = MACHINES["hierarchy"].exhaustive(one.parts[0].problem, float("inf"))
-    assert found is not None
+    found = proven_best(one.parts[0].problem)
     told = dict(rows(one, simulate(one, Plan(found.layers)).measures))
     moved = 2 * (128 + 32) + 3 * 32
     assert told["not counted"] == f"2 pool, 1 add: {moved} elements, {moved} bytes, if none is fused"

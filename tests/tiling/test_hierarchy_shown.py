@@ -17,11 +17,12 @@ from matplotlib.backends.backend_agg import FigureCanvasAgg
 from matplotlib.figure import Figure
 from matplotlib.text import Text
 from picture_checks import check_fits, written
+from searches import proven_best
 
 import tilewright
 from tilewright.run.instance import read
 from tilewright.simulator import Report
-from tilewright.tiling import MACHINES, Plan, Problem, simulate
+from tilewright.tiling import Plan, Problem, simulate
 from tilewright.tiling import plot as pictures
 from tilewright.tiling.hierarchy.plan import HierarchyPlan
 from tilewright.tiling.summary import rows, table
@@ -188,8 +189,7 @@ def test_random_plans_are_drawn() -> None:
 def test_a_bundled_machine_is_drawn(suffix: str, tmp_path: Path, new_figures: list[Figure]) -> None:
     """Without prices the bars are bytes; one panel alone shows the same."""
     problem = read("lenet5-conv2-gap8").problem
-    found = MACHINES["hierarchy"].exhaustive(problem, float("inf"))
-    assert found is not None
+    found = proven_best(problem)
     plan = Plan(found.layers)
     report = simulate(problem, plan)
     pictures.draw(problem, plan, report, tmp_path / f"plan{suffix}", title="a title")

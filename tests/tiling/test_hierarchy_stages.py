@@ -20,8 +20,9 @@ from tilewright.tiling.hierarchy.exact.any_steps import AnySteps
 from tilewright.tiling.hierarchy.exact.lattice import Lattice
 from tilewright.tiling.hierarchy.exact.search import Budget, Search
 from tilewright.tiling.hierarchy.exact.tables import Tables
+from tilewright.tiling.hierarchy.loops import extents
 from tilewright.tiling.hierarchy.machine import HierarchyMachine
-from tilewright.tiling.hierarchy.nest import Nest, extents
+from tilewright.tiling.hierarchy.nest import Nest
 from tilewright.tiling.hierarchy.task import Task
 
 GOALS = ("energy", "cycles", "edp", "accesses")

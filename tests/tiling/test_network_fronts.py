@@ -22,10 +22,11 @@ from hypothesis import strategies as st
 from layers import everything
 from matplotlib.figure import Figure
 from picture_checks import check_fits
+from searches import joined_fronts, proven_best, undominated
 from test_tiling_cli import MACHINE, NETWORK, write  # noqa: F401
 
 from tilewright.core import catalogue
-from tilewright.core.front import undominated
+from tilewright.core import front as core_front
 from tilewright.run.checking import claims
 from tilewright.run.instance import parse
 from tilewright.run.solve import solve
@@ -45,7 +46,6 @@ from tilewright.tiling import (
     violation,
 )
 from tilewright.tiling import plot as pictures
-from tilewright.tiling.kinds import kind_of
 from tilewright.tiling.network_fronts import FrontParams
 from tilewright.tiling.operations.plan import OperationPlan
 from tilewright.tiling.several_objectives import recheck
@@ -78,20 +78,11 @@ def cost(of: list[list[Point]], chosen: Any) -> Point:
     return sum(point[0] for point in points), sum(point[1] for point in points)
 
 
-def by_definition(points: set[Point]) -> list[Point]:
-    """Return the points that no other is as good as."""
-    found: list[Point] = []
-    for point in sorted(points):
-        if not found or point[1] < found[-1][1]:
-            found.append(point)
-    return found
-
-
 @given(fronts())
 @settings(max_examples=60, deadline=None)
 def test_sums_of_fronts_are_those_of_all_choices(drawn: list[list[Point]]) -> None:
     costs = {cost(drawn, chosen) for chosen in itertools.product(*(range(len(front)) for front in drawn))}
-    expected = by_definition(costs)
+    expected = undominated(costs)
     sums = network_fronts.sum_of_fronts(drawn)
     assert (sums.points, sums.n_points, sums.every) == (expected, len(expected), 1)
     assert [cost(drawn, chosen) for chosen in sums.chosen.tolist()] == expected
@@ -172,18 +163,11 @@ def combined(every: list[set[Point]]) -> set[Point]:
     return {(first, second) for first, second in found.tolist()}
 
 
-def solved(problem: Problem) -> Plan:
-    """Return the plan of a network's front."""
-    found = [kind_of(part).exhaustive(part, inf) for _, part in problem.parts]
-    assert all(one is not None and one.proven for one in found)
-    return Plan.joined([Plan(one.layers, front=True) for one in found if one is not None])
-
-
 def check_network(problem: Problem, costs: set[Point], tolerance: float, most: int) -> int:
     """Compare a network's front, and its best plans within limits, with the costs of all combinations."""
     assert problem.traded is not None
     first, second = problem.traded
-    expected, plan = by_definition(costs), solved(problem)
+    expected, plan = undominated(costs), joined_fronts(problem)
     assert violation(problem, plan) is None
     assert Plan.from_json(plan.to_json()) == plan
     report = simulate(problem, plan)
@@ -305,7 +289,7 @@ def test_networks_are_those_of_enumeration(machine: dict[str, Any], between: tup
     every = [costs_of(list(every_plan(one)), one, between) for one in drawn]
     costs = combined([every[0], every[1], every[0]])
     problem = network_of(drawn, [0, 1, 0], between)
-    middle = by_definition(costs)[len(by_definition(costs)) // 2][0]
+    middle = undominated(costs)[len(undominated(costs)) // 2][0]
     for most in (middle, min(costs)[0] - 1):
         points = check_network(problem, costs, 0.05, most)
         assert points > 1 or between == ("cycles", "energy")  # which here one plan has least of
@@ -398,7 +382,7 @@ def report_without_a_point(report: dict[str, Any]) -> dict[str, Any]:
 
 
 def test_fronts_of_layers_that_are_not_complete_are_found_out(problem: Problem) -> None:
-    plan = solved(problem)
+    plan = joined_fronts(problem)
     [(what, holds, _)] = recheck(problem, plan, inf)
     assert (what, holds) == ("front", True)
     shorter = Plan((*plan.layers[:1], Plan(plan.split()[1].layers[:-1], front=True), *plan.layers[2:]))
@@ -415,7 +399,7 @@ def test_a_plan_beyond_the_tolerance_of_the_network_is_found_out(problem: Proble
     assert found is not None
     [(what, holds, detail)] = recheck(listed, found[0], inf)
     assert (what, holds) == ("tolerance", True), detail
-    fronts_of = solved(problem).split()
+    fronts_of = joined_fronts(problem).split()
     [(what, holds, detail)] = recheck(listed, Plan(tuple(one.layers[-1] for one in fronts_of)), inf)
     assert (what, holds) == ("tolerance", False)
     assert "limit of cycles" in detail
@@ -429,15 +413,14 @@ def test_less_time_leaves_no_front_that_seems_complete() -> None:
     levels = [{"name": "dram"}, {"name": "buffer", "capacity_bytes": 300}]
     table = {"layer": layer, "machine": {"kind": "hierarchy", "levels": levels}}
     one = Problem.model_validate(table | {"objective": {"minimise": "cycles"}})
-    found = MACHINES["hierarchy"].exhaustive(one, inf)
-    assert found is not None
+    found = proven_best(one)
     assert best_bound(one).value == found.value
     front = one.with_(objective={"minimise": "pareto"})
     assert best_bound(front).value < found.value
 
 
 def test_summaries_thin_what_is_long(problem: Problem, monkeypatch: pytest.MonkeyPatch) -> None:
-    report = simulate(problem, solved(problem))
+    report = simulate(problem, joined_fronts(problem))
     points = costs_of_front(problem, report.measures)
     assert len(points) > 6
     monkeypatch.setattr("tilewright.tiling.summary.LINES", 3)
@@ -457,7 +440,7 @@ def test_summaries_thin_what_is_long(problem: Problem, monkeypatch: pytest.Monke
 
 
 def test_a_network_s_front_is_drawn(problem: Problem, tmp_path: Path, new_figures: list[Figure]) -> None:
-    plan = solved(problem)
+    plan = joined_fronts(problem)
     report = simulate(problem, plan)
     pictures.draw(problem, plan, report, tmp_path / "front.png")
     assert (tmp_path / "front.png").stat().st_size > 10_000
@@ -513,5 +496,5 @@ def test_undominated_pairs_are_those_that_no_other_is_as_good_as() -> None:
     rng = np.random.default_rng(0)
     for size in (0, 1, 2, 5, 40):
         pairs = rng.integers(0, 8, (size, 2))
-        found = [tuple(pairs[at]) for at in undominated(*pairs.T)]
-        assert found == by_definition({(int(a), int(b)) for a, b in pairs})
+        found = [tuple(pairs[at]) for at in core_front.undominated(*pairs.T)]
+        assert found == undominated({(int(a), int(b)) for a, b in pairs})

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from itertools import product
 from typing import ClassVar
 
@@ -12,14 +12,16 @@ from conftest import examples
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from layers import widths
+from tests.oracles import npu as oracle
 
 from tilewright.papers.tso import fitting
 from tilewright.run.instance import read
 from tilewright.spec.errors import InputError
 from tilewright.tiling import Plan, Problem, best_bound, measured_objective, objective, simulate, violation
 from tilewright.tiling.npu.cost import OURS, Cost, Reading, cost, printed, published, totals
+from tilewright.tiling.npu.cut import cut_of
 from tilewright.tiling.npu.exact import largest_filter_step
-from tilewright.tiling.npu.kind import cut_of, exhaustive
+from tilewright.tiling.npu.kind import exhaustive
 from tilewright.tiling.npu.plan import PARTITIONS, SCHEDULES, NpuPlan
 from tilewright.tiling.summary import costs_of_front
 
@@ -117,95 +119,10 @@ def everything(problem: Problem):
                 yield plan
 
 
-@dataclass
-class Walked:
-    """What a plan takes, added up tile by tile."""
-
-    cycles: int = 0
-    bytes: int = 0
-    bursts: int = 0
-    moved: int = 0
-    fits: bool = True
-
-
-def walk(problem: Problem, plan: NpuPlan) -> Walked:
-    """Go through the tiles of every TLE, of one image and group, knowing nothing but docs/npu.md."""
-    layer, machine, found = problem.one_layer, problem.machine, Walked()
-    names = ("input", "weights", "output", "partial")
-    bits = dict.fromkeys(names, 8 * machine.element_bytes)
-    if machine.bits is not None:
-        bits = {name: getattr(machine.bits, name) for name in names}
-    depthwise = layer.groups > 1 and layer.groups == layer.input[0] == layer.kernels
-    maps = layer.input[0] // layer.groups
-    filters, repeats = layer.kernels, layer.batch
-    if not depthwise:
-        filters, repeats = layer.kernels // layer.groups, layer.batch * layer.groups
-    window = layer.kernel[0] * layer.kernel[1]
-
-    def blocks(first: int, last: int, width: int) -> list[range]:
-        return [range(at, min(at + width, last)) for at in range(first, last, width)]
-
-    def even(size: int, most: int) -> int:
-        trips = next(trips for trips in range(1, size + 1) if -(-size // trips) <= most)
-        return -(-size // trips)
-
-    rows, columns = layer.output_plane
-    by_rows = {"KS": 1, "KS&OFM": 2, "OFM": machine.tles}[plan.partition]
-    slices = blocks(0, rows, -(-rows // by_rows))
-    tles = []
-    for own in blocks(0, filters, -(-filters // (machine.tles // by_rows))):
-        cores = [[*own][core :: machine.tlts] for core in range(machine.tlts)]
-        tles += [(mine, [len(core) for core in cores]) for mine in slices]
-    most = [max(cores) for _, cores in tles]
-    m, n, r, c = (
-        even(size, limit)
-        for size, limit in zip((max(most), maps, len(slices[0]), columns), plan.tile, strict=True)
-    )
-    whole = plan.schedule == "WS"
-    down, across = ((tile - 1) * stride + extent for tile, stride, extent in
-                    zip((r, c), layer.stride, layer.kernel_extent, strict=True))  # fmt: skip
-    sums = bits["output"] if maps == 1 else bits["partial"]
-    for size, width, memory in (
-        ((m if depthwise else n) * down * across, bits["input"], machine.input_bytes),
-        (m * (maps if whole else n) * window, bits["weights"], machine.weights_bytes),
-        (m * r * c, sums, machine.output_bytes),
-    ):
-        found.fits &= size * width <= 8 * memory
-
-    def move(runs: int, length: int, operand: str) -> None:
-        size = length * bits[operand]
-        found.bytes += repeats * runs * -(-size // 8)
-        found.bursts += repeats * runs * -(-size // (8 * machine.burst_bytes))
-        found.moved += repeats * runs * (size if machine.bits is not None else length)
-
-    def move_plane(many: int, high: int, wide: int, operand: str, is_whole: bool) -> None:
-        if is_whole:
-            move(many, high * wide, operand)
-        else:
-            move(many * high, wide, operand)
-
-    lanes, tiles = -(-max(most) // m), [blocks(0, maps, n), blocks(0, columns, c)]
-    for height, lane, width, depth in product(range(0, len(slices[0]), r), range(lanes), tiles[1], tiles[0]):
-        working = [0]
-        for mine, cores in tles:
-            high = min(r, len(mine) - height)
-            held = [min(m, core - lane * m) for core in cores if core > lane * m]
-            if high <= 0 or not held:
-                continue
-            wide = len(width)
-            under = [(tile - 1) * stride + extent for tile, stride, extent in
-                     zip((high, wide), layer.stride, layer.kernel_extent, strict=True)]  # fmt: skip
-            move_plane(sum(held) if depthwise else len(depth), *under, "input", wide == columns)
-            if not whole:
-                move(sum(held), len(depth) * window, "weights")
-            elif height == 0 and width.start == 0 and depth.start == 0:
-                move(sum(held), maps * window, "weights")
-            if depth.start == 0:
-                move_plane(sum(held), high, wide, "output", wide == columns)
-            cycles = -(-high * wide * window // machine.macs_per_cycle)
-            working.append(max(held) * len(depth) * cycles)
-        found.cycles += repeats * max(working)
-    return found
+def walked(problem: Problem, plan: NpuPlan) -> tuple[oracle.Machine, tuple[int, ...]]:
+    """Return what knows nothing but docs/npu.md, and the steps of a plan."""
+    machine = oracle.Machine(problem.model_dump(mode="json"), plan.partition)
+    return machine, machine.step(plan.tile)
 
 
 # The simulator --------------------------------------------------------------------------------------------
@@ -231,14 +148,15 @@ def test_simulator_confirms_the_closed_form(drawn):
     assert sum(int(counts.sum()) for counts in report.written.values()) == total.output
     assert int(report.macs.sum()) == problem.one_layer.macs
     assert report.measures.bursts == total.bursts
-    walked = walk(problem, layer_plan)
-    assert walked.fits
-    machine = problem.machine
-    assert (walked.cycles, walked.bytes, walked.bursts) == total.counts
+    machine, step = walked(problem, layer_plan)
+    counts = machine.counts(step, layer_plan.schedule)
+    assert machine.fits(step, layer_plan.schedule)
+    assert (counts["cycles"], counts["bytes"], counts["bursts"]) == total.counts
     accesses = problem.with_(objective={"minimise": "accesses"})
-    assert walked.moved == objective(accesses, plan) == measured_objective(accesses, report)
-    if machine.bits is not None:
-        assert report.measures.accesses_bits == sum(report.measures.moved_bits.values()) == walked.moved
+    assert counts["moved"] == objective(accesses, plan) == measured_objective(accesses, report)
+    if problem.machine.bits is not None:
+        moved = report.measures.moved_bits
+        assert report.measures.accesses_bits == sum(moved.values()) == counts["moved"]
 
 
 @given(WITH_PLAN)
@@ -247,7 +165,8 @@ def test_tiles_fit_where_their_bits_do(drawn):
     problem, plan = drawn
     broken = violation(problem, Plan((plan,)))
     if broken is None or broken.startswith("memory overflow"):
-        assert walk(problem, plan).fits == (broken is None)
+        machine, step = walked(problem, plan)
+        assert machine.fits(step, plan.schedule) == (broken is None)
 
 
 def test_a_layer_that_a_person_can_follow():

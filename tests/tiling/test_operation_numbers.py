@@ -19,8 +19,8 @@ from tilewright.tiling import Plan, Problem, simulate
 from tilewright.tiling.operations.arithmetic import LARGEST, MAPS, not_computed, random_values, whole
 from tilewright.tiling.operations.operation import Operation
 from tilewright.tiling.operations.plan import OperationPlan
-from tilewright.tiling.operations.search import even
 from tilewright.tiling.operations.walk import Axis, Walk
+from tilewright.tiling.tile import even_steps
 
 POOL = {
     "op": "max_pool",
@@ -72,7 +72,7 @@ def computed(draw: st.DrawFn) -> dict[str, Any]:
 def tiles(operation: Operation) -> st.SearchStrategy[OperationPlan]:
     """Even tiles, whether or not they fit."""
     sizes = operation.output if operation.windowed else (1, 1, operation.batch * prod(operation.output))
-    return st.tuples(*(st.sampled_from(even(size)) for size in sizes)).map(OperationPlan)
+    return st.tuples(*(st.sampled_from(even_steps(size)) for size in sizes)).map(OperationPlan)
 
 
 @given(computed(), machines(), st.data())

@@ -14,10 +14,11 @@ from test_npu import WITH_PLAN
 from tilewright.run.instance import read
 from tilewright.simulator import LazySteps, Program, execute
 from tilewright.simulator.columns import TabledSteps
-from tilewright.tiling.dsp.kind import local_traffic, nest_of
+from tilewright.tiling.dsp.exact import local_traffic
 from tilewright.tiling.dsp.lowering import lower
+from tilewright.tiling.dsp.nest import nest_of
 from tilewright.tiling.dsp.plan import DspPlan
-from tilewright.tiling.npu.kind import cut_of
+from tilewright.tiling.npu.cut import cut_of
 from tilewright.tiling.npu.lowering import lower as lower_npu
 from tilewright.tiling.npu.plan import NpuPlan
 
@@ -31,7 +32,7 @@ def one_by_one(program: Program) -> Program:
 def check(problem: Any, plan: DspPlan) -> None:
     nest, local = (
         nest_of(problem.one_layer, problem.machine),
-        local_traffic(problem.one_layer, problem.machine),
+        local_traffic(nest_of(problem.one_layer, problem.machine)),
     )
     compare(lower(nest, plan, local), {"lockstep": problem.machine.double_buffering, "overlapped": True})
 

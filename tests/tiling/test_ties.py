@@ -12,6 +12,7 @@ from conftest import examples
 from hypothesis import assume, given, settings
 from hypothesis import strategies as st
 from layers import everything, make, problems
+from searches import proven_best
 from test_between_layers import all_plans, machines, some_operations
 from test_between_layers import problems as operation_problems
 from tests.oracles import hierarchy as oracle
@@ -24,7 +25,8 @@ from tilewright.tiling import Plan, Problem, kind_of, objective, violation
 from tilewright.tiling.evaluation import rank
 from tilewright.tiling.halving import halved
 from tilewright.tiling.hierarchy.exact import ties
-from tilewright.tiling.npu.kind import cut_of
+from tilewright.tiling.hierarchy.exact.search import SearchParams
+from tilewright.tiling.npu.cut import cut_of
 from tilewright.tiling.npu.plan import PARTITIONS, SCHEDULES, NpuPlan
 
 
@@ -37,8 +39,7 @@ def assert_best(problem: Problem, every: list[Any]) -> None:
     """The exact search returns the best of all plans."""
     plans = [Plan((one,)) for one in every]
     least = min(compared(problem, plan) for plan in plans if violation(problem, plan) is None)
-    found = kind_of(problem).exhaustive(problem, float("inf"))
-    assert found is not None and found.proven
+    found = proven_best(problem)
     assert compared(problem, Plan(found.layers)) == least
     assert least[1:] == rank(problem, Plan(found.layers))
 
@@ -55,8 +56,7 @@ def test_the_least_memory_by_hand() -> None:
     """A value and two kernels of one weight: 5 elements move; one kernel at a time, 3 lie there at once."""
     layer = {"input": [1, 1, 1], "kernels": 2, "kernel": [1, 1]}
     problem = make(layer, {"memory_bytes": 60, "double_buffering": False}, minimise="accesses")
-    found = kind_of(problem).exhaustive(problem, float("inf"))
-    assert found is not None
+    found = proven_best(problem)
     assert compared(problem, Plan(found.layers)) == (5, 5, 7, 3370000, 3)
 
 
@@ -90,7 +90,7 @@ def test_an_npu_chooses_among_the_best_plans(data: st.DataObject) -> None:
 @pytest.mark.parametrize("kind", ["plain", "choosing", "sliding", "uneven"])
 def test_a_hierarchy_chooses_among_the_best_plans(kind: str, monkeypatch: pytest.MonkeyPatch) -> None:
     """What uneven memories reserve breaks no ties."""
-    monkeypatch.setattr(ties, "LEAST_SECONDS", 600.0)
+    monkeypatch.setattr(ties, "PARAMS", SearchParams(tie_seconds=600.0))
     several = 0
     for seed in range(examples(160)):
         rng = Random(seed)
@@ -107,8 +107,7 @@ def test_a_hierarchy_chooses_among_the_best_plans(kind: str, monkeypatch: pytest
         valid = [plan for one in every if violation(problem, plan := Plan((one,))) is None]
         if not valid:
             continue
-        found = kind_of(problem).exhaustive(problem, float("inf"))
-        assert found is not None and found.proven
+        found = proven_best(problem)
         best = Plan(found.layers)
         assert violation(problem, best) is None
         many = 3 + (kind != "uneven")

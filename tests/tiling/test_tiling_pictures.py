@@ -12,10 +12,13 @@ from tilewright.core import catalogue
 from tilewright.run.instance import parse, read
 from tilewright.tiling import Plan, Problem, simulate
 from tilewright.tiling import plot as pictures
-from tilewright.tiling.dsp.kind import exhaustive, nest_of
+from tilewright.tiling.dsp.kind import exhaustive
+from tilewright.tiling.dsp.nest import nest_of
 from tilewright.tiling.dsp.plan import DspPlan
 from tilewright.tiling.npu import kind as npu
 from tilewright.tiling.npu.plan import NpuPlan
+from tilewright.tiling.plots import network
+from tilewright.tiling.plots.page import add_up
 
 
 @pytest.mark.parametrize("name", [path.stem for path in catalogue.instances("tiling") if "idsp" in path.stem])
@@ -72,17 +75,17 @@ def test_a_wide_network_has_rows_of_its_longest_layers() -> None:
     """The others share a row, so that all rows together are the whole network; an NPU's time has parts."""
     layers = [
         {"name": f"l{n}", "input": [2, 4 + n // 2, 5], "kernels": 2, "kernel": [3, 3]}
-        for n in range(pictures.MOST_LAYERS + 5)
+        for n in range(network.MOST_LAYERS + 5)
     ]
     problem = Problem.model_validate({"network": {"layers": layers}, "machine": {"kind": "npu"}})
     plan = Plan((NpuPlan("KS", "OS", (1, 2, 1, 3)),) * len(layers))
     report = simulate(problem, plan)
-    rows = pictures._rows(problem, report)
-    assert len(rows) == pictures.MOST_LAYERS and rows[-1].words == "6 other layers"
+    rows = network.rows_of(problem, report)
+    assert len(rows) == network.MOST_LAYERS and rows[-1].words == "6 other layers"
     assert sorted(name for row in rows for name in row.layers) == sorted(name for name, _ in problem.parts)
     times = {name: one.sequential.cycles for name, one in report.layers}  # type: ignore[union-attr]
     assert [times[row.layers[0]] for row in rows[:-1]] == sorted(times.values(), reverse=True)[:-6]
-    split = pictures._time_split(report.layers[0][1], problem)
+    split = network._time_split(report.layers[0][1], problem)
     assert all(part > 0 for part in split.values())
     assert sum(split.values()) == pytest.approx(1e-6 * times["l0"])
     figure = pictures.sheet(problem, plan, report)
@@ -98,7 +101,7 @@ def test_an_npu_gets_bars_for_each_operand(tmp_path: Path) -> None:
     assert found is not None
     plan = Plan(found[1])
     report = simulate(problem, plan)
-    loaded = pictures._totals(report, report.loaded)
+    loaded = add_up(report, report.loaded)
     assert sum(loaded.values()) == sum(report.total(counts) for counts in report.loaded.values())
     assert set(loaded) == {"input", "weights", "output"}
     pictures.draw(problem, plan, report, tmp_path / "npu.png")

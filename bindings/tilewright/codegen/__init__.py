@@ -21,8 +21,7 @@ from tilewright.core.room import room_of
 from tilewright.simulator.arithmetic.network_executor import refuse_quantised, refuse_unknown
 from tilewright.spec.errors import InputError
 from tilewright.tiling import Problem, violation
-from tilewright.tiling.dsp.kind import nest_of
-from tilewright.tiling.dsp.nest import K
+from tilewright.tiling.dsp.nest import K, nest_of
 from tilewright.tiling.dsp.plan import REUSES, DspPlan
 from tilewright.tiling.problem import Part
 

@@ -14,9 +14,9 @@ from tilewright.codegen.c_text import for_loop, multiply_terms
 from tilewright.codegen.c_types import CType, CTypes
 from tilewright.spec.errors import InputError
 from tilewright.spec.layer import Layer
-from tilewright.tiling.dsp.kind import nest_of, violation
+from tilewright.tiling.dsp.kind import violation
 from tilewright.tiling.dsp.machine import DspMachine
-from tilewright.tiling.dsp.nest import G, K, N, Nest, X, Y
+from tilewright.tiling.dsp.nest import G, K, N, Nest, X, Y, nest_of
 from tilewright.tiling.dsp.plan import LOOPS, DspPlan
 from tilewright.tiling.dsp.traffic import RELEVANT, Tiles
 

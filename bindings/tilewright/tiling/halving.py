@@ -10,18 +10,21 @@ from collections.abc import Iterator
 from math import gcd
 
 from tilewright.spec.layer import Layer
-from tilewright.tiling.dsp.kind import nest_of
+from tilewright.tiling.dsp.nest import nest_of
 from tilewright.tiling.dsp.plan import LOOPS as DSP_LOOPS
 from tilewright.tiling.dsp.plan import DspPlan
 from tilewright.tiling.evaluation import violation
-from tilewright.tiling.hierarchy.machine import LOOPS, HierarchyMachine, Kept
+from tilewright.tiling.hierarchy.level import Kept
+from tilewright.tiling.hierarchy.loops import LOOPS
+from tilewright.tiling.hierarchy.machine import HierarchyMachine
 from tilewright.tiling.hierarchy.nest import Nest
 from tilewright.tiling.hierarchy.plan import HierarchyPlan
-from tilewright.tiling.npu.kind import cut_of
+from tilewright.tiling.npu.cut import cut_of
 from tilewright.tiling.npu.plan import NpuPlan
+from tilewright.tiling.objectives import TilingLimits, TilingObjective
 from tilewright.tiling.operations.search import tiles
 from tilewright.tiling.plan import LayerPlan, Plan
-from tilewright.tiling.problem import Problem, TilingLimits, TilingObjective
+from tilewright.tiling.problem import Problem
 
 NAME = "halved tiles"
 """What people are told of such a plan."""

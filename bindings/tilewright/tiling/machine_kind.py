@@ -1,28 +1,45 @@
-"""The contract of a kind of machine, which a package of that name satisfies: ``dsp``, ``npu``, ``hierarchy``.
+"""The contract of a kind of machine: of ``dsp``, ``npu`` and ``hierarchy``, which are packages of one design.
 
-To add a kind:
+| file of a kind | what it has |
+|---|---|
+| ``machine.py`` | the specification: ``kind`` with its name as default, and `check`, which refuses layers |
+| ``plan.py`` | the decisions for one layer |
+| ``nest.py``, ``cut.py`` | a layer on the machine: loops, steps, tiles and what they need of memories |
+| ``cost.py`` | what a plan costs, by closed forms |
+| ``bounds.py`` | what every plan costs at least |
+| ``exact/``, ``exact.py`` | the best plan, and all plans of a front, with proof |
+| ``lowering.py``, ``events.py`` | the program that the simulator executes |
+| ``measures.py`` | what an executed plan has cost |
+| ``kind.py`` | the members of `MachineKind`, made of all these |
+| ``minizinc.py`` | the members of `KindBridge` |
 
-1. Write ``tilewright/tiling/<kind>/machine.py`` with its specification (``kind: Literal["<kind>"]`` and
-   `check`), ``plan.py`` with the plan of one layer, and an ``__init__.py`` with the members of `MachineKind`.
-2. Name the kind in ``problem.py`` (machines, objectives, schedules, partitions), its plans in ``plan.py`` and
-   the package in ``kinds.MACHINES``.
-3. For MiniZinc add ``<kind>/minizinc.py`` with the members of `KindBridge`, named in
-   ``tiling/minizinc.BRIDGES`` and, with the file that formulations include, in ``CORES``.
+To add a kind, write these files. Name its machine in ``problem.py``, its objectives in ``objectives.py``,
+its plans in ``plan.py`` and the package in ``kinds.MACHINES``. In ``minizinc.py``, name its bridge in
+``BRIDGES`` and the file that formulations include in ``CORES``.
 """
 
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import Any, Protocol
+from typing import Any, Generic, NamedTuple, Protocol, TypeVar
 
 from tilewright.core.bounds import Bound, Exact
 from tilewright.simulator import Report
 from tilewright.spec.layer import Layer
 from tilewright.spec.objectives import Objective
 
+PlanT = TypeVar("PlanT")
+
+
+class TradeOff(NamedTuple, Generic[PlanT]):
+    """A point of a front: what its plan has of the two costs that are traded."""
+
+    values: tuple[int, int]
+    plan: PlanT
+
 
 class CostLimits(Protocol):
-    """What plans may cost; see `tilewright.tiling.problem.Ceilings`."""
+    """What plans may cost; see `tilewright.tiling.objectives.Ceilings`."""
 
     @property
     def given(self) -> dict[str, int]:
@@ -30,7 +47,7 @@ class CostLimits(Protocol):
 
 
 class LayerLimits(Protocol):
-    """What plans of a layer may do; see `tilewright.tiling.problem.TilingLimits`."""
+    """What plans of a layer may do; see `tilewright.tiling.objectives.TilingLimits`."""
 
     @property
     def schedule(self) -> str:
@@ -160,9 +177,6 @@ class KindBridge(Protocol):
 
     def size(self, problem: Any) -> int:
         """Return about how many constraints a formulation gives."""
-
-    def relax(self, problem: Any) -> int:
-        """Return the percentage of decisions that large-neighbourhood search keeps; 0 leaves it out."""
 
     def scale(self, problem: Any) -> tuple[int, int]:
         """Return (offset, unit): a plan costs ``offset + unit * objective`` of the formulation."""

@@ -106,7 +106,7 @@ def sum_of_fronts(fronts: Sequence[Front], params: FrontParams = PARAMS) -> Sums
     least, layers = _above_least(fronts)
     stages = [np.zeros((1, 2), np.int64)]
     for front in layers:
-        stages.append(_undominated_sums(stages[-1], front))
+        stages.append(_undominated_sums(stages[-1], front, params.block))
         if len(stages[-1]) > params.points:
             return _hull(layers, least, params.shown)
     many = len(stages[-1])
@@ -141,7 +141,7 @@ def cheapest_choice(fronts: Sequence[Front], limit: int, params: FrontParams = P
     bound = max(0, int(rests[0].least(np.array([room]))[0]))
     stages = [np.zeros((1, 2), np.int64)]
     for front, rest in zip(layers, rests[1:], strict=True):
-        sums = _undominated_sums(stages[-1], front, room)
+        sums = _undominated_sums(stages[-1], front, params.block, room)
         stages.append(sums[sums[:, 1] + rest.least(room - sums[:, 0]) < value])
         if len(stages[-1]) > params.choices:
             return Choice(_in_order_of_network(known, order), least[1] + bound)
@@ -179,9 +179,15 @@ def _every_nth(many: int, every: int) -> NDArray[np.intp]:
     return np.unique(np.append(np.arange(0, many, every), many - 1))
 
 
-def _undominated_sums(many: Costs, front: Costs, room: int = LARGEST) -> Costs:
-    """Return the undominated sums of a point of each whose first is within the room, by ascending first."""
-    rows = max(1, PARAMS.block // len(front))
+def _undominated_sums(many: Costs, front: Costs, block: int, room: int = LARGEST) -> Costs:
+    """Return the undominated sums of a point of each whose first is within the room, by ascending first.
+
+    Parameters
+    ----------
+    block
+        Sums that are looked at together.
+    """
+    rows = max(1, block // len(front))
     found = np.zeros((0, 2), np.int64)
     for at in range(0, len(many), rows):
         sums = (many[at : at + rows, None] + front[None]).reshape(-1, 2)

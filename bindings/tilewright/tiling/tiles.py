@@ -7,14 +7,16 @@ from typing import Any, NamedTuple
 
 from tilewright.core.overview import Decisions
 from tilewright.spec.layer import Layer
-from tilewright.tiling.dsp.kind import nest_of
+from tilewright.tiling.dsp.nest import nest_of
 from tilewright.tiling.dsp.plan import LOOPS as DSP_LOOPS
 from tilewright.tiling.dsp.plan import DspPlan
-from tilewright.tiling.hierarchy.machine import USES, HierarchyMachine, OperandBytes
+from tilewright.tiling.hierarchy.level import OperandBytes
+from tilewright.tiling.hierarchy.loops import USES
+from tilewright.tiling.hierarchy.machine import HierarchyMachine
 from tilewright.tiling.hierarchy.nest import Nest
 from tilewright.tiling.hierarchy.plan import HierarchyPlan
 from tilewright.tiling.measures import TilingMeasures, duration
-from tilewright.tiling.npu.kind import cut_of
+from tilewright.tiling.npu.cut import cut_of
 from tilewright.tiling.npu.plan import NpuPlan
 from tilewright.tiling.operations.machines import unit
 from tilewright.tiling.operations.operation import Operation

@@ -27,6 +27,7 @@ def trial(rng: random.Random, scratch: Path) -> list[str]:
                 {"name": f"o{i}", **operation(rng)} for i in range(rng.randint(1, 2))
             ]
             machine |= {"vector_ops_per_cycle": rng.choice([1, 3, 8]), "register_file_bytes": 0}
+            machine.pop("bits", None)
             if machine["kind"] == "npu":
                 del machine["register_file_bytes"]
     if machine["kind"] == "dsp":
@@ -83,6 +84,14 @@ def operation(rng: random.Random) -> dict[str, Any]:
     }  # fmt: skip
 
 
+def widths(rng: random.Random) -> dict[str, Any]:
+    """Return the field for bits of each operand, mostly none."""
+    if rng.random() < 0.7:
+        return {}
+    found = {name: rng.choice([1, 4, 8, 12]) for name in ("input", "weights", "output")}
+    return {"bits": found | {"partial": found["output"] + rng.choice([0, 5, 16])}}
+
+
 def dsp(rng: random.Random) -> dict[str, Any]:
     """Return a DSP, mostly with so little memory that tiles are needed."""
     machine: dict[str, Any] = {
@@ -95,6 +104,8 @@ def dsp(rng: random.Random) -> dict[str, Any]:
         "dma_setup_cycles": rng.choice([0, 1, 7, 150]),
         "register_file_bytes": rng.choice([0, 0, rng.randint(100, 600)]),
         "padding": rng.choice(["loaded", "generated"]),
+        "dma_step": rng.random() < 0.3,
+        **widths(rng),
     }
     if rng.random() < 0.5:
         machine["energy"] = {
@@ -119,6 +130,7 @@ def npu(rng: random.Random) -> dict[str, Any]:
         "cycle_ps": rng.choice([0, 1, 5, 6264]),
         "byte_ps": rng.choice([0, 1, 3, 174]),
         "burst_ps": rng.choice([0, 1, 500, 13572]),
+        **widths(rng),
     }
     for name, most in (("input_bytes", 300), ("weights_bytes", 120), ("output_bytes", 60)):
         machine[name] = rng.choice([rng.randint(1, most // 4), rng.randint(1, most), 8192])

@@ -12,9 +12,8 @@ from tilewright.codegen.project_files import array_literal
 from tilewright.simulator.arithmetic.fixed_point import Format
 from tilewright.simulator.arithmetic.integer_network import IntegerNetwork
 from tilewright.spec.network import Add, Pool
-from tilewright.tiling.dsp.kind import nest_of
 from tilewright.tiling.dsp.machine import DspMachine
-from tilewright.tiling.dsp.nest import K
+from tilewright.tiling.dsp.nest import K, nest_of
 from tilewright.tiling.dsp.plan import LOOPS, DspPlan
 from tilewright.tiling.operations.operation import Operation
 from tilewright.tiling.operations.plan import OperationPlan

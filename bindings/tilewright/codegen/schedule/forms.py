@@ -8,7 +8,8 @@ from pydantic import Field
 
 from tilewright.core.forms import Amounts, Count, Counts, RoomName, Table
 from tilewright.fusion.measures import FusedTile
-from tilewright.tiling.hierarchy.machine import LoopName, Operand
+from tilewright.tiling.hierarchy.level import LoopName
+from tilewright.tiling.hierarchy.loops import Operand
 
 FORMAT = 1
 

@@ -21,16 +21,16 @@ from tilewright.codegen.schedule.forms import (
 from tilewright.codegen.schedule.operations import operation, operation_of
 from tilewright.spec.network import OWN_INPUT
 from tilewright.tiling import Plan, Problem
-from tilewright.tiling.dsp.kind import nest_of
+from tilewright.tiling.dsp.nest import nest_of
 from tilewright.tiling.dsp.plan import LOOPS as DSP_LOOPS
 from tilewright.tiling.dsp.plan import DspPlan
-from tilewright.tiling.hierarchy.breakdown import whole
-from tilewright.tiling.hierarchy.machine import LOOPS, HierarchyMachine, loop_sizes
+from tilewright.tiling.hierarchy.loops import LOOPS, extents
+from tilewright.tiling.hierarchy.machine import HierarchyMachine
+from tilewright.tiling.hierarchy.measures import whole
 from tilewright.tiling.hierarchy.nest import Nest
 from tilewright.tiling.hierarchy.plan import HierarchyPlan
-from tilewright.tiling.npu.kind import cut_of
+from tilewright.tiling.npu.cut import Share, cut_of
 from tilewright.tiling.npu.plan import NpuPlan
-from tilewright.tiling.npu.slices import Share
 
 EXTERNAL = "external"
 """The memory outside of a DSP or an NPU."""
@@ -85,7 +85,7 @@ def _layer(part: Problem, plan: Any, shape: Operation, costs: Costs) -> TiledLay
 
 def _whole(part: Problem) -> Sizes:
     """Return the positions of each dimension of a layer."""
-    return dict(zip(LOOPS.values(), loop_sizes(part.one_layer), strict=True))
+    return {LOOPS[letter]: size for letter, size in extents(part.one_layer).items()}
 
 
 def _costs(measures: Mapping[str, Any]) -> Costs:

@@ -14,8 +14,7 @@ from tilewright.spec.layer import Layer
 from tilewright.tiling.dsp import exact, thesis_model
 from tilewright.tiling.dsp.bounds import best_bound
 from tilewright.tiling.dsp.duration import duration
-from tilewright.tiling.dsp.kind import nest_of
-from tilewright.tiling.dsp.nest import Nest
+from tilewright.tiling.dsp.nest import Nest, nest_of
 from tilewright.tiling.dsp.plan import SCHEDULES
 
 

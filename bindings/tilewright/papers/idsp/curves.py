@@ -15,8 +15,8 @@ from tilewright.papers.idsp.setting import COLOURS, MEMORIES, NAMES, Values, mac
 from tilewright.plotting import GREY, PALE
 from tilewright.spec.layer import Layer
 from tilewright.tiling.dsp import exact, thesis_model
-from tilewright.tiling.dsp.kind import nest_of
 from tilewright.tiling.dsp.machine import DspMachine
+from tilewright.tiling.dsp.nest import nest_of
 from tilewright.tiling.dsp.plan import SCHEDULES
 
 if TYPE_CHECKING:

@@ -16,8 +16,7 @@ from tilewright.papers.idsp.setting import BATCH, NETWORKS, agrees, layers, mach
 from tilewright.spec.layer import Layer
 from tilewright.tiling.dsp import exact, thesis_model
 from tilewright.tiling.dsp.duration import duration
-from tilewright.tiling.dsp.kind import nest_of
-from tilewright.tiling.dsp.nest import Nest
+from tilewright.tiling.dsp.nest import Nest, nest_of
 from tilewright.tiling.dsp.plan import SCHEDULES
 from tilewright.tiling.dsp.traffic import Tiles
 

@@ -13,7 +13,7 @@ from tilewright.papers.idsp.chapter_8 import exact_reuse, published_reuse
 from tilewright.papers.idsp.setting import NAMES, efficiency, layers, machine, published
 from tilewright.spec.layer import Layer
 from tilewright.tiling.dsp import thesis_model
-from tilewright.tiling.dsp.kind import nest_of
+from tilewright.tiling.dsp.nest import nest_of
 from tilewright.tiling.dsp.plan import HALIDE
 
 

@@ -12,7 +12,7 @@ from tilewright.papers.idsp.energy import NetworkEnergy, distance, energies, ene
 from tilewright.papers.idsp.mapped_layer import LayerMapping
 from tilewright.papers.idsp.mapping_figures import draw_mapping
 from tilewright.papers.idsp.setting import NAMES, NETWORKS, efficiency, machine, published, throughput
-from tilewright.tiling.dsp.kind import nest_of
+from tilewright.tiling.dsp.nest import nest_of
 
 ADDITIONAL = ("redundant", "spilling", "unaligned")
 """What the mapping moves in addition for a known reason; "other" is the rest."""

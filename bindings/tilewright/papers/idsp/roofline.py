@@ -25,8 +25,7 @@ from tilewright.papers.idsp.setting import (
 )
 from tilewright.plotting import GREY, INK, PALE
 from tilewright.tiling.dsp import exact, thesis_model
-from tilewright.tiling.dsp.kind import nest_of
-from tilewright.tiling.dsp.nest import Nest
+from tilewright.tiling.dsp.nest import Nest, nest_of
 from tilewright.tiling.dsp.plan import SCHEDULES
 
 if TYPE_CHECKING:

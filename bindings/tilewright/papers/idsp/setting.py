@@ -12,9 +12,8 @@ from tilewright.core import catalogue
 from tilewright.plotting import BLUE, GREEN, INK, ORANGE, PURPLE, VERMILION
 from tilewright.spec.layer import Layer
 from tilewright.spec.network import Network
-from tilewright.tiling.dsp.kind import nest_of
 from tilewright.tiling.dsp.machine import DspMachine
-from tilewright.tiling.dsp.nest import Nest
+from tilewright.tiling.dsp.nest import Nest, nest_of
 
 Values = NDArray[np.float64]
 

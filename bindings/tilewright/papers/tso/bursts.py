@@ -9,7 +9,7 @@ from tilewright.papers.figures import Say
 from tilewright.papers.tso.plans import Solved, choose, npu_of
 from tilewright.run.instance import read
 from tilewright.spec.layer import Layer
-from tilewright.tiling.npu.kind import cut_of
+from tilewright.tiling.npu.cut import cut_of
 from tilewright.tiling.npu.machine import NpuMachine
 from tilewright.tiling.problem import Problem
 

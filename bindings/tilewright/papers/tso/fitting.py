@@ -20,10 +20,10 @@ from tilewright.core.jit import kernel
 from tilewright.run.instance import read
 from tilewright.spec.layer import Layer
 from tilewright.tiling.npu.cost import OURS, Cost, Counts, Reading, Steps, printed, totals
+from tilewright.tiling.npu.cut import Cut, quotient
 from tilewright.tiling.npu.exact import largest_filter_step, tiles
 from tilewright.tiling.npu.machine import NpuMachine
 from tilewright.tiling.npu.plan import PARTITIONS, SCHEDULES
-from tilewright.tiling.npu.slices import Cut, quotient
 
 Values = NDArray[np.float64]
 

@@ -13,11 +13,10 @@ from tilewright.core import catalogue
 from tilewright.run.instance import read
 from tilewright.spec.layer import Layer
 from tilewright.tiling.npu.cost import Cost, cost, time_ps, totals
+from tilewright.tiling.npu.cut import Cut, cut_of
 from tilewright.tiling.npu.exact import NEVER, BestPlan, best_tile, tiles
-from tilewright.tiling.npu.kind import cut_of
 from tilewright.tiling.npu.machine import NpuMachine
 from tilewright.tiling.npu.plan import PARTITIONS, SCHEDULES, NpuPlan
-from tilewright.tiling.npu.slices import Cut
 from tilewright.tiling.problem import Problem
 
 NAMES = {

@@ -2,8 +2,13 @@
 
 from __future__ import annotations
 
+from typing import Any
+
+import numpy as np
+
 from tilewright.simulator import Engine, Memory, Program, Tensor
 from tilewright.simulator.nest import NestedSteps
+from tilewright.simulator.program import Values
 from tilewright.tiling.dsp.events import convolution, loop_nest
 from tilewright.tiling.dsp.nest import Nest
 from tilewright.tiling.dsp.plan import DspPlan
@@ -64,3 +69,23 @@ def lower(nest: Nest, plan: DspPlan, local: int) -> Program:
         steps=NestedSteps(loop_nest(nest, plan, local), convolution(nest)),
         copies=machine.copies,
     )
+
+
+def data(nest: Nest, values: Values, kernels: Values, outputs: Values) -> tuple[Any, Any]:
+    """Return the contents of external memory at the start and the expected ones at the end, by tensor.
+
+    Parameters
+    ----------
+    values, kernels, outputs : int64
+        Input without padding, kernels and the reference output of the whole layer.
+    """
+    layer = nest.layer
+    groups, batch, maps, rows, columns, channels = nest.sizes
+    top, bottom, left, right = layer.padding
+    padded = np.pad(values, ((0, 0), (0, 0), (top, bottom), (left, right)))
+    down, across = (lines.kept for lines in nest.lines)
+    given = {
+        "input": padded[:, :, down[:, None], across].reshape(batch, groups, channels, len(down), len(across)),
+        "kernels": kernels.reshape(groups, maps, channels, *layer.kernel),
+    }
+    return given, {"output": outputs.reshape(batch, groups, maps, rows, columns)}

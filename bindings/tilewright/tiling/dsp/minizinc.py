@@ -9,27 +9,25 @@ from __future__ import annotations
 from functools import lru_cache
 from itertools import combinations, permutations
 from math import gcd, prod
-from typing import Any, NamedTuple
+from typing import Any
 
 import numpy as np
 
 from tilewright.core.cutoffs import narrow
 from tilewright.spec.errors import InputError
 from tilewright.tiling.dsp import kind as dsp
-from tilewright.tiling.dsp.nest import C, K, N, Nest, X, Y
-from tilewright.tiling.dsp.plan import LOOPS, ORDERED, SCHEDULES, DspPlan, allowed
-from tilewright.tiling.dsp.traffic import RELEVANT, Tiles
+from tilewright.tiling.dsp.exact.patterns import Pattern, pattern_of, useful_patterns
+from tilewright.tiling.dsp.nest import FREE, C, K, N, Nest, X, Y, nest_of
+from tilewright.tiling.dsp.plan import ORDERED, SCHEDULES, DspPlan, allowed
+from tilewright.tiling.dsp.traffic import Tiles
 from tilewright.tiling.plan import Plan
 from tilewright.tiling.problem import Problem
 
-__all__ = ["data", "decisions", "plan", "relax", "scale", "size", "start"]
+__all__ = ["data", "decisions", "plan", "scale", "size", "start"]
 
 
 LARGEST = 2**31 - 2
 """The largest number that Gecode can handle."""
-
-FREE = (N, C, Y, X, K)
-"""The loops that take steps, in the order of `ORDERED`."""
 
 ENOUGH = ("knxyc", "knyxc", "cnyxk", "cknxy", "cknyx")
 """Orders among which the best is, whatever the tile, where all are allowed.
@@ -40,29 +38,7 @@ y or x as the input's own innermost loop keeps a halo.
 """
 
 
-class Brought(NamedTuple):
-    """What a schedule brings anew when certain loops have several iterations.
-
-    Attributes
-    ----------
-    input, kernels, output
-        Loops each of whose iterations brings the operand once more.
-    halo
-        Y or X where neighbours follow each other and share a halo that stays, else -1.
-    """
-
-    input: frozenset[int]
-    kernels: frozenset[int]
-    output: frozenset[int]
-    halo: int
-
-    def beats(self, other: Brought) -> bool:
-        """Whether this one never moves more than the other."""
-        fewer = all(mine <= theirs for mine, theirs in zip(self[:3], other[:3], strict=True))
-        return fewer and other.halo in (self.halo, -1)
-
-
-def nest_of(problem: Problem) -> Nest:
+def nest_of_problem(problem: Problem) -> Nest:
     """Return the loop nest of a problem that the formulations can state.
 
     Raises
@@ -79,7 +55,7 @@ def nest_of(problem: Problem) -> Nest:
     if problem.limits.schedule == "any+weights":
         limit = "the declarative formulations do not keep all weights; exhaustive does"
         raise InputError("limits.schedule", problem.limits.schedule, limit)
-    return dsp.nest_of(problem.one_layer, problem.machine, problem.limits.schedule)
+    return nest_of(problem.one_layer, problem.machine, problem.limits.schedule)
 
 
 def schedules(problem: Problem) -> list[tuple[str, str]]:
@@ -105,7 +81,7 @@ def scale(problem: Problem) -> tuple[int, int]:
 
     The offset is what every plan moves; the unit divides what repetitions of each operand add.
     """
-    nest = nest_of(problem)
+    nest = nest_of_problem(problem)
     return nest.compulsory_units, gcd(*repeated(nest))
 
 
@@ -126,13 +102,8 @@ def repeated(nest: Nest) -> tuple[int, int, int]:
 
 def size(problem: Problem) -> int:
     """Return about how many constraints a formulation gives: one for every step of a loop."""
-    nest = nest_of(problem)
+    nest = nest_of_problem(problem)
     return len(schedules(problem)) + sum(len(steps) for steps in nest.steps)
-
-
-def relax(problem: Problem) -> int:
-    """Return 0: six decisions leave no neighbourhoods to search."""
-    return 0
 
 
 # A plan that bounds what is worth finding ------------------------------------------------------------------
@@ -145,7 +116,7 @@ def known_plan(problem: Problem) -> DspPlan | None:
     There is none only for the schedule ``intra``, where partial sums would always come too late or no tile
     of all input maps fits.
     """
-    found = [_descend(nest_of(problem), order, reuse) for order, reuse in worth_trying(problem)]
+    found = [_descend(nest_of_problem(problem), order, reuse) for order, reuse in worth_trying(problem)]
     plans = [pair for pair in found if pair is not None]
     return min(plans, key=lambda pair: pair[0])[1] if plans else None
 
@@ -158,7 +129,7 @@ def _descend(nest: Nest, order: str, reuse: str) -> tuple[int, DspPlan] | None:
         for pair in combinations(FREE, 2):
             lists = [nest.steps[d] if d in pair else np.array([tile[d]]) for d in range(6)]
             tiles = Tiles(nest, tuple(grid.ravel() for grid in np.meshgrid(*lists, indexing="ij")))
-            allowed = (tiles.need <= nest.machine.buffer_capacity) & ~_hazard(tiles, reuse)
+            allowed = (tiles.need <= nest.machine.buffer_capacity) & ~tiles.needs_late_sums(reuse)
             if not allowed.any():
                 continue
             accesses = np.where(allowed, tiles.traffic(order, reuse).accesses, np.iinfo(np.int64).max)
@@ -167,13 +138,6 @@ def _descend(nest: Nest, order: str, reuse: str) -> tuple[int, DspPlan] | None:
                 value, tile = int(accesses[at]), [int(step[at]) for step in tiles.steps]
         if value == before:
             return None if value is None else (value, DspPlan(tuple(tile), order, reuse))
-
-
-def _hazard(tiles: Tiles, reuse: str) -> Any:
-    """Whether the next tile needs partial sums that are not written back yet (see `dsp.violation`)."""
-    _, n, c, y, x, k = tiles.trips
-    late = tiles.nest.machine.double_buffering
-    return late & (reuse == "none") & (k > 1) & (n * c * y * x == 1)
 
 
 # Plans inside the formulations' space ----------------------------------------------------------------------
@@ -185,14 +149,14 @@ def no_worse(problem: Problem, given: DspPlan) -> DspPlan | None:
     Its tile has one group, its schedule is the best for the tile, and its loops that multiply nothing take
     the smallest step. None where no schedule is allowed with the tile.
     """
-    nest = nest_of(problem)
+    nest = nest_of_problem(problem)
     tile: tuple[int, ...] = (1, *nest.step(given.tile)[1:])
     while True:
         found: list[tuple[int, int, tuple[int, ...]]] = []
         for number, (order, reuse) in enumerate(worth_trying(problem)):
             small = _shrunk(nest, tile, order, reuse)
-            tiles = Tiles(nest, tuple(np.array([step]) for step in small))
-            if not _hazard(tiles, reuse).any():
+            if small is not None:
+                tiles = Tiles(nest, tuple(np.array([step]) for step in small))
                 found.append((int(tiles.traffic(order, reuse).accesses[0]), number, small))
         if not found:
             return None
@@ -202,40 +166,26 @@ def no_worse(problem: Problem, given: DspPlan) -> DspPlan | None:
         tile = small
 
 
-def brought(order: str, reuse: str, several: frozenset[int]) -> Brought:
-    """Return what a schedule brings anew when the loops `several` have more than one iteration."""
-    loops = [d for d in map(LOOPS.index, order) if d in several]
-    repeated, halo = {}, -1
-    for operand, relevant in RELEVANT.items():
-        moving = [number for number, d in enumerate(loops) if d in relevant]
-        outside = loops if reuse == "none" else loops[: moving[-1]] if moving else []
-        repeated[operand] = frozenset(outside) - relevant
-        if operand == "input" and reuse == "halo" and moving and loops[moving[-1]] in (Y, X):
-            halo = loops[moving[-1]]
-    return Brought(repeated["input"], repeated["kernels"], repeated["output"], halo)
+def patterns_of(problem: Problem, several: frozenset[int]) -> tuple[Pattern, ...]:
+    """Return what schedules bring anew when certain loops have several iterations, but for worse ones."""
+    single = frozenset(FREE) - several
+    return useful_patterns(worth_trying(problem), single, nest_of_problem(problem).machine.double_buffering)
 
 
-def ways(problem: Problem, several: frozenset[int]) -> list[tuple[str, str, Brought]]:
-    """Return the schedules that differ when certain loops have several iterations, but for worse ones."""
-    found: list[tuple[str, str, Brought]] = []
-    for order, reuse in worth_trying(problem):
-        if nest_of(problem).machine.double_buffering and reuse == "none" and several == {K}:
-            continue  # the next tile needs partial sums that are not written back yet
-        pattern = brought(order, reuse, several)
-        if not any(known.beats(pattern) for _, _, known in found):
-            found = [way for way in found if not pattern.beats(way[2])] + [(order, reuse, pattern)]
-    return found
+def _shrunk(nest: Nest, tile: tuple[int, ...], order: str, reuse: str) -> tuple[int, ...] | None:
+    """Give the loops of several iterations that multiply nothing the smallest step that costs no more.
 
-
-def _shrunk(nest: Nest, tile: tuple[int, ...], order: str, reuse: str) -> tuple[int, ...]:
-    """Give the loops of several iterations that multiply nothing the smallest step that costs no more."""
+    None where the next tile needs partial sums that are not written back yet.
+    """
     several = frozenset(d for d in FREE if tile[d] < nest.sizes[d])
-    schedule = brought(order, reuse, several)
+    pattern = pattern_of(order, reuse, frozenset(FREE) - several, nest.machine.double_buffering)
+    if pattern is None:
+        return None
     small = list(tile)
-    for d in several - (schedule.input | schedule.kernels | schedule.output):
+    for d in several - pattern.repeating:
         choices = [step for step in nest.steps[d].tolist() if step <= tile[d]]
         if d in (Y, X):
-            sums = [input_lines(nest, d, step, schedule.halo == d) for step in choices]
+            sums = [input_lines(nest, d, step, pattern.halo == d) for step in choices]
             choices = [step for step, total in zip(choices, sums, strict=True) if total <= sums[-1]]
         small[d] = choices[0]
     return tuple(small)
@@ -252,7 +202,7 @@ def input_lines(nest: Nest, axis: int, step: int, halo: bool) -> int:
 
 def data(problem: Problem) -> dict[str, Any]:
     """Return the parameters that core.mzn declares, all but those of the search."""
-    nest = nest_of(problem)
+    nest = nest_of_problem(problem)
     machine = nest.machine
     offset, unit = scale(problem)
     most = max(len(nest.steps[d]) for d in FREE)
@@ -329,7 +279,7 @@ def start(problem: Problem, plan: Plan) -> list[int] | None:
         inside = no_worse(problem, known)
     if inside is None:
         return None
-    nest = nest_of(problem)
+    nest = nest_of_problem(problem)
     choices = [int(np.searchsorted(nest.steps[d], inside.tile[d])) + 1 for d in FREE]
     return [schedules(problem).index((inside.order, inside.reuse)) + 1, *choices]
 
@@ -342,6 +292,6 @@ def decisions(solution: Any) -> list[int]:
 def plan(problem: Problem, solution: Any) -> Plan:
     """Return the plan of a solution of core.mzn."""
     order, reuse = schedules(problem)[solution.schedule - 1]
-    nest = nest_of(problem)
+    nest = nest_of_problem(problem)
     tile = [int(nest.steps[d][choice - 1]) for d, choice in zip(FREE, solution.choice, strict=True)]
     return Plan((DspPlan((1, *tile), order, reuse),))

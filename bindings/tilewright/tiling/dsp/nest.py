@@ -4,17 +4,17 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from enum import IntEnum
-from functools import cache, cached_property
+from functools import cached_property, lru_cache
 from math import gcd
 
 import numpy as np
 from numpy.typing import NDArray
 
-from tilewright.simulator.columns import distinct
 from tilewright.spec.layer import Layer
 from tilewright.tiling.dsp.lines import InputLines
 from tilewright.tiling.dsp.machine import DspMachine
-from tilewright.tiling.dsp.plan import LOOPS, DspPlan
+from tilewright.tiling.dsp.plan import HALIDE, LOOPS, DspPlan
+from tilewright.tiling.tile import even_step, even_steps
 
 Counts = NDArray[np.int64]
 Tile = tuple[int, ...]
@@ -36,6 +36,9 @@ class Loop(IntEnum):
 
 G, N, C, Y, X, K = Loop
 """The loops by the letters that the equations use."""
+
+FREE = (N, C, Y, X, K)
+"""The loops whose order is a decision, in the order of `ORDERED`."""
 
 
 @dataclass(frozen=True)
@@ -90,9 +93,7 @@ class Nest:
 
     def step(self, tile: Tile) -> Tile:
         """Return the steps of the tile loops: the smallest that need no more iterations (see `DspPlan`)."""
-        return tuple(
-            -(-size // -(-size // min(size, limit))) for size, limit in zip(self.sizes, tile, strict=True)
-        )
+        return tuple(map(even_step, self.sizes, tile))
 
     def trips(self, tile: Tile) -> Tile:
         """Return the iterations of the tile loops (equation 5.2 is their product)."""
@@ -100,11 +101,8 @@ class Nest:
 
     @cached_property
     def steps(self) -> tuple[Counts, ...]:
-        """All steps of each loop, ascending: one for every number of iterations that exists.
-
-        A larger tile with as many iterations would be the same plan.
-        """
-        found = [_steps(size) for size in self.sizes]
+        """All steps of each loop, ascending: one for every number of iterations that exists."""
+        found = [np.array(even_steps(size)) for size in self.sizes]
         if self.whole_maps:
             found[K] = found[K][-1:]
         return tuple(found)
@@ -230,10 +228,16 @@ class Nest:
         return loaded + self.n_outputs * units.output
 
 
-@cache
-def _steps(size: int) -> Counts:
-    limits = np.arange(1, size + 1)
-    return distinct(-(-size // -(-size // limits)))
+@lru_cache(maxsize=256)
+def nest_of(layer: Layer, machine: DspMachine, limit: str = "any") -> Nest:
+    """Return the loop nest of a layer; the same object for equal ones, since it keeps tables.
+
+    Parameters
+    ----------
+    limit
+        Which schedules are allowed, as in an instance; with them may come which steps of the loops are.
+    """
+    return Nest(layer, machine, whole_maps=limit == HALIDE)
 
 
 assert "".join(loop.name.lower() for loop in Loop) == LOOPS

@@ -6,6 +6,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from tilewright.spec.errors import InputError
+from tilewright.tiling.tile import read_tile
 
 LOOPS = "gncyxk"
 """Tile loops: groups, batch (On), output maps (Oc), rows (Oy), columns (Ox), input maps (Kc)."""
@@ -29,9 +30,6 @@ ANY = ("any", "any+weights")
 
 HALIDE = "halide-idsp"
 """The limit of what the thesis's Halide could say (section 6.2): ``intra``, with all input maps in a tile."""
-
-MAX_TILE = 2**31
-"""Tile sizes stay below this."""
 
 
 def allowed(limit: str) -> tuple[str, ...]:
@@ -107,15 +105,9 @@ class DspPlan:
         """Read the JSON object of a result file; its meaning is judged by the simulator, not here."""
         if not isinstance(data, dict) or set(data) != {"tile", "schedule", "reuse"}:
             raise InputError("plan", data, "must be an object with tile, schedule and reuse", file)
-        tile = data["tile"]
-        if not (isinstance(tile, dict) and set(tile) == set(LOOPS) and all(map(_is_size, tile.values()))):
-            raise InputError("plan.tile", tile, f"must give a positive integer for each of {LOOPS}", file)
+        tile = read_tile(data["tile"], LOOPS, file)
         if not isinstance(data["schedule"], str) or sorted(data["schedule"]) != sorted(ORDERED):
             raise InputError("plan.schedule", data["schedule"], f"must be an order of {ORDERED}", file)
         if data["reuse"] not in REUSES:
             raise InputError("plan.reuse", data["reuse"], f"must be one of: {', '.join(REUSES)}", file)
-        return cls(DspTile(*(tile[loop] for loop in LOOPS)), data["schedule"], data["reuse"])
-
-
-def _is_size(value: Any) -> bool:
-    return type(value) is int and 1 <= value < MAX_TILE
+        return cls(tile, data["schedule"], data["reuse"])

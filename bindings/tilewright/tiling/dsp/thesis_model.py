@@ -47,15 +47,6 @@ def _padded_work(tiles: Tiles) -> Values:
     return work
 
 
-def runnable(tiles: Tiles, schedule: str) -> NDArray[np.bool_]:
-    """Whether partial sums are back in time: not if every next tile needs what this one still writes."""
-    if schedule != "intra" or not tiles.nest.machine.double_buffering:
-        return np.ones(tiles.trips[K].shape, dtype=bool)
-    others = tiles.trips[N] * tiles.trips[C] * tiles.trips[Y] * tiles.trips[X]
-    alone: NDArray[np.bool_] = (others == 1) & (tiles.trips[K] > 1)
-    return ~alone
-
-
 def transfers(tiles: Tiles, schedule: str) -> Values:
     """Return DMA transfers of a layer: the accesses per tile with buffers of one element (section 5.3).
 

@@ -136,6 +136,16 @@ class Tiles:
             transfers=g * n * k * visits * again["input"] + g * weights + outputs * (2 * out - 1),
         )
 
+    def needs_late_sums(self, reuse: str) -> NDArray[np.bool_]:
+        """Whether the next tile would need partial sums that this one has not written back yet.
+
+        With double buffering it loads them while this one computes. That is so where no tile stays and the
+        loop over input maps is innermost: in the only schedule of this reuse, where no other loop moves.
+        """
+        _, n, c, y, x, k = self.trips
+        late = reuse == "none" and self.nest.machine.double_buffering
+        return np.broadcast_to(late & (k > 1) & (n * c * y * x == 1), self.need.shape)
+
     @property
     def output_units(self) -> Counts:
         """Units that an element of the output buffer takes."""

@@ -18,15 +18,10 @@ from tilewright.simulator.levels import SLIDING
 from tilewright.spec.layer import Layer
 from tilewright.tiling.hierarchy.charges import OUTPUT, SPENT, STEPS, WAITING, Charges
 from tilewright.tiling.hierarchy.cost import TICKS
-from tilewright.tiling.hierarchy.machine import (
-    LETTERS,
-    OPERANDS,
-    REDUCED,
-    USES,
-    HierarchyMachine,
-    OperandBytes,
-)
-from tilewright.tiling.hierarchy.nest import AXES, divisors, extents, unshared, window
+from tilewright.tiling.hierarchy.level import OperandBytes
+from tilewright.tiling.hierarchy.loops import AXES, LETTERS, OPERANDS, REDUCED, USES, extents
+from tilewright.tiling.hierarchy.machine import HierarchyMachine
+from tilewright.tiling.hierarchy.nest import divisors, unshared, window
 
 Sizes = NDArray[np.int64]
 Values = NDArray[np.float64]

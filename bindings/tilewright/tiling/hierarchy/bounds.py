@@ -10,12 +10,13 @@ import numpy as np
 from tilewright.simulator.levels import INSIDE, OUTPUT, OUTSIDE, PARTIAL, READ, WRITTEN, Counts, Tally
 from tilewright.spec.layer import Layer
 from tilewright.tiling.hierarchy.cost import Cost
-from tilewright.tiling.hierarchy.machine import OPERANDS, REDUCED, USES, HierarchyMachine
-from tilewright.tiling.hierarchy.nest import Nest, extents
+from tilewright.tiling.hierarchy.loops import OPERANDS, REDUCED, USES, extents
+from tilewright.tiling.hierarchy.machine import HierarchyMachine
+from tilewright.tiling.hierarchy.nest import Nest
 from tilewright.tiling.hierarchy.plan import HierarchyPlan
 
 
-def least(layer: Layer, machine: HierarchyMachine, minimise: str, level: str) -> int:
+def lower_bound(layer: Layer, machine: HierarchyMachine, minimise: str, level: str) -> int:
     """Return a bound on the objective of every plan, in its own parts.
 
     Parameters

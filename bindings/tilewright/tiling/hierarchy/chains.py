@@ -20,8 +20,9 @@ from tilewright.spec.errors import InputError
 from tilewright.spec.layer import Layer
 from tilewright.tiling.hierarchy.charges import OUTPUT, SPENT, STEPS, Charges
 from tilewright.tiling.hierarchy.cost import TICKS
-from tilewright.tiling.hierarchy.machine import LOOPS, OPERANDS, REDUCED, STILL, USES, HierarchyMachine
-from tilewright.tiling.hierarchy.nest import AXES, Nest, divisors, extents
+from tilewright.tiling.hierarchy.loops import AXES, LOOPS, OPERANDS, REDUCED, STILL, USES, extents
+from tilewright.tiling.hierarchy.machine import HierarchyMachine
+from tilewright.tiling.hierarchy.nest import Nest, divisors
 from tilewright.tiling.hierarchy.plan import HierarchyPlan
 
 Cut = tuple[int, str]

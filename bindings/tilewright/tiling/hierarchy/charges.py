@@ -18,7 +18,8 @@ from numpy.typing import NDArray
 
 from tilewright.spec.layer import Layer
 from tilewright.tiling.hierarchy.cost import attojoules, prices, ticks_per_bit, transfer_ticks
-from tilewright.tiling.hierarchy.machine import LETTERS, OPERANDS, REDUCED, HierarchyMachine
+from tilewright.tiling.hierarchy.loops import LETTERS, OPERANDS, REDUCED
+from tilewright.tiling.hierarchy.machine import HierarchyMachine
 
 Table = NDArray[np.int64]
 

@@ -6,8 +6,9 @@ from itertools import pairwise
 
 from tilewright.simulator.levels import OUTSIDE, READ, WRITTEN, Counts, Execution, Tally
 from tilewright.spec.layer import Layer
+from tilewright.tiling.hierarchy.level import Level
 from tilewright.tiling.hierarchy.lowering import lower
-from tilewright.tiling.hierarchy.machine import HierarchyMachine, Level
+from tilewright.tiling.hierarchy.machine import HierarchyMachine
 from tilewright.tiling.hierarchy.nest import Nest
 
 KINDS = ("input", "weights", "output", "partial")

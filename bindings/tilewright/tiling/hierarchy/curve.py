@@ -12,8 +12,8 @@ from tilewright.spec.layer import Layer
 from tilewright.tiling.dsp.bounds import Work, pebble_game
 from tilewright.tiling.dsp.machine import MAX_BYTES, DspMachine
 from tilewright.tiling.dsp.nest import Nest
-from tilewright.tiling.hierarchy.machine import REDUCED, HierarchyMachine
-from tilewright.tiling.hierarchy.nest import extents
+from tilewright.tiling.hierarchy.loops import REDUCED, extents
+from tilewright.tiling.hierarchy.machine import HierarchyMachine
 from tilewright.tiling.measures import HierarchyPoint
 
 

@@ -12,25 +12,23 @@ from numpy.typing import NDArray
 
 from tilewright.core.bounds import Bound, Exact
 from tilewright.core.branch_and_bound import ignore
-from tilewright.core.measures import counted
-from tilewright.simulator import Report, Violation
+from tilewright.simulator import Report
 from tilewright.simulator.arithmetic.reference import random_values, reference_convolution
 from tilewright.simulator.level_numbers import MOST_MACS, NotThereError, NumericRun
 from tilewright.simulator.levels import READ, WRITTEN, Tally
 from tilewright.spec.errors import OutOfTimeError
 from tilewright.spec.layer import Layer
-from tilewright.tiling.hierarchy import bounds
-from tilewright.tiling.hierarchy.breakdown import breakdown
+from tilewright.tiling.hierarchy.bounds import lower_bound
 from tilewright.tiling.hierarchy.cost import KINDS, Cost, cost_of, shown
 from tilewright.tiling.hierarchy.exact.lattice import MOST, Lattice
 from tilewright.tiling.hierarchy.exact.tables import Tables
 from tilewright.tiling.hierarchy.lowering import lower
-from tilewright.tiling.hierarchy.machine import OBJECTIVES, HierarchyMachine
+from tilewright.tiling.hierarchy.machine import HierarchyMachine
+from tilewright.tiling.hierarchy.measures import measure_execution
 from tilewright.tiling.hierarchy.nest import Nest
 from tilewright.tiling.hierarchy.plan import HierarchyPlan
 from tilewright.tiling.hierarchy.task import Task
 from tilewright.tiling.machine_kind import LayerProblem
-from tilewright.tiling.measures import HierarchyLayer
 
 LayerPlan = HierarchyPlan
 
@@ -85,10 +83,8 @@ def simulate(
     layer = problem.one_layer
     broken = violation(problem, plan)
     if broken is not None:
-        rule, _, found = broken.partition(": ")
-        return Report.refused(Violation(rule, 0, "plan", "a plan within the limits", found))
+        return Report.beyond_limits(broken)
     nest = Nest(layer, problem.machine, plan)
-    machine = nest.machine
     cost = cost_of(nest)
     report = Report(
         violation=None,
@@ -103,17 +99,7 @@ def simulate(
     )
     if numeric and layer.macs <= MOST_MACS:
         report.numeric = _computes(nest, seed, deadline)
-    values = {name: shown(name, cost.value(name, problem.level)) for name in OBJECTIVES}
-    report.measures = HierarchyLayer(
-        **counted(report),
-        duration_cycles=values["cycles"],
-        accesses_elements=values["accesses"],
-        energy_aj=values["energy"],
-        edp_nj_cycles=values["edp"],
-        utilisation=layer.macs / (cost.cycles * machine.most_macs_per_cycle),
-        capacity_bytes=-(-sum(nest.needed_bits(1).values()) // 8) if problem.trades_capacity else None,
-        **breakdown(nest, cost),
-    )
+    report.measures = measure_execution(problem, nest, cost, report)
     return report
 
 
@@ -148,7 +134,7 @@ def best_bound(problem: LayerProblem) -> Bound:
     layer, machine = problem.one_layer, problem.machine
     if problem.limits.factors == "any" or Lattice(layer).many > MOST:
         given = problem.counted, problem.level
-        least = min(bounds.least(layer, machine.keeping(kept), *given) for kept in machine.choices)
+        least = min(lower_bound(layer, machine.keeping(kept), *given) for kept in machine.choices)
     else:
         task = Task(layer, machine, problem.counted, problem.level)
         least = min(Tables(task, kept).least() for kept in machine.choices)

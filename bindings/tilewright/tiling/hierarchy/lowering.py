@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from tilewright.simulator.levels import LevelProgram, Place
-from tilewright.tiling.hierarchy.machine import OPERANDS, USES
+from tilewright.tiling.hierarchy.loops import OPERANDS, USES
 from tilewright.tiling.hierarchy.nest import Nest, fresh
 
 

@@ -20,7 +20,8 @@ from tilewright.plotting import (
 )
 from tilewright.simulator.levels import INSIDE, OUTPUT, OUTSIDE, PARTIAL, READ, Counts, Tally
 from tilewright.tiling.hierarchy.cost import KINDS, cost_of
-from tilewright.tiling.hierarchy.machine import LOOPS, OPERANDS, Level
+from tilewright.tiling.hierarchy.level import Level
+from tilewright.tiling.hierarchy.loops import LOOPS, OPERANDS
 from tilewright.tiling.hierarchy.nest import Nest
 from tilewright.tiling.hierarchy.summary import capacity
 from tilewright.tiling.measures import HierarchyLayer

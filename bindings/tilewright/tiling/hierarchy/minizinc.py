@@ -14,14 +14,13 @@ from tilewright.tiling.hierarchy.charges import WAITING
 from tilewright.tiling.hierarchy.cost import TICKS
 from tilewright.tiling.hierarchy.exact.lattice import MOST, Lattice
 from tilewright.tiling.hierarchy.exact.tables import Tables
-from tilewright.tiling.hierarchy.machine import LETTERS
-from tilewright.tiling.hierarchy.nest import AXES
+from tilewright.tiling.hierarchy.loops import AXES, LETTERS
 from tilewright.tiling.hierarchy.plan import HierarchyPlan
 from tilewright.tiling.hierarchy.task import Task
 from tilewright.tiling.plan import Plan
 from tilewright.tiling.problem import Problem
 
-__all__ = ["data", "decisions", "plan", "relax", "scale", "size", "start"]
+__all__ = ["data", "decisions", "plan", "scale", "size", "start"]
 
 LARGEST = 2**31 - 2
 """The largest number that Gecode can handle."""
@@ -61,11 +60,6 @@ def known_plan(problem: Problem) -> HierarchyPlan | None:
 def size(problem: Problem) -> int:
     """Return about how many constraints a formulation gives: each value of a factor."""
     return len(_Data(problem).numbers)
-
-
-def relax(problem: Problem) -> int:
-    """Return 0: large-neighbourhood search is left out, as a good plan is known."""
-    return 0
 
 
 @lru_cache(maxsize=64)

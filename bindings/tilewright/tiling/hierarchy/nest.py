@@ -10,16 +10,9 @@ from math import prod
 import numpy as np
 
 from tilewright.spec.layer import Layer
-from tilewright.tiling.hierarchy.machine import LOOPS, REDUCED, USES, HierarchyMachine, loop_sizes
+from tilewright.tiling.hierarchy.loops import AXES, LOOPS, REDUCED, USES, extents
+from tilewright.tiling.hierarchy.machine import HierarchyMachine
 from tilewright.tiling.hierarchy.plan import HierarchyPlan
-
-AXES = (("y", "r"), ("x", "s"))
-"""Loops over outputs and over the kernel that together move the input, vertically and horizontally."""
-
-
-def extents(layer: Layer) -> dict[str, int]:
-    """Return the iterations of each loop of a layer."""
-    return dict(zip(LOOPS, loop_sizes(layer), strict=True))
 
 
 def divisors(number: int) -> list[int]:

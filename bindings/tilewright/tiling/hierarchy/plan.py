@@ -6,7 +6,8 @@ from dataclasses import dataclass
 from typing import Any
 
 from tilewright.spec.errors import InputError
-from tilewright.tiling.hierarchy.machine import LOOPS, OPERANDS, Kept
+from tilewright.tiling.hierarchy.level import Kept
+from tilewright.tiling.hierarchy.loops import LOOPS, OPERANDS
 
 MOST = 2**31
 """Steps stay below this."""

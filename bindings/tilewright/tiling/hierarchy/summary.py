@@ -9,7 +9,8 @@ from typing import Any
 from tilewright.core.room import Rows
 from tilewright.spec.layer import Layer
 from tilewright.tiling.hierarchy.cost import KINDS
-from tilewright.tiling.hierarchy.machine import HierarchyMachine, Level, Node
+from tilewright.tiling.hierarchy.level import Level
+from tilewright.tiling.hierarchy.machine import HierarchyMachine, Node
 from tilewright.tiling.measures import HierarchyLayer
 
 NAMES = {"partial": "partial sums"}

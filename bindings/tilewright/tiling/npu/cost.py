@@ -16,8 +16,8 @@ from typing import Any, Literal, NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
+from tilewright.tiling.npu.cut import BYTE, Cut, Span, quotient
 from tilewright.tiling.npu.plan import NpuPlan
-from tilewright.tiling.npu.slices import BYTE, Cut, Span, quotient
 
 Counts = NDArray[np.int64]
 Steps = tuple[Any, Any, Any, Any]

@@ -20,8 +20,8 @@ from tilewright.simulator.nest import (
 )
 from tilewright.simulator.operations import ConvolveBox
 from tilewright.simulator.program import Box, Counts, Region
+from tilewright.tiling.npu.cut import Cut, Pieces, Span, quotient
 from tilewright.tiling.npu.plan import NpuPlan
-from tilewright.tiling.npu.slices import Cut, Pieces, Span, quotient
 from tilewright.tiling.npu.tle import Tle
 
 

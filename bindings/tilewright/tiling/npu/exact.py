@@ -16,10 +16,10 @@ from numpy.typing import NDArray
 
 from tilewright.core.front import undominated
 from tilewright.spec.errors import OutOfTimeError
-from tilewright.tiling.machine_kind import LayerLimits, LayerProblem
-from tilewright.tiling.npu.cost import Cost, measure, totals
+from tilewright.tiling.machine_kind import LayerLimits, LayerProblem, TradeOff
+from tilewright.tiling.npu.cost import measure, totals
+from tilewright.tiling.npu.cut import Cut, cut_of
 from tilewright.tiling.npu.plan import PARTITIONS, SCHEDULES, NpuPlan
-from tilewright.tiling.npu.slices import Cut, cut_of
 
 NEVER = np.iinfo(np.int64).max
 
@@ -32,13 +32,6 @@ class BestPlan(NamedTuple):
 
     value: int
     rank: tuple[int, int, int]
-    plan: NpuPlan
-
-
-class TradeOff(NamedTuple):
-    """A point of a front: what it has of both costs, and a plan that has it."""
-
-    values: tuple[int, int]
     plan: NpuPlan
 
 
@@ -133,7 +126,9 @@ def best(problem: LayerProblem, deadline: float = float("inf")) -> BestPlan | No
     return best
 
 
-def front(problem: LayerProblem, traded: tuple[str, str], deadline: float = float("inf")) -> list[TradeOff]:
+def front(
+    problem: LayerProblem, traded: tuple[str, str], deadline: float = float("inf")
+) -> list[TradeOff[NpuPlan]]:
     """Return all trade-offs of two costs of a layer, that with least of the first one first.
 
     Raises
@@ -141,7 +136,7 @@ def front(problem: LayerProblem, traded: tuple[str, str], deadline: float = floa
     OutOfTimeError
         When the deadline, a ``time.monotonic()``, passes.
     """
-    found: list[TradeOff] = []
+    found: list[TradeOff[NpuPlan]] = []
     for partition, schedule in choices(problem.limits):
         if time.monotonic() > deadline:
             raise OutOfTimeError
@@ -199,27 +194,3 @@ def memory(cut: Cut, schedule: str, steps: tuple[Any, Any, Any, Any]) -> Any:
     """Return what tiles take of a core's three memories, in the machine's unit."""
     need = cut.need(steps, schedule)
     return sum(elements * cut.held_units[operand] for operand, elements in need.items())
-
-
-def relaxed(cut: Cut, schedule: str, apart: bool = False) -> tuple[Cost, NDArray[np.bool_]]:
-    """Return lower bounds for every pair of T_R and T_C, and whether a tile can fit with them.
-
-    They are those of tiles with all input maps, whatever memory that takes, and as many filters as fit beside
-    one map: no count grows with T_N or with T_M.
-    """
-    _, _, rs, cs = cut.steps
-    r, c = rs[:, None], cs[None, :]
-    most = largest_filter_step(cut, schedule, np.int64(1), r, c, apart)
-    return totals(cut, schedule, (np.maximum(most, 1), np.int64(cut.maps), r, c)), most > 0
-
-
-def least(problem: LayerProblem) -> int | None:
-    """Return a lower bound on the cost of every plan, None if there is no plan."""
-    least: int | None = None
-    for partition, schedule in choices(problem.limits):
-        cut = cut_of(problem.one_layer, problem.machine, partition)
-        total, fits = relaxed(cut, schedule, apart(problem.limits))
-        if fits.any():
-            found = int(np.where(fits, measure(cut, total, problem.counted), NEVER).min())
-            least = found if least is None else min(least, found)
-    return least

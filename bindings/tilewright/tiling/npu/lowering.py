@@ -14,9 +14,9 @@ import numpy as np
 from tilewright.simulator import Engine, Memory, Program
 from tilewright.simulator.nest import NestedSteps
 from tilewright.simulator.program import Values
+from tilewright.tiling.npu.cut import Cut
 from tilewright.tiling.npu.events import convolution, loop_nest
 from tilewright.tiling.npu.plan import NpuPlan
-from tilewright.tiling.npu.slices import Cut
 from tilewright.tiling.npu.tle import Tle
 
 

@@ -15,14 +15,15 @@ import numpy as np
 from tilewright.core.cutoffs import narrow
 from tilewright.spec.errors import InputError
 from tilewright.tiling.npu import kind as npu
+from tilewright.tiling.npu.bounds import relaxed
 from tilewright.tiling.npu.cost import Counts, accesses, measure, totals
-from tilewright.tiling.npu.exact import apart, choices, largest_filter_step, relaxed
+from tilewright.tiling.npu.cut import BYTE, Cut, cut_of
+from tilewright.tiling.npu.exact import apart, choices, largest_filter_step
 from tilewright.tiling.npu.plan import PARTITIONS, SCHEDULES, NpuPlan
-from tilewright.tiling.npu.slices import BYTE, Cut
 from tilewright.tiling.plan import Plan
 from tilewright.tiling.problem import Problem
 
-__all__ = ["data", "decisions", "plan", "relax", "scale", "size", "start"]
+__all__ = ["data", "decisions", "plan", "scale", "size", "start"]
 
 
 LARGEST = 2**31 - 2
@@ -41,7 +42,7 @@ def cuts(problem: Problem) -> dict[str, Cut]:
     if problem.machine.kind != "npu":
         limit = "this formulation is for a machine of kind npu; exhaustive does the others"
         raise InputError("machine.kind", problem.machine.kind, limit)
-    return {name: npu.cut_of(problem.one_layer, problem.machine, name) for name in PARTITIONS}
+    return {name: cut_of(problem.one_layer, problem.machine, name) for name in PARTITIONS}
 
 
 def word_bits(problem: Problem) -> int:
@@ -99,11 +100,6 @@ def least(problem: Problem) -> tuple[int, int, int]:
 def size(problem: Problem) -> int:
     """Return about how many constraints a formulation gives: one for each pair of steps of r and c."""
     return sum(int(np.prod([len(steps) for steps in cut.steps[2:]])) for cut in cuts(problem).values())
-
-
-def relax(problem: Problem) -> int:
-    """Return 0: six decisions leave no neighbourhoods to search."""
-    return 0
 
 
 @lru_cache(maxsize=256)

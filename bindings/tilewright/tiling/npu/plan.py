@@ -6,6 +6,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from tilewright.spec.errors import InputError
+from tilewright.tiling.tile import read_tile
 
 PARTITIONS = ("KS", "KS&OFM", "OFM")
 """What the TLEs divide among them: filters, filters and output rows, output rows (algorithm 2)."""
@@ -15,9 +16,6 @@ SCHEDULES = ("IS", "OS", "WS")
 
 DIMENSIONS = "mnrc"
 """T_M filters of a core, T_N input maps, T_R output rows and T_C output columns."""
-
-MAX_TILE = 2**31
-"""Tile sizes stay below this."""
 
 
 class NpuTile(NamedTuple):
@@ -64,11 +62,4 @@ class NpuPlan:
         for key, known in (("partition", PARTITIONS), ("schedule", SCHEDULES)):
             if data[key] not in known:
                 raise InputError(f"plan.{key}", data[key], f"must be one of: {', '.join(known)}", file)
-        tile = data["tile"]
-        sizes = tile.values() if isinstance(tile, dict) else ()
-        if set(tile if isinstance(tile, dict) else ()) != set(DIMENSIONS) or not all(
-            type(size) is int and 1 <= size < MAX_TILE for size in sizes
-        ):
-            limit = f"must give a positive integer for each of {DIMENSIONS}"
-            raise InputError("plan.tile", tile, limit, file)
-        return cls(data["partition"], data["schedule"], NpuTile(*(tile[d] for d in DIMENSIONS)))
+        return cls(data["partition"], data["schedule"], read_tile(data["tile"], DIMENSIONS, file))

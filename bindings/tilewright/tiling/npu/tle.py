@@ -10,7 +10,7 @@ import numpy as np
 
 from tilewright.simulator import Tensor
 from tilewright.spec.layer import Layer
-from tilewright.tiling.npu.slices import Cut, Share, Span, quotient
+from tilewright.tiling.npu.cut import Cut, Share, Span, quotient
 
 
 @dataclass(frozen=True)

@@ -9,7 +9,6 @@ from typing import Any
 import numpy as np
 
 from tilewright.simulator import Engine, Memory, Program, Report
-from tilewright.tiling.hierarchy.breakdown import whole
 from tilewright.tiling.hierarchy.cost import (
     TICKS,
     attojoules,
@@ -18,7 +17,10 @@ from tilewright.tiling.hierarchy.cost import (
     ticks_per_bit,
     transfer_ticks,
 )
-from tilewright.tiling.hierarchy.machine import HierarchyMachine, Level, Operand, OperandBytes
+from tilewright.tiling.hierarchy.level import Level, OperandBytes
+from tilewright.tiling.hierarchy.loops import Operand
+from tilewright.tiling.hierarchy.machine import HierarchyMachine
+from tilewright.tiling.hierarchy.measures import whole
 from tilewright.tiling.measures import MovedBytes, MovedEnergy
 from tilewright.tiling.operations.operation import Operation
 from tilewright.tiling.operations.steps import Timing, steps

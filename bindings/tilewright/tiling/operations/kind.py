@@ -9,7 +9,7 @@ import numpy as np
 
 from tilewright.core.bounds import Bound, Exact
 from tilewright.core.measures import counted
-from tilewright.simulator import Report, Violation, execute
+from tilewright.simulator import Report, execute
 from tilewright.tiling.machine_kind import LayerProblem
 from tilewright.tiling.measures import Between, CycledBetween, TimedBetween
 from tilewright.tiling.operations.arithmetic import not_computed, random_values, whole
@@ -79,8 +79,7 @@ def simulate(
     """Execute a plan: its tiles are moved and counted, and computed where that is exact in integers."""
     broken = violation(problem, plan)
     if broken is not None:
-        rule, _, found = broken.partition(": ")
-        return Report.refused(Violation(rule, 0, "plan", "a plan within the limits", found))
+        return Report.beyond_limits(broken)
     operation, walk = problem.one_operation, _walk(problem, plan)
     does = unit(problem.machine, operation)
     given, expected = None, None

@@ -6,6 +6,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from tilewright.spec.errors import InputError
+from tilewright.tiling.tile import are_sizes
 
 LOOPS = ("maps", "rows", "columns")
 """The sizes of a tile of outputs."""
@@ -49,13 +50,9 @@ class OperationPlan:
     def from_json(cls, data: Any, file: str | None = None) -> OperationPlan:
         """Read the JSON object of a result file; its meaning is judged by the simulator, not here."""
         tile = data.get("operation") if isinstance(data, dict) and set(data) == {"operation"} else None
-        if not isinstance(tile, dict) or set(tile) != set(LOOPS) or not all(map(_is_size, tile.values())):
+        if not isinstance(tile, dict) or set(tile) != set(LOOPS) or not are_sizes(tile.values(), MOST):
             limit = (
                 f"must be an object with operation, which has {', '.join(LOOPS)} of a tile, each at least 1"
             )
             raise InputError("plan", data, limit, file)
-        return cls(OperationTile(**tile))
-
-
-def _is_size(value: Any) -> bool:
-    return type(value) is int and 1 <= value <= MOST
+        return cls((tile["maps"], tile["rows"], tile["columns"]))

@@ -13,6 +13,7 @@ from tilewright.tiling.operations.operation import Operation
 from tilewright.tiling.operations.plan import OperationPlan
 from tilewright.tiling.operations.units import Costs, Machine
 from tilewright.tiling.operations.walk import Walk
+from tilewright.tiling.tile import even_steps
 
 FURTHER = 256
 """How many more tiles than needed the plan of a stream may have; they shorten its first and last transfer."""
@@ -122,9 +123,10 @@ def tiles(operation: Operation, machine: Machine) -> Iterator[OperationPlan]:
         yield from (OperationPlan((1, 1, size)) for size in sizes)
         return
     fits = unit(machine, operation)
-    for across in [width] if columns == width else [size for size in even(width) if size <= columns]:
-        for tall in even(rows):
-            for deep in [maps] if operation.needs == "maps" else even(maps):
+    widths = [width] if columns == width else [step for step in even_steps(width) if step <= columns]
+    for across in reversed(widths):
+        for tall in reversed(even_steps(rows)):
+            for deep in [maps] if operation.needs == "maps" else reversed(even_steps(maps)):
                 plan = OperationPlan((deep, tall, across))
                 if fits.overflow(Walk(operation, plan).buffers) is None:
                     yield plan
@@ -135,16 +137,6 @@ def whole(operation: Operation) -> OperationPlan:
     if operation.windowed:
         return OperationPlan(operation.output)
     return OperationPlan((1, 1, Walk(operation, OperationPlan((1, 1, 1))).length))
-
-
-def even(size: int) -> list[int]:
-    """Return the tiles of each number of tiles that are as even as possible, the largest first."""
-    found = [size]
-    while found[-1] > 1:
-        trips = -(-size // found[-1])
-        step = -(-size // (trips + 1))
-        found.append(step if step < found[-1] else -(-size // -(-size // (step - 1))))
-    return found
 
 
 def outside_of_space(operation: Operation, machine: Machine, plan: OperationPlan) -> str | None:

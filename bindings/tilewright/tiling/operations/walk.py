@@ -14,6 +14,7 @@ from numpy.typing import NDArray
 from tilewright.simulator.program import Box
 from tilewright.tiling.operations.operation import Operation
 from tilewright.tiling.operations.plan import LOOPS, OperationPlan
+from tilewright.tiling.tile import even_step
 
 Counts = NDArray[np.int64]
 Span = tuple[int, int]
@@ -118,8 +119,7 @@ class Walk:
             if size > most:
                 return f"tile: {size} {name}, the output has {most}"
         for size, step in zip(sizes, self.plan.tile, strict=True):
-            even = -(-size // -(-size // step))
-            if step != even:
+            if step != (even := even_step(size, step)):
                 return f"tile: {-(-size // step)} tiles of {size} are of {even} each, not of {step}"
         return None
 

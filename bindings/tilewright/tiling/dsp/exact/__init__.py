@@ -3,15 +3,15 @@
 from __future__ import annotations
 
 from tilewright.tiling.dsp.exact.accesses import BestPlan, fewest_accesses, local_traffic
-from tilewright.tiling.dsp.exact.cheapest import TIE_SECONDS, cheapest
-from tilewright.tiling.dsp.exact.front import THROUGHPUT, TradeOff, pareto_front
+from tilewright.tiling.dsp.exact.cheapest import cheapest
+from tilewright.tiling.dsp.exact.front import THROUGHPUT, pareto_front
+from tilewright.tiling.dsp.exact.params import PARAMS
 from tilewright.tiling.dsp.exact.patterns import schedules
 
 __all__ = [
+    "PARAMS",
     "THROUGHPUT",
-    "TIE_SECONDS",
     "BestPlan",
-    "TradeOff",
     "cheapest",
     "fewest_accesses",
     "local_traffic",

@@ -10,7 +10,7 @@ from __future__ import annotations
 import time
 from collections.abc import Callable, Collection, Iterator
 from dataclasses import dataclass
-from functools import cache
+from functools import cache, lru_cache
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -18,14 +18,14 @@ from numpy.typing import NDArray
 
 from tilewright.spec.arrays import distinct
 from tilewright.spec.errors import OutOfTimeError
+from tilewright.spec.layer import Layer
 from tilewright.tiling.dsp.exact.families import Family, blocks
-from tilewright.tiling.dsp.exact.patterns import FREE_DIMENSIONS, Pattern, patterns
-from tilewright.tiling.dsp.nest import C, Counts, G, K, N, Nest, Tile, X, Y
+from tilewright.tiling.dsp.exact.params import PARAMS
+from tilewright.tiling.dsp.exact.patterns import Pattern, patterns
+from tilewright.tiling.dsp.machine import MAX_BYTES, DspMachine
+from tilewright.tiling.dsp.nest import FREE, C, Counts, G, K, N, Nest, Tile, X, Y, nest_of
 from tilewright.tiling.dsp.plan import DspPlan
 from tilewright.tiling.dsp.traffic import Tiles
-
-PATIENCE = 0.2
-"""Seconds past a deadline for which a first plan is still looked for."""
 
 
 class BestPlan(NamedTuple):
@@ -168,7 +168,7 @@ def _promising(
     least[:, G] = 1
     need = _need(nest, least, table)
     trips = np.ones_like(least)
-    for d in FREE_DIMENSIONS:
+    for d in FREE:
         larger = least.copy()
         larger[:, d] += 1
         step = np.clip(1 + (capacity - need) // (_need(nest, larger, table) - need), 1, sizes[d])
@@ -189,7 +189,7 @@ def _promising(
         covered = covered * np.where(table.single[:, axis], once, several)
     bound = _moved(nest, covered, times(table.input), times(table.kernels), times(table.output))
     # A dimension of size one has a single iteration.
-    possible = (need <= capacity) & (table.single | (sizes > 1))[:, list(FREE_DIMENSIONS)].all(axis=1)
+    possible = (need <= capacity) & (table.single | (sizes > 1))[:, list(FREE)].all(axis=1)
     order = np.flatnonzero(possible)
     order = order[np.argsort(bound[order], kind="stable")]
     return [(number, *table.patterns[number], int(bound[number])) for number in order.tolist()]
@@ -232,8 +232,7 @@ class _PatternSearch:
         self.sums: dict[int, Counts] = {
             axis: axes[axis].new if pattern.halo == axis else axes[axis].full for axis in (Y, X)
         }
-        used = pattern.input | pattern.kernels | pattern.output
-        counted = [d for d in FREE_DIMENSIONS if d not in single and (d in used or self._varies(d))]
+        counted = [d for d in FREE if d not in single and (d in pattern.repeating or self._varies(d))]
         # It takes the largest step that fits: more never costs, but in Y and X, where gaps may lie.
         self.fitted = max(
             (d for d in counted if d not in (Y, X)), key=lambda d: len(nest.steps[d]), default=None
@@ -248,7 +247,7 @@ class _PatternSearch:
         """Return the tile with the fewest accesses, None if none fits or none has as few as are known."""
         best: _BestTile | None = None
         for block in blocks([np.arange(len(self.nest.steps[d]) - 1) for d in self.listed]):
-            if time.monotonic() > deadline + (PATIENCE if known is None else 0.0):
+            if time.monotonic() > deadline + (PARAMS.patience if known is None else 0.0):
                 if known is None:
                     raise OutOfTimeError
                 break
@@ -260,7 +259,7 @@ class _PatternSearch:
     def equal(self, value: int, deadline: float) -> Iterator[Counts]:
         """Yield all tiles with so many accesses, the fewest, shape (6, tiles); end at the deadline."""
         used = {*self.single, *self.listed, self.fitted}
-        loose = [d for d in (G, *FREE_DIMENSIONS) if d not in used]
+        loose = [d for d in (G, *FREE) if d not in used]
         for block in blocks([np.arange(len(self.nest.steps[d]) - 1) for d in self.listed]):
             if time.monotonic() > deadline:
                 return
@@ -293,7 +292,7 @@ class _PatternSearch:
         index = dict(zip(listed, np.meshgrid(*listed.values(), indexing="ij"), strict=True))
         shape = next(iter(index.values())).shape if index else (1,)
         step: list[Counts] = [np.ones(1, dtype=np.int64)] * 6
-        for d in FREE_DIMENSIONS:
+        for d in FREE:
             if d in self.single:
                 step[d] = np.full(1, nest.sizes[d])
             elif d in index:
@@ -330,7 +329,7 @@ class _PatternSearch:
     def _accesses(self, step: list[Counts], index: dict[int, Counts]) -> Any:
         """Return the accesses of tiles, given the numbers of the listed loops' steps."""
         nest, pattern = self.nest, self.pattern
-        trips: dict[int, Counts] = {d: -(-nest.sizes[d] // step[d]) for d in FREE_DIMENSIONS}
+        trips: dict[int, Counts] = {d: -(-nest.sizes[d] // step[d]) for d in FREE}
 
         def times(loops: frozenset[int]) -> Counts:
             result = np.ones(1, dtype=np.int64)
@@ -351,8 +350,8 @@ class _PatternSearch:
 def _fewest_transfers(nest: Nest, candidate: _Candidate, capacity: int) -> tuple[tuple[int, int], DspPlan]:
     """Enlarge the loops that multiply nothing, groups included, where that saves transfers only."""
     value, tile, pattern, single, _ = candidate
-    used = pattern.input | pattern.kernels | pattern.output | single
-    loose = [d for d in (G, *FREE_DIMENSIONS) if d == G or (d not in used and tile[d] == 1)]
+    used = pattern.repeating | single
+    loose = [d for d in (G, *FREE) if d == G or (d not in used and tile[d] == 1)]
     lists = [nest.steps[d] if d in loose else np.array([tile[d]]) for d in range(6)]
     tiles = Tiles(nest, tuple(grid.ravel() for grid in np.meshgrid(*lists, indexing="ij")))
     traffic = tiles.traffic(pattern.order, pattern.reuse)
@@ -367,14 +366,18 @@ def _fewest_transfers(nest: Nest, candidate: _Candidate, capacity: int) -> tuple
 
 
 def local_traffic(nest: Nest) -> int:
-    """Units between on-chip memory and registers in all, a best case (section 5.4).
+    """Return the units that a layer moves between on-chip memory and registers, a best case (section 5.4).
 
-    It is what the thesis's schedules would move if the register file were the on-chip memory; 0 where the
-    machine gives no register file.
+    It is what the thesis's schedules would move if the register file were the on-chip memory, whatever size
+    that has; 0 where the machine gives no register file.
     """
-    machine = nest.machine
-    if not machine.register_file_bytes:
+    if not nest.machine.register_file_bytes:
         return 0
-    found = fewest_accesses(nest, "thesis", machine.register_file)
+    return _local_traffic(nest.layer, nest.machine.with_(memory_bytes=MAX_BYTES))
+
+
+@lru_cache(maxsize=256)
+def _local_traffic(layer: Layer, machine: DspMachine) -> int:
+    found = fewest_accesses(nest_of(layer, machine), "thesis", machine.register_file)
     assert found is not None  # one tile of the smallest kind fits: `DspMachine.check`
     return found.value

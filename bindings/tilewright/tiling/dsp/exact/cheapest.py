@@ -19,18 +19,13 @@ from numpy.typing import NDArray
 from tilewright.tiling.dsp.cost import measures
 from tilewright.tiling.dsp.exact.accesses import BestPlan, families_of_fewest, fewest_accesses
 from tilewright.tiling.dsp.exact.families import Family, families, tile_at, tile_limit
-from tilewright.tiling.dsp.exact.ways import lower_bound, ways
+from tilewright.tiling.dsp.exact.params import PARAMS
+from tilewright.tiling.dsp.exact.schedules import lower_bound, schedule_groups
 from tilewright.tiling.dsp.nest import Counts, Nest, Tile
 from tilewright.tiling.dsp.plan import DspPlan
 
 TIES = ("accesses", "cycles", "energy", "memory")
 """What breaks ties, in this order."""
-
-TIE_SECONDS = 1.0
-"""How long it may take, at least, to choose among the best plans; else as long as they took to be found."""
-
-KEYS = 3
-"""By how many of the costs, the objective first, tiles are sorted before they are looked at."""
 
 
 def cheapest(
@@ -78,18 +73,19 @@ def cheapest(
     if not kept:
         return search.best, time.monotonic() <= deadline
     table = np.stack([np.concatenate(column) for column in zip(*kept, strict=True)])
-    table = table[:, search.may_be_best(table[:KEYS])]
+    many = PARAMS.keys
+    table = table[:, search.may_be_best(table[:many])]
     until = deadline
-    for entry in np.lexsort(table[:KEYS][::-1]).tolist():
-        keys_of_one = tuple(table[:KEYS, entry].tolist())
-        if keys_of_one > search.rank[:KEYS]:
+    for entry in np.lexsort(table[:many][::-1]).tolist():
+        keys_of_one = tuple(table[:many, entry].tolist())
+        if keys_of_one > search.rank[:many]:
             break
         now = time.monotonic()
         if keys_of_one[0] >= search.rank[0] and until == deadline:  # what is left may be as good, not better
-            until = min(deadline, now + max(TIE_SECONDS, now - began))
+            until = min(deadline, now + max(PARAMS.tie_seconds, now - began))
         if now > until:
             return search.best, keys_of_one[0] >= search.rank[0]
-        search.look(tile_at(table[KEYS:], entry))
+        search.look(tile_at(table[many:], entry))
     return search.best, time.monotonic() <= deadline
 
 
@@ -131,11 +127,11 @@ class _Search:
         if tile in self._seen:
             return
         self._seen.add(tile)
-        for way in ways(self.nest, tile, self.limit, self.local):
-            if tuple(map(way.bound, self.names)) < self.rank and all(
-                way.bound(of) <= most for of, most in self.at_most.items()
+        for group in schedule_groups(self.nest, tile, self.limit, self.local):
+            if tuple(map(group.bound, self.names)) < self.rank and all(
+                group.bound(of) <= most for of, most in self.at_most.items()
             ):
-                self.take(way.plans)
+                self.take(group.plans)
 
     def keys(self, family: Family) -> list[Counts]:
         """Bound what the schedules of a family's tiles cost from below: the objective, and what breaks ties.
@@ -146,7 +142,7 @@ class _Search:
         def bound(of: str) -> Counts:
             return lower_bound(family.tiles, family.accesses, family.transfers, of, self.local)
 
-        keys = [bound(name) for name in self.names[:KEYS]]
+        keys = [bound(name) for name in self.names[: PARAMS.keys]]
         for of, most in self.at_most.items():
             keys[0] = np.where(bound(of) <= most, keys[0], np.iinfo(np.int64).max)
         return keys

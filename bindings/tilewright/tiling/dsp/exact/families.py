@@ -9,12 +9,10 @@ from math import inf, prod
 
 import numpy as np
 
-from tilewright.tiling.dsp.exact.patterns import FREE_DIMENSIONS, Pattern, patterns
-from tilewright.tiling.dsp.nest import C, Counts, G, K, N, Nest, Tile, X, Y
+from tilewright.tiling.dsp.exact.params import PARAMS
+from tilewright.tiling.dsp.exact.patterns import Pattern, patterns
+from tilewright.tiling.dsp.nest import FREE, C, Counts, G, K, N, Nest, Tile, X, Y
 from tilewright.tiling.dsp.traffic import Tiles
-
-MAX_BLOCK = 4_000_000
-"""Most tiles, whether they fit or not, that are looked at together, which bounds the memory."""
 
 
 @dataclass(frozen=True)
@@ -56,7 +54,7 @@ def families(nest: Nest, limit: str, deadline: float, most_tiles: Callable[[], f
     """
     # Few loops of several iterations are few tiles, and soon tell how many can be of interest.
     for single, candidates in reversed(patterns(limit, nest.machine.double_buffering)):
-        if not candidates or any(nest.sizes[d] == 1 and d not in single for d in FREE_DIMENSIONS):
+        if not candidates or any(nest.sizes[d] == 1 and d not in single for d in FREE):
             continue
         lists = [
             nest.steps[d] if d == G else nest.steps[d][-1:] if d in single else nest.steps[d][:-1]
@@ -72,7 +70,7 @@ def families(nest: Nest, limit: str, deadline: float, most_tiles: Callable[[], f
 
 def blocks(lists: list[Counts]) -> Iterator[list[Counts]]:
     """Halve the longest list until the lists have few enough combinations."""
-    if prod(len(values) for values in lists) <= MAX_BLOCK:
+    if prod(len(values) for values in lists) <= PARAMS.block:
         yield lists
         return
     longest = max(range(len(lists)), key=lambda d: len(lists[d]))

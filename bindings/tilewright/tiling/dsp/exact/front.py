@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import time
-from typing import NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
@@ -12,19 +11,13 @@ from tilewright.tiling.dsp.cost import measures
 from tilewright.tiling.dsp.exact.accesses import BestPlan, fewest_accesses
 from tilewright.tiling.dsp.exact.cheapest import cheapest
 from tilewright.tiling.dsp.exact.families import families, tile_at, tile_limit
-from tilewright.tiling.dsp.exact.ways import lower_bound, ways
+from tilewright.tiling.dsp.exact.schedules import lower_bound, schedule_groups
 from tilewright.tiling.dsp.nest import Counts, Nest, Tile
 from tilewright.tiling.dsp.plan import DspPlan
+from tilewright.tiling.machine_kind import TradeOff
 
 THROUGHPUT = ("cycles", "accesses")
 """What the thesis trades, as throughput and memory efficiency (equation 5.24)."""
-
-
-class TradeOff(NamedTuple):
-    """A trade-off: what it has of both costs, and a plan that has it."""
-
-    values: tuple[int, int]
-    plan: DspPlan
 
 
 def pareto_front(
@@ -33,7 +26,7 @@ def pareto_front(
     local: int,
     deadline: float = float("inf"),
     traded: tuple[str, str] = THROUGHPUT,
-) -> tuple[tuple[TradeOff, ...], bool]:
+) -> tuple[tuple[TradeOff[DspPlan], ...], bool]:
     """Return every trade-off of two costs, and whether they are proven to be all.
 
     That with least of the first comes first. Of plans that agree in both numbers one is returned.
@@ -71,7 +64,9 @@ def pareto_front(
 class _FrontSearch:
     """The trade-offs that no other is known to dominate, and the tiles that were looked at."""
 
-    def __init__(self, nest: Nest, limit: str, local: int, traded: tuple[str, str], start: TradeOff) -> None:
+    def __init__(
+        self, nest: Nest, limit: str, local: int, traded: tuple[str, str], start: TradeOff[DspPlan]
+    ) -> None:
         self.nest, self.limit, self.local, self.traded = nest, limit, local, traded
         self.front = [start]
         self._seen: set[Tile] = set()
@@ -124,10 +119,10 @@ class _FrontSearch:
         if tile in self._seen:
             return
         self._seen.add(tile)
-        for way in ways(self.nest, tile, self.limit, self.local):
-            if self._beaten((way.bound(self.traded[0]), way.bound(self.traded[1]))):
+        for group in schedule_groups(self.nest, tile, self.limit, self.local):
+            if self._beaten((group.bound(self.traded[0]), group.bound(self.traded[1]))):
                 continue
-            for plan in way.plans:
+            for plan in group.plans:
                 first, second = measures(self.nest, plan, self.traded, self.local)
                 if not self._beaten((first, second)):
                     self.front = [
@@ -136,7 +131,7 @@ class _FrontSearch:
                     self.front.append(TradeOff((first, second), plan))
 
 
-def _unbeaten(front: list[TradeOff], first: Counts, second: Counts) -> NDArray[np.bool_]:
+def _unbeaten(front: list[TradeOff[DspPlan]], first: Counts, second: Counts) -> NDArray[np.bool_]:
     """Whether no point of a front has as little of both."""
     steps = sorted((point.values[1], point.values[0]) for point in front)
     seconds, least = np.array([step[0] for step in steps]), np.array([step[1] for step in steps])

@@ -2,16 +2,14 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from functools import cache
 from itertools import chain, combinations, permutations
 from typing import NamedTuple
 
-from tilewright.tiling.dsp.nest import C, K, N, X, Y
+from tilewright.tiling.dsp.nest import FREE, K, X, Y
 from tilewright.tiling.dsp.plan import ANY, HALIDE, LOOPS, ORDERED, SCHEDULES, allowed
 from tilewright.tiling.dsp.traffic import RELEVANT, moved_by
-
-FREE_DIMENSIONS = (N, C, Y, X, K)
-"""The loops whose order is a decision."""
 
 
 class Pattern(NamedTuple):
@@ -37,6 +35,11 @@ class Pattern(NamedTuple):
     order: str
     reuse: str
 
+    @property
+    def repeating(self) -> frozenset[int]:
+        """The loops whose iterations multiply some operand."""
+        return self.input | self.kernels | self.output
+
     def beats(self, other: Pattern) -> bool:
         """Whether this one never moves more than the other, and needs no more memory."""
         return (
@@ -61,24 +64,31 @@ def schedules(limit: str) -> tuple[tuple[str, str], ...]:
 def patterns(limit: str, double_buffering: bool) -> tuple[tuple[frozenset[int], tuple[Pattern, ...]], ...]:
     """Return for every set of loops with a single iteration the patterns worth trying."""
     table = []
-    for single in chain.from_iterable(combinations(FREE_DIMENSIONS, size) for size in range(6)):
+    for single in chain.from_iterable(combinations(FREE, size) for size in range(6)):
         if limit == HALIDE and K not in single:
             continue
-        kept: list[Pattern] = []
-        seen: set[tuple[str, str]] = set()
-        left_out = str.maketrans(dict.fromkeys(LOOPS[d] for d in single))
-        for order, reuse in schedules(limit):
-            moving = order.translate(left_out), reuse
-            if moving in seen:
-                continue
-            seen.add(moving)
-            new = pattern_of(order, reuse, frozenset(single), double_buffering)
-            if new is None:
-                continue
-            if not any(pattern.beats(new) for pattern in kept):
-                kept = [pattern for pattern in kept if not new.beats(pattern)] + [new]
-        table.append((frozenset(single), tuple(kept)))
+        table.append(
+            (frozenset(single), useful_patterns(schedules(limit), frozenset(single), double_buffering))
+        )
     return tuple(table)
+
+
+def useful_patterns(
+    schedules: Iterable[tuple[str, str]], single: frozenset[int], double_buffering: bool
+) -> tuple[Pattern, ...]:
+    """Return what some schedules do when certain loops have a single iteration, without what others beat."""
+    kept: list[Pattern] = []
+    seen: set[tuple[str, str]] = set()
+    left_out = str.maketrans(dict.fromkeys(LOOPS[d] for d in single))
+    for order, reuse in schedules:
+        moving = order.translate(left_out), reuse
+        if moving in seen:
+            continue
+        seen.add(moving)
+        new = pattern_of(order, reuse, single, double_buffering)
+        if new is not None and not any(pattern.beats(new) for pattern in kept):
+            kept = [pattern for pattern in kept if not new.beats(pattern)] + [new]
+    return tuple(kept)
 
 
 def pattern_of(order: str, reuse: str, single: frozenset[int], double_buffering: bool) -> Pattern | None:
@@ -101,10 +111,10 @@ def pattern_of(order: str, reuse: str, single: frozenset[int], double_buffering:
 
 
 @cache
-def alike(
+def group_schedules(
     limit: str, single: frozenset[int], double_buffering: bool
 ) -> tuple[tuple[tuple[str, str], ...], ...]:
-    """Return schedules that differ in the loops of several iterations, those that move the same together."""
+    """Return the schedules that differ in the loops of several iterations, in groups that move the same."""
     groups: dict[tuple[object, ...], dict[str, tuple[str, str]]] = {}
     for order, reuse in schedules(limit):
         pattern = pattern_of(order, reuse, single, double_buffering)

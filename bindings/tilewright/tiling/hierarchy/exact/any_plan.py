@@ -17,12 +17,12 @@ import numpy as np
 
 from tilewright.core.branch_and_bound import ignore
 from tilewright.spec.errors import OutOfTimeError
-from tilewright.tiling.hierarchy import bounds
+from tilewright.tiling.hierarchy.bounds import lower_bound
 from tilewright.tiling.hierarchy.exact.any_steps import AnySteps, some_sizes
 from tilewright.tiling.hierarchy.exact.partial_plans import PartialPlans
 from tilewright.tiling.hierarchy.exact.search import PARAMS, BestPlan, Budget, Search, best_plan
 from tilewright.tiling.hierarchy.exact.tables import Left, Tables
-from tilewright.tiling.hierarchy.machine import Kept
+from tilewright.tiling.hierarchy.level import Kept
 from tilewright.tiling.hierarchy.nest import Nest
 from tilewright.tiling.hierarchy.plan import HierarchyPlan
 from tilewright.tiling.hierarchy.task import Task
@@ -131,7 +131,7 @@ class _AnySearch:
         self.best: BestPlan | None = None
         goal = task.minimise, task.level
         self.proven = {
-            kept: bounds.least(task.layer, task.machine.keeping(kept), *goal) for kept in task.machine.choices
+            kept: lower_bound(task.layer, task.machine.keeping(kept), *goal) for kept in task.machine.choices
         }
         self.bound = min(self.proven.values())
 

@@ -10,6 +10,7 @@ when it is the cost.
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from functools import cached_property
 
 import numpy as np
@@ -17,8 +18,10 @@ from numpy.typing import NDArray
 
 from tilewright.spec.layer import Layer
 from tilewright.tiling.hierarchy.exact.lattice import Lattice, Steps
-from tilewright.tiling.hierarchy.machine import LETTERS, OPERANDS, STILL, USES, HierarchyMachine
-from tilewright.tiling.hierarchy.nest import AXES, divisors, extents, window
+from tilewright.tiling.hierarchy.loops import AXES, LETTERS, OPERANDS, STILL, USES, extents
+from tilewright.tiling.hierarchy.machine import HierarchyMachine
+from tilewright.tiling.hierarchy.nest import divisors, window
+from tilewright.tiling.tile import even_steps
 
 Table = NDArray[np.int64]
 
@@ -26,16 +29,7 @@ PARTS = 2
 """Parts into which a range of sizes is split."""
 
 
-def balanced(extent: int) -> list[int]:
-    """Return the smallest size of blocks for each number of them, ascending."""
-    sizes, size = [], extent
-    while size >= 1:
-        sizes.append(-(-extent // -(-extent // size)))
-        size = sizes[-1] - 1
-    return sizes[::-1]
-
-
-def thinned(sizes: list[int], most: int) -> list[int]:
+def thinned(sizes: Sequence[int], most: int) -> list[int]:
     """Return at most so many of some sizes, the first and the last among them, in steps as even as can be."""
     sizes = list(sizes)
     while len(sizes) > max(most, 2):
@@ -61,7 +55,7 @@ def some_sizes(layer: Layer, most: int, *, chains: bool = False) -> list[list[in
     """Return at most so many sizes of blocks for each loop, with chains besides all divisors."""
     cuts = []
     for extent in extents(layer).values():
-        sizes = thinned(balanced(extent), most)
+        sizes = thinned(even_steps(extent), most)
         cuts.append(sorted({*sizes, *divisors(extent)}) if chains else sizes)
     return cuts
 

@@ -16,20 +16,14 @@ from tilewright.core.front import undominated
 from tilewright.simulator.levels import SLIDING
 from tilewright.spec.errors import OutOfTimeError
 from tilewright.spec.layer import Layer
-from tilewright.tiling.hierarchy.exact.front import Point
 from tilewright.tiling.hierarchy.exact.lattice import MOST, Lattice
 from tilewright.tiling.hierarchy.exact.partial_plans import ALONG, ANY
 from tilewright.tiling.hierarchy.exact.search import arrange
-from tilewright.tiling.hierarchy.machine import (
-    LETTERS,
-    OPERANDS,
-    REDUCED,
-    STILL,
-    USES,
-    HierarchyMachine,
-    Kept,
-)
+from tilewright.tiling.hierarchy.level import Kept
+from tilewright.tiling.hierarchy.loops import LETTERS, OPERANDS, REDUCED, STILL, USES
+from tilewright.tiling.hierarchy.machine import HierarchyMachine
 from tilewright.tiling.hierarchy.plan import HierarchyPlan
+from tilewright.tiling.machine_kind import TradeOff
 
 Table = NDArray[np.int64]
 
@@ -60,7 +54,7 @@ class Candidates(NamedTuple):
         return undominated(self.capacity, self.accesses)
 
 
-def capacity_front(layer: Layer, machine: HierarchyMachine) -> list[Point]:
+def capacity_front(layer: Layer, machine: HierarchyMachine) -> list[TradeOff[HierarchyPlan]]:
     """Return, from the least accesses on, all plans that no other has fewer accesses than in as few bytes.
 
     Parameters
@@ -82,10 +76,10 @@ def capacity_front(layer: Layer, machine: HierarchyMachine) -> list[Point]:
         for row in plans.best().tolist():
             plan = _plan(lattice, int(plans.block[row]), int(plans.order[row]), kept)
             found.append((int(plans.capacity[row]), int(plans.accesses[row]), plan))
-    points: list[Point] = []
+    points: list[TradeOff[HierarchyPlan]] = []
     for capacity, accesses, plan in sorted(found, key=lambda one: one[:2]):
         if not points or accesses < points[-1].values[0]:
-            points.append(Point((accesses, capacity), plan))
+            points.append(TradeOff((accesses, capacity), plan))
     return points[::-1]
 
 

@@ -3,23 +3,18 @@
 from __future__ import annotations
 
 from dataclasses import replace
-from typing import NamedTuple
 
 from tilewright.spec.errors import OutOfTimeError
 from tilewright.spec.network import MAX_LAYERS
 from tilewright.tiling.hierarchy.exact.search import best_plan
 from tilewright.tiling.hierarchy.plan import HierarchyPlan
 from tilewright.tiling.hierarchy.task import Task
+from tilewright.tiling.machine_kind import TradeOff
 
 
-class Point(NamedTuple):
-    """A plan of a front, and what it has of both that are traded."""
-
-    values: tuple[int, int]
-    plan: HierarchyPlan
-
-
-def pareto_front(task: Task, traded: tuple[str, str], deadline: float) -> tuple[list[Point], bool]:
+def pareto_front(
+    task: Task, traded: tuple[str, str], deadline: float
+) -> tuple[list[TradeOff[HierarchyPlan]], bool]:
     """Return the plans of which none is better in one and no worse in the other, and whether these are all.
 
     The first plan has least of the first, and among those that have, least of the second; the next one has
@@ -33,7 +28,7 @@ def pareto_front(task: Task, traded: tuple[str, str], deadline: float) -> tuple[
         ``time.monotonic()`` after which the points so far are returned as not all.
     """
     first, second = traded
-    points: list[Point] = []
+    points: list[TradeOff[HierarchyPlan]] = []
     while len(points) < MAX_LAYERS:
         below = {second: points[-1].values[1] - 1} if points else {}
         try:
@@ -48,5 +43,5 @@ def pareto_front(task: Task, traded: tuple[str, str], deadline: float) -> tuple[
             return points, False
         if best is None or not best.proven:
             return points, False
-        points.append(Point((least.value, best.value), best.plan))
+        points.append(TradeOff((least.value, best.value), best.plan))
     return points, False

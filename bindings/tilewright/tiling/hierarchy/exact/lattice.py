@@ -11,8 +11,9 @@ from numpy.typing import NDArray
 
 from tilewright.simulator.levels import SLIDING
 from tilewright.spec.layer import Layer
-from tilewright.tiling.hierarchy.machine import LETTERS, OPERANDS, USES, HierarchyMachine
-from tilewright.tiling.hierarchy.nest import AXES, divisors, extents, unshared, window
+from tilewright.tiling.hierarchy.loops import AXES, LETTERS, OPERANDS, USES, extents
+from tilewright.tiling.hierarchy.machine import HierarchyMachine
+from tilewright.tiling.hierarchy.nest import divisors, unshared, window
 
 Table = NDArray[np.int64]
 

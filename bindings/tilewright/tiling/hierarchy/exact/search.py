@@ -36,7 +36,7 @@ from tilewright.tiling.hierarchy.exact.partial_plans import (
 )
 from tilewright.tiling.hierarchy.exact.space import entering_blocks, goal_of, group_plans, node_of
 from tilewright.tiling.hierarchy.exact.tables import Tables
-from tilewright.tiling.hierarchy.machine import LETTERS, OPERANDS, STILL
+from tilewright.tiling.hierarchy.loops import LETTERS, OPERANDS, STILL
 from tilewright.tiling.hierarchy.plan import HierarchyPlan
 from tilewright.tiling.hierarchy.task import Task
 
@@ -61,6 +61,8 @@ class SearchParams:
         Most blocks of a layer of which passes remember the nodes' tables; more would take much memory.
     space
         Partial plans for which there is space at first; it doubles when they are more.
+    tie_seconds
+        How long ties may take at least; else as long as it took to find the optimum.
     """
 
     passes: tuple[tuple[int, int | None], ...] = ((12, 1), (60, 5), (300, None))
@@ -69,6 +71,7 @@ class SearchParams:
     any_work: int = 30_000
     remembered: int = 20_000
     space: int = 1 << 14
+    tie_seconds: float = 1.0
 
 
 PARAMS = SearchParams()

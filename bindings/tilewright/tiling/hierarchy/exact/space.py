@@ -22,7 +22,7 @@ from tilewright.tiling.hierarchy.exact.partial_plans import (
 )
 from tilewright.tiling.hierarchy.exact.partial_plans import OUTPUT as OUTPUTS
 from tilewright.tiling.hierarchy.exact.tables import Tables
-from tilewright.tiling.hierarchy.machine import OPERANDS
+from tilewright.tiling.hierarchy.loops import OPERANDS
 
 GOALS = {"cycles": CYCLES, "edp": PRODUCT, "memory": HOLDING}
 """What is minimised, of objectives that are not just spent."""

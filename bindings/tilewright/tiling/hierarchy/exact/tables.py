@@ -12,7 +12,8 @@ from tilewright.simulator.levels import SLIDING
 from tilewright.tiling.hierarchy.charges import OUTPUT, SPENT, TIME, WAITING, Charges
 from tilewright.tiling.hierarchy.cost import TICKS
 from tilewright.tiling.hierarchy.exact.lattice import FAR, Lattice
-from tilewright.tiling.hierarchy.machine import LETTERS, OPERANDS, REDUCED, Kept
+from tilewright.tiling.hierarchy.level import Kept
+from tilewright.tiling.hierarchy.loops import LETTERS, OPERANDS, REDUCED
 from tilewright.tiling.hierarchy.task import Task
 
 Table = NDArray[np.int64]

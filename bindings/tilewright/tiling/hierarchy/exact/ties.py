@@ -8,15 +8,11 @@ from __future__ import annotations
 import time
 from dataclasses import replace
 
-from tilewright.tiling.hierarchy.exact.search import BestPlan, best_plan
+from tilewright.tiling.hierarchy.exact.search import PARAMS, BestPlan, best_plan
 from tilewright.tiling.hierarchy.task import Task
 
 TIES = ("traffic", "cycles", "energy", "memory")
 """What breaks ties: bits that the outermost memory moves, cycles, attojoules, bits that others reserve."""
-
-
-LEAST_SECONDS = 1.0
-"""How long ties may take at least; else as long as it took to find the optimum."""
 
 
 def break_ties(task: Task, found: BestPlan, seconds: float, deadline: float) -> BestPlan:
@@ -32,7 +28,7 @@ def break_ties(task: Task, found: BestPlan, seconds: float, deadline: float) -> 
     deadline
         ``time.monotonic()``.
     """
-    deadline = min(deadline, time.monotonic() + max(LEAST_SECONDS, seconds))
+    deadline = min(deadline, time.monotonic() + max(PARAMS.tie_seconds, seconds))
     given = ("energy", "cycles") if task.minimise == "edp" else (task.minimise,)
     uneven = any(level.uneven for level in task.machine.levels)
     plan, limits = found.plan, dict(task.at_most)

@@ -2,14 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
 
-from tilewright.tiling.dsp.exact.patterns import FREE_DIMENSIONS, alike
-from tilewright.tiling.dsp.nest import C, Counts, G, K, N, Nest, Tile, X, Y
+from tilewright.tiling.dsp.exact.patterns import group_schedules
+from tilewright.tiling.dsp.nest import FREE, C, Counts, G, K, N, Nest, Tile, X, Y
 from tilewright.tiling.dsp.plan import DspPlan
 from tilewright.tiling.dsp.traffic import Tiles
 
@@ -63,10 +62,9 @@ def lower_bound(tiles: Tiles, accesses: Counts, transfers: Counts, minimise: str
 
 
 @dataclass(frozen=True)
-class Way:
-    """All orders of one tile that move the same; `bound` holds for each of them."""
+class ScheduleGroup:
+    """Plans of one tile, with all orders that move the same; `bound` holds for each of them."""
 
-    nest: Nest
     tiles: Tiles
     accesses: int
     transfers: int
@@ -79,13 +77,14 @@ class Way:
         return int(lower_bound(self.tiles, *moved, minimise, self.local)[0])
 
 
-def ways(nest: Nest, tile: Tile, limit: str, local: int) -> Iterator[Way]:
-    """Iterate over the schedules of one tile, those that move the same together, promising ones first."""
+def schedule_groups(nest: Nest, tile: Tile, limit: str, local: int) -> list[ScheduleGroup]:
+    """Return the schedules of one tile, in groups that move the same, those that move least first."""
     tiles = Tiles(nest, tuple(np.array([step]) for step in tile))
-    single = frozenset(d for d in FREE_DIMENSIONS if tiles.trips[d][0] == 1)
+    single = frozenset(d for d in FREE if tiles.trips[d][0] == 1)
     groups = []
-    for schedules in alike(limit, single, nest.machine.double_buffering):
+    for schedules in group_schedules(limit, single, nest.machine.double_buffering):
         traffic = tiles.traffic(*schedules[0])
         plans = tuple(DspPlan(tile, order, reuse) for order, reuse in schedules)
-        groups.append(Way(nest, tiles, int(traffic.accesses[0]), int(traffic.transfers[0]), local, plans))
-    yield from sorted(groups, key=lambda way: (way.accesses, way.transfers))
+        moved = int(traffic.accesses[0]), int(traffic.transfers[0])
+        groups.append(ScheduleGroup(tiles, *moved, local, plans))
+    return sorted(groups, key=lambda group: (group.accesses, group.transfers))

@@ -1,4 +1,4 @@
-"""Where the bytes, the energy and the cycles of an executed plan go: by level and by operand."""
+"""What an executed plan of a layer on a hierarchy has cost: in all, by level and by operand."""
 
 from __future__ import annotations
 
@@ -6,6 +6,8 @@ from collections.abc import Iterator, Sequence
 from itertools import pairwise
 from typing import Any, NamedTuple
 
+from tilewright.core.measures import counted
+from tilewright.simulator import Report
 from tilewright.simulator.levels import READ, WRITTEN
 from tilewright.tiling.hierarchy.cost import (
     KINDS,
@@ -13,17 +15,35 @@ from tilewright.tiling.hierarchy.cost import (
     Cost,
     attojoules,
     prices,
+    shown,
     ticks_per_bit,
     transfer_ticks,
 )
-from tilewright.tiling.hierarchy.machine import LOOPS, OPERANDS
+from tilewright.tiling.hierarchy.loops import LOOPS, OPERANDS
+from tilewright.tiling.hierarchy.machine import OBJECTIVES
 from tilewright.tiling.hierarchy.nest import Nest
-from tilewright.tiling.measures import Loops, MovedBytes, MovedElements, MovedEnergy
+from tilewright.tiling.machine_kind import LayerProblem
+from tilewright.tiling.measures import HierarchyLayer, Loops, MovedBytes, MovedElements, MovedEnergy
 
 WAYS = (("read", READ), ("written", WRITTEN))
 
 
-def breakdown(nest: Nest, cost: Cost) -> dict[str, Any]:
+def measure_execution(problem: LayerProblem, nest: Nest, cost: Cost, report: Report) -> HierarchyLayer:
+    """Return what was measured of an executed plan."""
+    values = {name: shown(name, cost.value(name, problem.level)) for name in OBJECTIVES}
+    return HierarchyLayer(
+        **counted(report),
+        duration_cycles=values["cycles"],
+        accesses_elements=values["accesses"],
+        energy_aj=values["energy"],
+        edp_nj_cycles=values["edp"],
+        utilisation=nest.layer.macs / (cost.cycles * nest.machine.most_macs_per_cycle),
+        capacity_bytes=-(-sum(nest.needed_bits(1).values()) // 8) if problem.trades_capacity else None,
+        **break_down(nest, cost),
+    )
+
+
+def break_down(nest: Nest, cost: Cost) -> dict[str, Any]:
     """Return the fields of `HierarchyLayer` that say where the totals of a plan come from."""
     machine = cost.machine
     levels: dict[str, dict[str, dict[str, int]]] = {}

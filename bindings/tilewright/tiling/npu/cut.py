@@ -10,9 +10,9 @@ from typing import Any, NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from tilewright.simulator.columns import distinct
 from tilewright.spec.layer import Layer
 from tilewright.tiling.npu.machine import NpuMachine
+from tilewright.tiling.tile import even_step, even_steps
 
 Counts = NDArray[np.int64]
 Span = tuple[int, int]
@@ -133,18 +133,13 @@ class Cut:
 
     def step(self, tile: tuple[int, ...]) -> tuple[int, int, int, int]:
         """Return the steps of the tile loops: the smallest that need no more iterations."""
-        steps = (
-            quotient(size, quotient(size, min(size, limit)))
-            for size, limit in zip(self.sizes, tile, strict=True)
-        )
-        return tuple(steps)
+        m, n, r, c = map(even_step, self.sizes, tile)
+        return m, n, r, c
 
     @cached_property
     def steps(self) -> tuple[Counts, ...]:
         """All steps of each dimension, ascending: one for every number of iterations that exists."""
-        return tuple(
-            distinct(-(-size // -(-size // np.arange(1, size + 1, dtype=np.int64)))) for size in self.sizes
-        )
+        return tuple(np.array(even_steps(size)) for size in self.sizes)
 
     def reach(self, side: int, outputs: Any) -> Any:
         """Input rows (side 0) or columns (side 1) under a number of outputs (equation 1)."""

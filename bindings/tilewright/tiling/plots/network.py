@@ -1,0 +1,283 @@
+"""The sheet of a network: traffic, time and rate or energy, a row for each layer."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import TYPE_CHECKING, Any, NamedTuple
+
+from tilewright.plotting import (
+    GREEN,
+    INK,
+    PALE,
+    SHEET_WIDTH,
+    SKY,
+    YELLOW,
+    colour_patches,
+    ratio,
+    shortened,
+    stack_bars,
+    with_prefix,
+)
+from tilewright.tiling import best_bound
+from tilewright.tiling.dsp.nest import nest_of
+from tilewright.tiling.measures import CycledBetween, TimedBetween, duration
+from tilewright.tiling.operations.units import Machine
+from tilewright.tiling.plan import Plan
+from tilewright.tiling.plots.page import TENSORS, add_up, colour_of, create_page, table_of_tiles
+from tilewright.tiling.problem import Problem
+
+if TYPE_CHECKING:
+    from matplotlib.axes import Axes
+    from matplotlib.figure import Figure
+
+    from tilewright.simulator import Report
+
+LEGEND_COLUMNS = 3
+"""Words beside each other above a network's times."""
+MOST_LAYERS = 60
+"""Most rows of a network's picture."""
+
+
+def network_sheet(problem: Problem, plan: Plan, report: Report, title: str | None) -> Figure:
+    """Return the sheet of a network."""
+    rows = rows_of(problem, report)
+    page = create_page(problem, report, _network_numbers(problem, report), title)
+    top, height = page.top + 0.65, row_pitch(rows) * len(rows) + 0.1
+    table = table_of_tiles(problem, plan, report)
+    below = 0.75 + table.height if table else 0.0
+    figure = page.create(max(SHEET_WIDTH, table.width + 0.6 if table else 0), top + height + 0.5 + below)
+    if table:
+        table.draw(page.axes(0.3, top + height + 0.9, table.width, table.height), "(d) Tiles")
+    left = names_width(rows)
+    width = (SHEET_WIDTH - left - 2.35) / 3
+    traffic, time, rate = (page.axes(left + i * (width + 0.8), top, width, height) for i in range(3))
+    executed = executed_layers(report)
+    draw_network_traffic(traffic, rows, executed, problem, "(a) ")
+    _draw_network_time(time, rows, executed, problem)
+    if problem.machine.kind == "hierarchy" and problem.machine.priced:
+        _draw_network_energy(rate, rows, executed)
+    else:
+        _draw_network_rate(rate, rows, executed, problem.machine)
+    for axes in (traffic, time, rate):
+        draw_layer_rows(axes, rows, label=axes is traffic)
+    return figure
+
+
+class _LayerRow(NamedTuple):
+    """A row of a network's picture: a layer, or what small ones have together."""
+
+    words: str
+    layers: tuple[str, ...]
+
+
+def rows_of(problem: Problem, report: Report) -> list[_LayerRow]:
+    """Return a row for each layer in order; of many layers those that take longest, and the rest as one."""
+    executed = executed_layers(report)
+    names = [name for name, _ in report.layers] or [name for name, _ in problem.parts]
+    if len(names) <= MOST_LAYERS:
+        return [_LayerRow(name, (name,)) for name in names]
+    duration = {name: sum(_time_split(one, problem).values()) for name, one in executed.items()}
+    names.sort(key=lambda name: -duration.get(name, 0))
+    kept, rest = names[: MOST_LAYERS - 1], names[MOST_LAYERS - 1 :]
+    return [*(_LayerRow(name, (name,)) for name in kept), _LayerRow(f"{len(rest)} other layers", tuple(rest))]
+
+
+def executed_layers(report: Report) -> dict[str, Report]:
+    """Return the reports of the layers that break no rule, by their names."""
+    return {name: layer for name, layer in report.layers if layer.violation is None}
+
+
+def row_pitch(rows: Sequence[_LayerRow]) -> float:
+    """Return the inches from one layer's row to the next."""
+    return 0.2 if len(rows) > 20 else 0.26
+
+
+def names_width(rows: Sequence[_LayerRow]) -> float:
+    """Return the inches that names take to the left of the axes."""
+    return 0.35 + 0.072 * min(max(len(row.words) for row in rows), 34)
+
+
+def draw_layer_rows(axes: Axes, rows: Sequence[_LayerRow], *, label: bool) -> None:
+    """Give axes a row for each layer, with its name if they are the leftmost, and an axis of numbers."""
+    from matplotlib.ticker import FuncFormatter, MaxNLocator
+
+    axes.set_ylim(len(rows) - 0.4, -0.6)
+    shown = [shortened(row.words, 34) for row in rows] if label else []
+    axes.set_yticks(range(len(rows)), shown, parse_math=False)
+    axes.tick_params(axis="y", length=0, labelsize=7.5 if len(rows) > 20 else 8.5)
+    axes.grid(axis="x", color=PALE, linewidth=0.6)
+    axes.xaxis.set_major_locator(MaxNLocator(nbins=5))
+    axes.xaxis.set_major_formatter(FuncFormatter(lambda x, _: with_prefix(x) if x else "0"))
+
+
+def _network_numbers(problem: Problem, report: Report) -> list[str]:
+    if report.violation is not None or not report.layers:
+        return []
+    macs = report.total(report.macs)
+    moved = _moved_elements(report)
+    numbers = [f"{macs:,} MACs", f"{moved:,} accesses"]
+    if problem.machine.kind == "hierarchy":  # which counts no transfers and has no timeline
+        return [*numbers, f"{report.measures.duration_cycles:,} cycles"]
+    numbers.append(f"{report.transfers:,} transfers")
+    cycles = _timeline_cycles(report)
+    if cycles and problem.machine.kind == "dsp":
+        seconds = cycles / problem.machine.clock_mhz / 1e6
+        numbers += [f"{cycles:,} cycles, {1e3 * seconds:,.2f} ms", f"{2 * macs / seconds / 1e9:.2f} GOps/s"]
+        numbers.append(f"{report.measures.energy_fj / 1e9:,.1f} µJ")
+    return numbers
+
+
+def _moved_elements(report: Report) -> int:
+    return sum(report.total(counts) for table in (report.loaded, report.written) for counts in table.values())
+
+
+def _timeline_cycles(report: Report) -> int:
+    """Cycles of the timeline that the machine has, 0 where there is none."""
+    line = report.lockstep or report.sequential
+    return 0 if line is None else line.cycles
+
+
+def draw_network_traffic(
+    axes: Axes, rows: Sequence[_LayerRow], executed: Mapping[str, Report], problem: Problem, letter: str = ""
+) -> None:
+    """Stack the traffic of each layer by tensor, with a tick for what every plan moves."""
+    totals = {
+        name: [add_up(one, table) for table in (one.loaded, one.written)] for name, one in executed.items()
+    }
+    present = dict.fromkeys(tensor for pair in totals.values() for table in pair for tensor in table)
+    tensors = [*(name for name in TENSORS if name in present), *(n for n in present if n not in TENSORS)]
+    needed = _least_traffic(problem)
+    least, moved = 0, 0
+    for at, row in enumerate(rows):
+        tables = [table for name in row.layers if name in executed for table in totals[name]]
+        if not tables:
+            continue
+        sizes = [sum(table.get(tensor, 0) for table in tables) for tensor in tensors]
+        moved += stack_bars(axes, at, zip(sizes, map(colour_of, tensors), strict=True), height=0.72)
+        if needed:
+            least += _draw_tick(axes, at, [needed[name] for name in row.layers if name in executed])
+    what = "compulsory" if problem.machine.kind == "dsp" else "the bound"
+    compared = f": {ratio(moved / least)} {what} (ticks)" if least else ", elements"
+    axes.set_title(f"{letter}Traffic{compared}", pad=20)
+    handles = colour_patches((name, colour_of(name)) for name in tensors)
+    axes.legend(handles=handles, loc="lower left", bbox_to_anchor=(0, 1.0), ncols=4, fontsize=8)
+
+
+def _draw_tick(axes: Axes, row: int, least: Sequence[float]) -> Any:
+    """Mark in a row what no plan goes below, of all its layers together; return it."""
+    total = sum(least)
+    axes.plot([total, total], [row - 0.42, row + 0.42], color=INK, linewidth=1.3)
+    return total
+
+
+def _least_traffic(problem: Problem) -> dict[str, int]:
+    """Return what no plan of each layer moves less than; empty where it is not known."""
+    machine = problem.machine
+    if machine.kind == "dsp":
+        return {
+            name: nest_of(part.one_layer, machine).compulsory
+            if part.operation is None
+            else part.operation.least
+            for name, part in problem.parts
+        }
+    bound_is_known = machine.kind == "npu" and problem.unit == "elements"
+    return _layer_bounds(problem) if bound_is_known else {}
+
+
+def _layer_bounds(problem: Problem) -> dict[str, int]:
+    """Return the bound of each layer that is known without a search."""
+    known = {id(part): part for _, part in problem.parts}
+    values = {key: best_bound(part).value for key, part in known.items()}
+    return {name: values[id(part)] for name, part in problem.parts}
+
+
+SPLIT = {
+    "computing": "#AEBAC6",
+    "transfers": "#3F4D5C",
+    "DMA set-up": "#3F4D5C",
+    "waiting for the bus": YELLOW,
+    "waiting for a memory": YELLOW,
+    "between layers": GREEN,
+}
+"""Of what a layer's time consists, and its colours."""
+
+
+def _draw_network_time(
+    axes: Axes, rows: Sequence[_LayerRow], executed: Mapping[str, Report], problem: Problem
+) -> None:
+    """Stack each layer's time: computing, setting up transfers, waiting; with a tick for its bound."""
+    seen: set[str] = set()
+    npu = problem.machine.kind == "npu"
+    bounds = _layer_bounds(problem) if npu and problem.minimise == "time" else {}
+    spent, least = 0.0, 0.0
+    for at, row in enumerate(rows):
+        split: dict[str, float] = {}
+        layers = [name for name in row.layers if name in executed]
+        for name in layers:
+            for part, time in _time_split(executed[name], problem).items():
+                if time:
+                    split[part] = split.get(part, 0) + time
+        spent += stack_bars(axes, at, [(time, SPLIT[part]) for part, time in split.items()], height=0.72)
+        seen |= split.keys()
+        if bounds and layers:
+            least += _draw_tick(axes, at, [1e-6 * bounds[name] for name in layers])
+    compared = f": {ratio(spent / least)} the bound (ticks)" if least else ""
+    two_lines = len(seen) > LEGEND_COLUMNS
+    axes.set_title(f"(b) {'Microseconds' if npu else 'Cycles'}{compared}", pad=34 if two_lines else 20)
+    handles = colour_patches((part, colour) for part, colour in SPLIT.items() if part in seen)
+    axes.legend(handles=handles, loc="lower left", bbox_to_anchor=(0, 1.0), ncols=LEGEND_COLUMNS, fontsize=8)
+
+
+def _time_split(report: Report, problem: Problem) -> dict[str, float]:
+    """Return of what a layer's time consists: microseconds of an NPU, cycles of other machines."""
+    total = _timeline_cycles(report)
+    if isinstance(report.measures, CycledBetween | TimedBetween):
+        time = duration(report.measures)
+        return {"between layers": time * 1e-6 if problem.machine.kind == "npu" else time}
+    if problem.machine.kind == "npu":
+        # One stage after the other: what DRAM does not take, the cores do.
+        transfers = 0 if report.sequential is None else report.sequential.busy().get("dram", 0)
+        return {"computing": 1e-6 * (total - transfers), "transfers": 1e-6 * transfers}
+    if problem.machine.kind == "hierarchy":
+        cycles, computing = report.measures.duration_cycles, report.measures.multiplying_cycles
+        return {"computing": computing, "waiting for a memory": cycles - computing}
+    compute = report.total(-(-report.macs // problem.machine.macs_per_cycle))
+    setup = problem.machine.dma_setup_cycles * report.transfers
+    waiting = max(total - compute - setup, 0)
+    return {"computing": compute, "DMA set-up": setup, "waiting for the bus": waiting}
+
+
+def _draw_network_rate(
+    axes: Axes, rows: Sequence[_LayerRow], executed: Mapping[str, Report], machine: Machine
+) -> None:
+    """Draw each layer's Ops per byte, or MACs per element where bytes are not known, if it has MACs."""
+    in_bytes = machine.kind == "dsp" or (machine.kind == "npu" and machine.bits is not None)
+    scale = 16 / machine.unit_bits if in_bytes and machine.kind != "hierarchy" else 1
+    rates = []
+    for row in rows:
+        layers = [executed[name] for name in row.layers if name in executed]
+        work = sum(one.total(one.macs) for one in layers)
+        moved = sum(getattr(one.measures, "accesses_bits", None) or _moved_elements(one) for one in layers)
+        rates.append(scale * work / moved if work and moved else None)
+    _draw_bars(axes, rates)
+    axes.set_title("(c) Ops per byte" if in_bytes else "(c) MACs per element", pad=20)
+
+
+def _draw_network_energy(axes: Axes, rows: Sequence[_LayerRow], executed: Mapping[str, Report]) -> None:
+    """Draw each layer's energy on a hierarchy with prices."""
+    energies = []
+    for row in rows:
+        layers = [executed[name] for name in row.layers if name in executed]
+        energies.append(sum(one.measures.energy_aj for one in layers) / 1e12 if layers else None)
+    _draw_bars(axes, energies)
+    axes.set_title(f"(c) Energy: {sum(filter(None, energies)):,.1f} µJ", pad=20)
+
+
+def _draw_bars(axes: Axes, values: Sequence[float | None]) -> None:
+    """Draw a bar with its number for each row that has a value."""
+    highest = max((value for value in values if value is not None), default=1)
+    for row, value in enumerate(values):
+        if value is not None:
+            axes.barh(row, value, height=0.72, color=SKY, linewidth=0)
+            axes.text(value + 0.012 * highest, row, f"{value:.3g}", va="center", fontsize=7.5)
+    axes.set_xlim(0, highest * 1.12)
