@@ -13,7 +13,7 @@ from tilewright.core import catalogue
 from tilewright.core.context import Outcome, RunContext
 from tilewright.residency import Plan, Problem, best_bound, objective, violation
 from tilewright.residency.exact.ties import break_ties
-from tilewright.residency.exact.time_and_energy import best, stages
+from tilewright.residency.exact.time_and_energy import search_one_objective, stages
 from tilewright.spec.errors import OutOfTimeError
 
 IN_PROCESS = True
@@ -40,7 +40,8 @@ def solve(problem: Problem, search: RunContext) -> Outcome:
         start = _by_rules(problem, search)
         if start is not None and time.monotonic() > search.deadline:
             return Outcome("feasible", start)
-    plan, bound, none = best(last, search.deadline, proves, search.on_plan, None if problem.before else start)
+    known = None if problem.before else start
+    plan, bound, none = search_one_objective(last, search.deadline, proves, search.on_plan, known)
     if none:
         return Outcome("infeasible" if proven else "unknown")
     if plan is None or not _better(last, plan, start):

@@ -308,6 +308,10 @@ def test_what_has_no_c_is_refused() -> None:
         one = problem_of({"layers": [conv, layer, *after]}, 1000)
         with pytest.raises(InputError, match=r"network\.layers\[1\].*layer x: there is no C for"):
             addressed_project(one, found(one, "layer_by_layer"), 0, "net", "")
+    part = {"name": "p", "kind": "slice", "input": [2, 4, 4], "output": [1, 4, 4], "first": [1, 0, 0]}
+    parts = problem_of({"layers": [conv, part, conv | {"name": "x", "input": [1, 4, 4]}]}, 1000)
+    with pytest.raises(InputError, match=r"layer x: there is no C for reading some channels of a map alone"):
+        addressed_project(parts, found(parts, "layer_by_layer"), 0, "net", "")
 
 
 def test_numbers_that_do_not_fit_are_refused() -> None:

@@ -316,7 +316,7 @@ class Group:
         if graph.doubled:
             for rows in fewest(height):
                 found.add(("pixels", rows * width, kernels[-1], all_kept, None, None, True))
-                if alone:
+                if alone and len(set(last.reads)) == len(last.reads):
                     found |= {
                         ("kernels", rows * width, many, (), None, None, True) for many in fewest(kernels[-1])
                     }

@@ -26,8 +26,8 @@ def ignore(_found: Any) -> None:
 
 
 def random_network(rng: random.Random, most: int = 4) -> dict[str, Any]:
-    """Return a network of up to `most` operations on small planes: chains, branches, sums, concatenations."""
-    return {"layers": networks.network(rng, most, 6, 3, "cccdpajfs", twice=False, back=3)}
+    """Return a network of up to `most` operations on small planes: chains, branches, sums, parts."""
+    return {"layers": networks.network(rng, most, 6, 3, "cccdpajfsx", twice=False, back=3)}
 
 
 def problem_of(network: dict[str, Any], elements: int, **rest: Any) -> Problem:

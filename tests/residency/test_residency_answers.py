@@ -10,13 +10,14 @@ from typing import Any
 
 import pytest
 from conftest import examples
+from residency_cases import optimum, problem_of
 from tests.fuzz.campaigns import residency_problems
 from tests.fuzz.networks import summed
 from tests.oracles import TooLarge
 
 from tilewright.core import catalogue
 from tilewright.core.context import RunContext
-from tilewright.residency import Plan, Problem, objective, simulate, violation
+from tilewright.residency import Plan, objective, simulate, violation
 from tilewright.residency.evaluation import costs_of
 from tilewright.residency.machine import OBJECTIVES
 from tilewright.residency.plan import key_of, kind_of
@@ -25,22 +26,6 @@ from tilewright.run.solve import solve
 from tilewright.spec.errors import InputError
 
 Json = dict[str, Any]
-
-
-def problem_of(layers: list[Json], memory: int, network: Json | None = None, **rest: Any) -> Problem:
-    """Return a problem."""
-    table = {"network": {"layers": layers, **(network or {})}, "machine": {"memory_bytes": memory}, **rest}
-    found = parse({"room": "residency", **table}).problem
-    assert isinstance(found, Problem)
-    return found
-
-
-def best_of(problem: Problem) -> Plan:
-    """Return the plan of the search, which proves it."""
-    outcome = catalogue.formulation("residency", "states").solve(problem, RunContext())  # type: ignore[union-attr]
-    assert outcome.status == "optimal"
-    assert isinstance(outcome.plan, Plan)
-    return outcome.plan
 
 
 @pytest.mark.parametrize("seed", range(examples(100)))
@@ -87,8 +72,8 @@ def test_layers_may_be_called_like_keys(memory: int) -> None:
         for name in ["c", *FORGED[:-1]]
     ]
     layers.append({"name": "c+lines of c", "kind": "add", "inputs": ["c", "map of c"], "input": [2, 4, 4]})
-    problem = problem_of(layers, memory)
-    plan = best_of(problem)
+    problem = problem_of({"layers": layers}, memory)
+    plan = optimum(problem)
     assert violation(problem, plan) is None
     report = simulate(problem, Plan.from_json(json.loads(json.dumps(plan.to_json()))), numeric=True)
     assert report.violation is None and report.numeric
@@ -106,8 +91,8 @@ def test_steps_of_other_operations_have_other_keys() -> None:
         for name in ("a", "a+b")
     ]
     layers.append({"name": "b", "inputs": ["a"], "input": [1, 2, 2], "kernels": 1, "kernel": [1, 1]})
-    problem = problem_of(layers, 100)
-    measured = simulate(problem, best_of(problem)).measures.steps_of_plan
+    problem = problem_of({"layers": layers}, 100)
+    measured = simulate(problem, optimum(problem)).measures.steps_of_plan
     assert set(measured) == {"a+b", r"a\+b"}
 
 
@@ -130,8 +115,8 @@ def test_outputs_that_are_read_inside_are_written(outputs: Any, least: int, meth
 
 
 def test_a_plan_that_does_not_write_an_output_is_refused() -> None:
-    problem = problem_of(CHAIN, 400, {"outputs": ["a", "b"]}, limits={"most_operations": 1})
-    plan = best_of(problem)
+    problem = problem_of({"layers": CHAIN, "outputs": ["a", "b"]}, 400, limits={"most_operations": 1})
+    plan = optimum(problem)
     first, second = plan.steps
     assert first.resident == first.written == ("a",)
     told = violation(problem, Plan((replace(first, written=()), second)))
@@ -140,10 +125,10 @@ def test_a_plan_that_does_not_write_an_output_is_refused() -> None:
 
 @pytest.mark.parametrize("names", [*permutations(OBJECTIVES, 2), ("traffic", "cycles", "energy", "memory")])
 def test_every_list_of_objectives_has_an_answer(names: tuple[str, ...]) -> None:
-    problem = problem_of(CHAIN, 400, objective={"minimise": list(names)})
-    plan = best_of(problem)
-    alone = problem_of(CHAIN, 400, objective={"minimise": names[0]})
-    assert costs_of(problem, plan)[names[0]] == objective(alone, best_of(alone))
+    problem = problem_of({"layers": CHAIN}, 400, objective={"minimise": list(names)})
+    plan = optimum(problem)
+    alone = problem_of({"layers": CHAIN}, 400, objective={"minimise": names[0]})
+    assert costs_of(problem, plan)[names[0]] == objective(alone, optimum(alone))
 
 
 POOLED: list[Json] = [

@@ -15,7 +15,8 @@ from tests.fuzz.campaigns import residency_problems
 from tilewright.core import catalogue
 from tilewright.residency import Plan, Problem, Step, best_bound, objective, simulate, violation
 from tilewright.residency.decode_plan import decode_plan
-from tilewright.residency.exact.time_and_energy import best
+from tilewright.residency.exact.time_and_energy import search_one_objective
+from tilewright.residency.exact.traffic import Answer
 from tilewright.run.machines import with_own_machine
 from tilewright.spec.errors import InputError
 
@@ -25,20 +26,25 @@ def timed_problem(rng: random.Random, most: int, **objective: Any) -> Problem:
     return random_problem(rng, most, machine=residency_problems.rates(rng), objective=objective)
 
 
+def solved(problem: Problem) -> Answer:
+    """Return what the search finds, given all the time that it takes."""
+    return search_one_objective(problem, NEVER, ignore, ignore)
+
+
 @pytest.mark.parametrize("seed", range(examples(30)))
 def test_less_memory_takes_longer(seed: int) -> None:
     """The least memory for a number of cycles is where they begin to be enough."""
     rng = random.Random(2_000 + seed)
     problem = timed_problem(rng, 3, minimise="cycles")
-    wanted = best(problem, NEVER, ignore, ignore).bound + rng.randint(0, 5)
+    wanted = solved(problem).bound + rng.randint(0, 5)
     small = problem.with_(objective={"minimise": "memory", "most_cycles": wanted})
-    answer = best(small, NEVER, ignore, ignore)
+    answer = solved(small)
     least = problem.least_memory
 
     def enough(memory: int) -> bool:
         if memory < least:
             return False
-        return best(problem.with_(machine={"memory_bytes": memory}), NEVER, ignore, ignore).bound <= wanted
+        return solved(problem.with_(machine={"memory_bytes": memory})).bound <= wanted
 
     assert enough(answer.bound) and (answer.bound == least or not enough(answer.bound - 1))
     if answer.plan is not None:
@@ -49,7 +55,7 @@ def test_less_memory_takes_longer(seed: int) -> None:
 def test_plans_of_larger_networks_survive(seed: int) -> None:
     rng = random.Random(3_000 + seed)
     problem = timed_problem(rng, 6, minimise=rng.choice(["cycles", "energy"]))
-    answer = best(problem, NEVER, ignore, ignore)
+    answer = solved(problem)
     survives(problem, answer.plan)
     for name in catalogue.heuristics("residency"):
         plan = catalogue.heuristic("residency", name).plan(problem)
@@ -60,7 +66,7 @@ def test_plans_of_larger_networks_survive(seed: int) -> None:
 def test_a_limit_that_nothing_keeps_is_impossible() -> None:
     problem = timed_problem(random.Random(1), 2, minimise="memory", most_cycles=1)
     assert "objective.most_cycles allows 1" in (best_bound(problem).impossible or "")
-    assert best(problem, NEVER, ignore, ignore).impossible
+    assert solved(problem).impossible
 
 
 def test_second_buffers_are_counted_by_hand() -> None:

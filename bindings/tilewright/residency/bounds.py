@@ -12,7 +12,7 @@ from typing import NamedTuple
 from tilewright.residency.cost import Prices, Spent
 from tilewright.residency.graph import Graph, Operation, members
 from tilewright.residency.shapes.groups import pass_sizes
-from tilewright.simulator.arithmetic.pixel_arithmetic import Work, work_of_value
+from tilewright.simulator.arithmetic.pixel_arithmetic import Work
 
 
 class LeftOver(NamedTuple):
@@ -51,7 +51,7 @@ class Remaining:
         """Return the time that an operation takes at least with its weights, whatever else is moved."""
         prices, units = self.prices, operation.units
         values = self.graph.tensors[operation.number + 1].size
-        core = prices.core(work_of_value(operation.op).times(values))
+        core = prices.core(operation.work.times(values))
         together = core + prices.transfer(operation.weights)
         if not self.doubled or units == 1:
             return together
@@ -70,7 +70,7 @@ class Remaining:
             work = Work()
             for operation in self.graph.numbers(self.graph.all & ~done):
                 size = self.graph.tensors[operation.number + 1].size
-                work = work.plus(work_of_value(operation.op).times(size))
+                work = work.plus(operation.work.times(size))
                 alone += self._alone[operation.number]
                 moved += operation.weights
                 transfers += bool(operation.weights)

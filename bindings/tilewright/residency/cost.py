@@ -15,7 +15,7 @@ from tilewright.residency.machine import OneMemory
 from tilewright.residency.shapes.groups import Group
 from tilewright.residency.shapes.shape import Shape, count_rounds, planes_or_strips
 from tilewright.residency.shapes.strips import Strips
-from tilewright.simulator.arithmetic.pixel_arithmetic import Work, work_of_value
+from tilewright.simulator.arithmetic.pixel_arithmetic import Work
 from tilewright.simulator.program import Counts
 
 MOST_TIME = 2**60
@@ -30,7 +30,7 @@ def work_of_step(group: Group, shape: Shape) -> Work:
         values = tensor.size
         if isinstance(where, Strips):
             values = where.read(operation.number + 1) * tensor.shape[0] * tensor.shape[1]
-        total = total.plus(work_of_value(operation.op).times(values))
+        total = total.plus(operation.work.times(values))
     return total
 
 
@@ -175,11 +175,11 @@ def time_of_passes(
         stored = sum((new[tensor] * tensors[tensor].channels for tensor in written), nothing)
         core = nothing
         for operation in group.operations:
-            each = prices.core(work_of_value(operation.op)) * tensors[operation.number + 1].channels
+            each = prices.core(operation.work) * tensors[operation.number + 1].channels
             core = core + new[operation.number + 1] * each
     else:
         loaded, values = _passes_of_blocks(group, shape, streamed, new)
-        core = values * prices.core(work_of_value(group.last.op))
+        core = values * prices.core(group.last.work)
         stored = values * int(group.output in written)
     moved = np.zeros(len(core) + 2, dtype=kind)
     moved[:-2] += loaded

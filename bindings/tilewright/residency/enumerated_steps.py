@@ -139,7 +139,7 @@ class Columns:
         for needs in subsets(group.read):
             for tensors in steps.tensor_choices(group, needs, done):
                 whole = frozenset(members(tensors.whole & group.touched))
-                streamed = group.elements_read(tensors.streamed)
+                streamed = steps.streamed(group, tensors.streamed)
                 loaded = steps.needed(tensors.fetched, done) + streamed
                 moved = group.weights + loaded + steps.size(tensors.written)
                 for found in pareto_shapes(

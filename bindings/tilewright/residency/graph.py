@@ -11,6 +11,7 @@ from math import prod
 import numpy as np
 
 from tilewright.residency.plan import MAP, key_of
+from tilewright.simulator.arithmetic.pixel_arithmetic import Work, work_of_value
 from tilewright.simulator.program import Counts
 from tilewright.spec.access import RECURRENT
 from tilewright.spec.graph import NetworkGraph
@@ -149,6 +150,11 @@ class Operation:
     def name(self) -> str:
         """Its name, and that of its output."""
         return self.op.name
+
+    @cached_property
+    def work(self) -> Work:
+        """What it does for one value of its output."""
+        return work_of_value(self.op)
 
     def block(self, units: int) -> int:
         """Return the elements of the largest block of weights for some output channels."""

@@ -130,7 +130,7 @@ class Plan(RoomPlan):
         """Return the plan as the JSON object of a result file."""
         staying = {STAYING: dict(self.staying)} if self.staying else {}
         again = {AGAIN: {name: list(readers) for name, readers in self.again.items()}} if self.again else {}
-        return {"steps": [_told(step) for step in self.steps], **staying, **again}
+        return {"steps": [_step_to_json(step) for step in self.steps], **staying, **again}
 
     @classmethod
     def from_json(cls, data: Any, file: str | None = None) -> Plan:
@@ -142,12 +142,12 @@ class Plan(RoomPlan):
             or set(data) - {STAYING, AGAIN} != {"steps"}
         ):
             raise InputError("plan", data, f"must be an object with a list of 1 to {MAX_LAYERS} steps", file)
-        found = tuple(_step(step, f"plan.steps[{place}]", file) for place, step in enumerate(steps))
+        found = tuple(_step_from_json(step, f"plan.steps[{place}]", file) for place, step in enumerate(steps))
         staying = _addresses(data.get(STAYING, {}), f"plan.{STAYING}", file)
         return cls(found, staying, _readers(data.get(AGAIN, {}), f"plan.{AGAIN}", file))
 
 
-def _told(step: Step) -> dict[str, Any]:
+def _step_to_json(step: Step) -> dict[str, Any]:
     names = {key: list(getattr(step, key)) for key in _NAMES}
     rest = {key: getattr(step, key) for key in ("order", "pixels", "kernels", "in_place")}
     more: dict[str, Any] = {key: getattr(step, key) for key in _OPTIONAL if getattr(step, key) is not None}
@@ -155,7 +155,7 @@ def _told(step: Step) -> dict[str, Any]:
     return {**names, **rest, **more, "addresses": dict(step.addresses)}
 
 
-def _step(data: Any, field: str, file: str | None) -> Step:
+def _step_from_json(data: Any, field: str, file: str | None) -> Step:
     if not isinstance(data, dict) or set(data) - {*_OPTIONAL, DOUBLED} != {*_NAMES, *_KEYS}:
         raise InputError(field, data, f"must be an object with {', '.join((*_NAMES, *_KEYS))}", file)
     for key in _NAMES:

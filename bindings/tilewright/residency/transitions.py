@@ -127,6 +127,10 @@ class Transitions:
             return self.size(mask)
         return sum(self.graph.still_needed(tensor, done) for tensor in members(mask))
 
+    def streamed(self, group: Group, mask: int) -> int:
+        """Return the elements that a group reads of some sources through line buffers, each once."""
+        return group.elements_read(mask) if mask & self.graph.read_in_parts else self.size(mask)
+
     def size(self, mask: int) -> int:
         """Return the elements of some tensors."""
         known = self._sums.get(mask)
@@ -279,7 +283,7 @@ class Transitions:
             found = pareto_shapes(
                 group,
                 frozenset(members(whole)),
-                group.elements_read(streamed),
+                self.streamed(group, streamed),
                 Limits(self.capacity, self.most_again),
                 (None, *strip_widths(group)) if columns is None else columns,
                 in_place,

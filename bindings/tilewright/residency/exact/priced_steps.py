@@ -156,7 +156,7 @@ class PricedSteps:
 
     def _once(self, group: Group, tensors: TensorChoice) -> int:
         """Return the elements that passes read and write, as far as nothing is read again."""
-        return group.elements_read(tensors.streamed) + self.steps.size(tensors.written)
+        return self.steps.streamed(group, tensors.streamed) + self.steps.size(tensors.written)
 
     def _fetching(self, loaded: int, fetched: int) -> Costs:
         """Return what it costs to load so many elements of tensors before the first pass."""

@@ -9,7 +9,7 @@ from dataclasses import replace
 from tilewright.core.branch_and_bound import ignore
 from tilewright.residency.derived_problems import add_staying, problem_of_plan, weights_of
 from tilewright.residency.evaluation import best_bound, costs_of, violation
-from tilewright.residency.exact.time_and_energy import alone, best, least_cost
+from tilewright.residency.exact.time_and_energy import least_cost, search_one_objective, with_one_objective
 from tilewright.residency.machine import ONE
 from tilewright.residency.plan import Plan
 from tilewright.residency.problem import Problem
@@ -39,10 +39,10 @@ def break_ties(problem: Problem, plan: Plan, deadline: float) -> Plan:
             memory = spent[before]
         else:
             limits[before] = spent[before]
-        stage, before = alone(problem, name, limits, memory), name
+        stage, before = with_one_objective(problem, name, limits, memory), name
         if spent[name] <= best_bound(stage).value:
             continue
-        search = best if name == "memory" or not limits else least_cost
+        search = search_one_objective if name == "memory" or not limits else least_cost
         with suppress(OutOfTimeError):
             better = search(stage, until, ignore, ignore, plan).plan
             if better is not None and violation(stage, better) is None:

@@ -52,7 +52,7 @@ class CostParams:
 PARAMS = CostParams()
 
 
-def best(
+def search_one_objective(
     problem: Problem,
     deadline: float,
     on_bound: Callable[[int], None],
@@ -106,8 +106,8 @@ def stages(problem: Problem, deadline: float) -> Stages:
     """
     limits, memory, proven = problem.objective.limits, problem.machine.memory_bytes, True
     for name, tolerance in problem.before:
-        stage = alone(problem, name, limits, memory)
-        answer = best(stage, deadline, ignore, ignore)
+        stage = with_one_objective(problem, name, limits, memory)
+        answer = search_one_objective(stage, deadline, ignore, ignore)
         if answer.impossible:
             return Stages(None, proven)
         if answer.plan is None:
@@ -119,7 +119,7 @@ def stages(problem: Problem, deadline: float) -> Stages:
             memory = min(memory, most)
         else:
             limits[name] = min(most, limits.get(name, most))
-    return Stages(alone(problem, problem.minimise, limits, memory), proven)
+    return Stages(with_one_objective(problem, problem.minimise, limits, memory), proven)
 
 
 def recheck(problem: Problem, plan: Plan, deadline: float) -> list[tuple[str, bool | None, str]]:
@@ -138,7 +138,7 @@ def recheck(problem: Problem, plan: Plan, deadline: float) -> list[tuple[str, bo
     return [("tolerance", True, f"{', '.join(name for name, _ in problem.before)}: within it")]
 
 
-def alone(problem: Problem, name: str, limits: dict[str, int], memory: int) -> Problem:
+def with_one_objective(problem: Problem, name: str, limits: dict[str, int], memory: int) -> Problem:
     """Return a problem with one objective, and limits on others."""
     most = {f"most_{each}": None if each == name else limits.get(each) for each in LIMITED}
     return problem.with_(

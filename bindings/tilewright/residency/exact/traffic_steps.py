@@ -623,7 +623,7 @@ class TrafficSteps:
             found = pareto_shapes(
                 group,
                 frozenset(members(whole)),
-                group.elements_read(streamed),
+                self.steps.streamed(group, streamed),
                 Limits(self.capacity - taken, most_again),
                 (None, *strip_widths(group)),
                 in_place,
