@@ -5,8 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING, Any
 
-from tilewright.core.room import Asked, Room, register
-from tilewright.simulator import Report
+from tilewright.core.room import Room, register
 from tilewright.tiling.evaluation import (
     at_least,
     best_bound,
@@ -18,7 +17,7 @@ from tilewright.tiling.evaluation import (
     violation,
     wider,
 )
-from tilewright.tiling.execution import measured_objective, numeric_elements, simulate, simulation_seconds
+from tilewright.tiling.execution import execute_plan, measured_objective, numeric_elements, simulation_seconds
 from tilewright.tiling.kinds import MACHINES, kind_of
 from tilewright.tiling.plan import Plan
 from tilewright.tiling.problem import Problem
@@ -70,14 +69,12 @@ class Tiling(Room[Problem, Plan]):
     violation = staticmethod(violation)
     objective = staticmethod(objective)
     measured_objective = staticmethod(measured_objective)
+    execute_plan = staticmethod(execute_plan)
     simulation_seconds = staticmethod(simulation_seconds)
     numeric_elements = staticmethod(numeric_elements)
     most_values = staticmethod(most_values)
     portfolio = staticmethod(portfolio)
     recheck = staticmethod(recheck)
-
-    def execute_plan(self, problem: Problem, plan: Plan, asked: Asked) -> Report:
-        return simulate(problem, plan, **asked._asdict())
 
     def decisions(self, problem: Problem, plan: Plan, measures: TilingMeasures | None) -> Decisions | None:
         from tilewright.tiling.tiles import decisions  # for start-up time
@@ -106,6 +103,7 @@ class Tiling(Room[Problem, Plan]):
 
 
 ROOM = register(Tiling())
+simulate = ROOM.simulate
 
 fault = violation
 """Former name of `violation`, for files of users' own."""

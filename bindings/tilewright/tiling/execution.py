@@ -7,6 +7,7 @@ from math import prod
 from typing import Any
 
 from tilewright.core import front
+from tilewright.core.room import Asked
 from tilewright.simulator import Report, Violation
 from tilewright.spec.layer import Layer
 from tilewright.tiling.kinds import kind_of
@@ -14,52 +15,30 @@ from tilewright.tiling.plan import Plan
 from tilewright.tiling.problem import Problem
 
 
-def simulate(
-    problem: Problem,
-    plan: Plan,
-    *,
-    numeric: bool = False,
-    overlapped: bool = True,
-    seed: int = 0,
-    deadline: float = float("inf"),
-) -> Report:
+def execute_plan(problem: Problem, plan: Plan, asked: Asked) -> Report:
     """Execute a plan: the only judge of what it costs and whether it is right.
 
     The layers of a network are executed one after the other, equal plans of equal layers once.
-
-    Parameters
-    ----------
-    numeric
-        Also move random integers through the steps and compare with the reference layer.
-    overlapped
-        Also compute the timeline in which engines work beside each other.
-    deadline
-        ``time.monotonic()`` at which to give up with an ``OutOfTimeError``.
     """
-    options = {"numeric": numeric, "overlapped": overlapped, "seed": seed, "deadline": deadline}
-    return _execute(problem, plan, options)
-
-
-def _execute(problem: Problem, plan: Plan, options: dict[str, Any]) -> Report:
     alone = problem.network is None
     if plan.front != (alone and problem.minimise == "pareto"):
         needed = "a plan for each layer" if plan.front else "a front"
         return Report.refused(Violation("kind of plan", 0, "plan", needed, "a plan of another kind"))
     if plan.front:
-        return _simulate_front(problem, plan, options)
+        return _simulate_front(problem, plan, asked)
     if len(plan.layers) != len(problem.parts):
         found = f"{len(plan.layers)} layers"
         return Report.refused(Violation("layers", 0, "plan", f"{len(problem.parts)} layers", found))
     executed: dict[tuple[int, Any], Report] = {}
     reports = []
     if alone:
-        return _simulate(problem, plan, options)
-    large = options["numeric"] and _too_many_macs(problem)
+        return _simulate(problem, plan, asked)
+    large = asked.numeric and _too_many_macs(problem)
     for (_, part), layer_plan in zip(problem.parts, plan.split(), strict=True):
         key = (id(part), layer_plan)
         if key not in executed:
-            numeric = options["numeric"] and not (large and part.operation is None)
-            executed[key] = _execute(part, layer_plan, {**options, "numeric": numeric})
+            numeric = asked.numeric and not (large and part.operation is None)
+            executed[key] = execute_plan(part, layer_plan, asked._replace(numeric=numeric))
         reports.append(executed[key])
     report = Report.chain([name for name, _ in problem.parts], reports)
     report.numeric = _numeric(problem, reports, large)
@@ -84,19 +63,19 @@ def _numeric(problem: Problem, reports: list[Report], large: bool) -> bool | Non
     return None if None in found or not found else all(found)
 
 
-def _simulate(problem: Problem, plan: Plan, options: dict[str, Any]) -> Report:
+def _simulate(problem: Problem, plan: Plan, asked: Asked) -> Report:
     if not isinstance(plan.layers[0], kind_of(problem).LayerPlan):
         needed, found = f"a plan for a machine of kind {problem.machine.kind}", "one of another kind"
         return Report.refused(Violation("kind of plan", 0, "plan", needed, found))
-    report = kind_of(problem).simulate(problem, plan.layers[0], **options)
-    if options["numeric"] and _too_many_macs(problem):
+    report = kind_of(problem).simulate(problem, plan.layers[0], **asked._asdict())
+    if asked.numeric and _too_many_macs(problem):
         report.not_computed += (
             f"the layer has more than {_most_macs():,} MACs, which are executed one by one",
         )
     return report
 
 
-def _simulate_front(problem: Problem, plan: Plan, options: dict[str, Any]) -> Report:
+def _simulate_front(problem: Problem, plan: Plan, asked: Asked) -> Report:
     """Execute every plan of a front; the report is that of the first, with the numbers of all."""
 
     def judge(reports: list[Report]) -> dict[str, Any] | Violation:
@@ -111,7 +90,7 @@ def _simulate_front(problem: Problem, plan: Plan, options: dict[str, Any]) -> Re
 
         return {"front": layer_front(problem, points)}
 
-    return front.simulate_front(plan.split(), lambda one: _simulate(problem, one, options), judge)
+    return front.simulate_front(plan.split(), lambda one: _simulate(problem, one, asked), judge)
 
 
 def measured_objective(problem: Problem, report: Report) -> int:

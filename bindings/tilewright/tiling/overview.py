@@ -23,11 +23,12 @@ from tilewright.core.overview import (
     Traffic,
     of_table,
 )
+from tilewright.core.room import Asked
 from tilewright.spec.errors import OutOfTimeError
 from tilewright.spec.layer import Layer
 from tilewright.tiling import halving
 from tilewright.tiling.evaluation import best_bound, objective
-from tilewright.tiling.execution import simulate
+from tilewright.tiling.execution import execute_plan
 from tilewright.tiling.hierarchy.cost import KINDS
 from tilewright.tiling.measures import LayerMeasures, MovedBytes, MovedEnergy, TilingMeasures, duration
 from tilewright.tiling.operations.operation import Operation
@@ -88,7 +89,7 @@ def _simple(problem: Problem) -> TilingMeasures | None:
         return None
     until = time.monotonic() + SIMPLE_SECONDS
     try:
-        report = simulate(halving.plain(problem), plan, overlapped=False, deadline=until)
+        report = execute_plan(halving.plain(problem), plan, Asked(overlapped=False, deadline=until))
     except OutOfTimeError:
         return None
     measures: TilingMeasures | None = report.measures
