@@ -142,7 +142,6 @@ def test_emit(tilewright, solved, write, tmp_path):
         (MACHINE, "layer"),
         ("[network]\nlayers = []\n" + MACHINE, "network.layers"),
         (f'[[network.layers]]\nname = "a"\n{LAYER}\n' * 2 + MACHINE, "network.layers"),
-        (f"[[network.layers]]\n{LAYER}\n" + MACHINE, "network.layers"),
         (NETWORK + MACHINE + '[objective]\nminimise = "edp"\n', "objective.minimise"),
         (NETWORK + MACHINE.replace("1500", "70"), "layer first"),
         (f"[layer]{LAYER}{MACHINE}[objective]\nminimise = 'time'\n", "objective.minimise"),
