@@ -128,7 +128,7 @@ def test_quantised_networks_are_planned_and_not_emitted(room: str, tmp_path: Pat
 def test_a_network_that_is_read_wrongly_is_noticed(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """Without its rectifier the network gives other values than onnxruntime does."""
     path = chain(tmp_path / "net.onnx", "Relu")
-    read: Callable[..., Any] = training.opened
+    read: Callable[..., Any] = training.open_network
 
     def without(*given: Any) -> Any:
         model, found = read(*given)
