@@ -14,7 +14,7 @@ from typing import Any
 
 from tilewright.core import contracts
 from tilewright.core.failures import told
-from tilewright.core.locations import OWN, bases, package_path
+from tilewright.core.locations import OWN, PACKAGE, bases, package_path
 from tilewright.core.packages import INSTALL_CPSAT, ORTOOLS, installed
 from tilewright.core.room import Room, room_of
 from tilewright.spec.errors import InputError, SolverMissingError, UnknownNameError
@@ -43,6 +43,22 @@ def room(name: str) -> Room[Any, Any]:
         raise UnknownNameError("room", name, list(ROOMS))
     found: Room[Any, Any] = importlib.import_module(f"tilewright.{name}").ROOM
     return found
+
+
+def room_of_file(suffix: str) -> Room[Any, Any] | None:
+    """Import the room that reads files of an ending other than ``.toml``, and no other; None if none does.
+
+    Parameters
+    ----------
+    suffix
+        As ``.json``, in small letters.
+    """
+    line = rf"^ +file_suffix = \"{re.escape(suffix)}\"$"
+    for name in ROOMS:
+        file = PACKAGE / name / "__init__.py"
+        if _says(file, file.stat().st_mtime_ns, line):
+            return room(name)
+    return None
 
 
 def heuristics(room: str) -> list[str]:

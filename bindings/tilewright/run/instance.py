@@ -149,10 +149,9 @@ def _refuse_no_file(path: Path) -> None:
 def load(path: Path) -> dict[str, Any]:
     """Read a file, guarded against what is no instance at all: TOML, or of a room's own format."""
     _refuse_no_file(path)
-    if path.suffix.lower() != ".toml":
-        for room in map(catalogue.room, catalogue.ROOMS):
-            if path.suffix.lower() == room.file_suffix:
-                return room.read_file(path)
+    suffix = path.suffix.lower()
+    if suffix != ".toml" and (room := catalogue.room_of_file(suffix)) is not None:
+        return room.read_file(path)
     text = read_text(path, MAX_BYTES)
     if LONG_KEY.search(text):
         # The parser of the standard library takes quadratic time for them.
