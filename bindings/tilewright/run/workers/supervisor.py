@@ -269,6 +269,7 @@ def _state(room: str, method: str) -> object:
         for kind in ("models", "heuristics")
         for folder in catalogue.folders(kind, room)
         for path in sorted(folder.iterdir())
+        if path.is_file()  # Python's folder of compiled modules changes whenever one is imported first
     ]
     files += drivers.files()
     modified = [(str(path), path.stat().st_mtime_ns) for path in files]
