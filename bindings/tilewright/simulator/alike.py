@@ -15,10 +15,11 @@ from typing import NamedTuple, NoReturn
 
 import numpy as np
 
-from tilewright.simulator.columns import COMPUTE, FREE, READ, WRITE, Marks, TabledSteps, distinct
+from tilewright.simulator.columns import COMPUTE, FREE, READ, WRITE, Marks, TabledSteps
 from tilewright.simulator.nest import EVERYWHERE, MOST_TABLED, Along, LoopNest, NestedSteps, NestEvent
 from tilewright.simulator.program import Counts, Program, Tensor
 from tilewright.simulator.report import Violation
+from tilewright.spec.arrays import distinct
 
 LEAST_KEPT = 4
 """Iterations that are kept of a run at least: two before the representative, itself, one after it."""

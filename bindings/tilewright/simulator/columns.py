@@ -18,6 +18,7 @@ from numpy.typing import NDArray
 
 from tilewright.simulator.program import Box, Cells, Counts, LazySteps, Program, Region, Step, WriteBack
 from tilewright.simulator.report import Violation
+from tilewright.spec.arrays import distinct
 from tilewright.spec.errors import OutOfTimeError
 
 Numbers = NDArray[np.integer[Any]]
@@ -447,13 +448,6 @@ class Grid:
             if axis not in self.columns.whole[number]
         ]
         return f"{tensor.name}{shown}" if shown else tensor.name
-
-
-def distinct(values: Counts) -> Counts:
-    """Return the distinct values, ascending."""
-    # np.unique hashes them, which takes more than ten times as long.
-    ordered = np.sort(values)
-    return ordered[np.append(True, ordered[1:] != ordered[:-1])] if len(ordered) else ordered
 
 
 def _expand(size: Numbers) -> tuple[Counts, Counts]:

@@ -14,7 +14,7 @@ import numpy as np
 
 from tilewright.simulator.alike import SUMMED, reduce_program
 from tilewright.simulator.block import Block
-from tilewright.simulator.columns import COMPUTE, FREE, LOAD, PRELOAD, WRITE, Marks, distinct
+from tilewright.simulator.columns import COMPUTE, FREE, LOAD, PRELOAD, WRITE, Marks
 from tilewright.simulator.nest import NestedSteps
 from tilewright.simulator.numeric import check_data, move
 from tilewright.simulator.overlapped import Accounts, overlapped_timeline
@@ -29,6 +29,7 @@ from tilewright.simulator.timing import (
     sequential_timeline,
     static_buffer_size,
 )
+from tilewright.spec.arrays import distinct
 from tilewright.spec.errors import OutOfTimeError
 
 MAX_NUMERIC_ELEMENTS = 100_000_000

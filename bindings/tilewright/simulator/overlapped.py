@@ -8,10 +8,11 @@ from typing import NamedTuple
 
 import numpy as np
 
-from tilewright.simulator.columns import COMPUTE, FREE, WRITE, Columns, distinct
+from tilewright.simulator.columns import COMPUTE, FREE, WRITE, Columns
 from tilewright.simulator.program import Counts
 from tilewright.simulator.report import Names, Timeline
 from tilewright.simulator.timing import Actions, static_buffer_size
+from tilewright.spec.arrays import distinct
 
 
 class Accounts(NamedTuple):

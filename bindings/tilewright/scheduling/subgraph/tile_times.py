@@ -98,14 +98,6 @@ class Tile(NamedTuple):
 
 
 @jit.lean
-def whole_if_one(kind: int, size: int, tiles: int, depth_step: int) -> int:
-    """Return the kind of an axis of a slice: whole if there is one tile or one step of it."""
-    if (kind == TILE and tiles == 1) or (kind == STEP and size <= depth_step):
-        return WHOLE
-    return kind
-
-
-@jit.lean
 def merge_slices(given: Ints, slices: Ints, height_tiles: int, width_tiles: int, depth_step: int) -> int:
     """Write slices as a granularity makes them, equal ones once; return how many these are.
 
