@@ -21,7 +21,7 @@ from hypothesis import Phase, given, settings
 from hypothesis import strategies as st
 
 from tilewright.codegen import EMITTED, emit, memory
-from tilewright.codegen.c_file import emit_layer, emit_network
+from tilewright.codegen.loop_nest.file import emit_layer, emit_network
 from tilewright.simulator import Box
 from tilewright.simulator.arithmetic.reference import random_values, reference_convolution
 from tilewright.spec.errors import InputError

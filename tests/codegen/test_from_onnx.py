@@ -18,7 +18,7 @@ from tests.codegen.onnx_in_c import any_network, emitted, instance_of
 
 import tilewright
 from tilewright import codegen
-from tilewright.codegen.made_numbers import Numbers
+from tilewright.codegen.numbers.made_numbers import Numbers
 from tilewright.importing import network, training
 from tilewright.importing.training import read_trained
 from tilewright.spec.errors import Disagreement, InputError

@@ -19,7 +19,7 @@ from numbered import Table, needed, numbers, randoms, tables
 from tests import command
 
 from tilewright import codegen
-from tilewright.codegen.c_types import c_bits
+from tilewright.codegen.numbers.c_integers import c_bits
 from tilewright.codegen.project import Values
 from tilewright.core import catalogue
 from tilewright.run.solve import solve

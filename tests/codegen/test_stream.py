@@ -18,7 +18,7 @@ from fusion_at_random import plan as any_plan
 from hypothesis import assume, given, settings
 
 from tilewright import codegen, fusion
-from tilewright.codegen.made_numbers import Numbers
+from tilewright.codegen.numbers.made_numbers import Numbers
 from tilewright.codegen.stream import numbers_of, stream_project
 from tilewright.core import catalogue
 from tilewright.fusion import Plan, Problem, execution

@@ -7,16 +7,16 @@ from typing import Any
 from tilewright import bitwidth, fusion, residency
 from tilewright.codegen.addressed import addressed_project
 from tilewright.codegen.addressed.numbers import images_of as residency_images
-from tilewright.codegen.c_file import emit_layer, emit_network
-from tilewright.codegen.c_layer import PlannedLayer
-from tilewright.codegen.c_memory import CMemory
 from tilewright.codegen.c_text import identifier
 from tilewright.codegen.halide import pipelines
+from tilewright.codegen.loop_nest.file import emit_layer, emit_network
+from tilewright.codegen.loop_nest.layer import PlannedLayer
+from tilewright.codegen.loop_nest.memory import CMemory
+from tilewright.codegen.numbers.quantised_network import IMAGES
+from tilewright.codegen.numbers.trained_network import Trained, refuse_another
 from tilewright.codegen.offsets import offsets_header as offsets
 from tilewright.codegen.project import Values, network_project
-from tilewright.codegen.project.values import IMAGES
 from tilewright.codegen.stream import stream_project
-from tilewright.codegen.trained import Trained, refuse_another
 from tilewright.core.room import room_of
 from tilewright.simulator.arithmetic.network_executor import refuse_quantised, refuse_unknown
 from tilewright.spec.errors import InputError

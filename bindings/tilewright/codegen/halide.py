@@ -10,11 +10,11 @@ from __future__ import annotations
 from collections.abc import Sequence
 from textwrap import wrap
 
-from tilewright.codegen.c_comment import about_layer, describe_traffic
-from tilewright.codegen.c_layer import PlannedLayer
-from tilewright.codegen.c_names import AXES, KERNEL_COL, KERNEL_ROW, NAMES
 from tilewright.codegen.c_text import join_terms, multiply_terms, origin_lines, safe_text
-from tilewright.codegen.c_types import CTypes
+from tilewright.codegen.loop_nest.comment import about_layer, describe_traffic
+from tilewright.codegen.loop_nest.layer import PlannedLayer
+from tilewright.codegen.loop_nest.names import AXES, KERNEL_COL, KERNEL_ROW, NAMES
+from tilewright.codegen.loop_nest.types import CTypes
 from tilewright.core.version import __version__
 from tilewright.tiling.dsp.nest import C, G, K, N, X, Y
 

@@ -10,7 +10,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from tilewright.codegen.trained import Trained
+from tilewright.codegen.numbers.trained_network import Trained
 from tilewright.importing import Imported, open_network
 from tilewright.importing.model import Model
 from tilewright.importing.parameters import Folding, read_initialisers

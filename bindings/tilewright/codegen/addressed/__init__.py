@@ -10,9 +10,9 @@ import numpy as np
 from tilewright.codegen.addressed.numbers import NetworkNumbers, bitwidth_numbers, make_numbers, refusal_of
 from tilewright.codegen.addressed.steps import OperationInStep, StepInMemory, in_a_row, steps_in_memory
 from tilewright.codegen.c_text import identifier, quote, safe_text
-from tilewright.codegen.c_types import C_BITS, c_bits
-from tilewright.codegen.project.machine import pack_elements
-from tilewright.codegen.project.values import Values
+from tilewright.codegen.numbers.c_integers import are_packed, c_integer, c_sum_bits, pack_elements
+from tilewright.codegen.numbers.quantised_network import Values
+from tilewright.codegen.numbers.trained_network import Trained
 from tilewright.codegen.project_files import (
     Files,
     array_literal,
@@ -23,7 +23,6 @@ from tilewright.codegen.project_files import (
     title_of,
     window_fields,
 )
-from tilewright.codegen.trained import Trained
 from tilewright.residency import Plan, Problem
 from tilewright.residency.decode_plan import decode_plan
 from tilewright.residency.derived_problems import problem_of_plan
@@ -113,7 +112,7 @@ class _Project:
     def _refuse_sums(self, operation: Operation) -> None:
         """Refuse sums that do not fit where the plan keeps them, or to which a bias cannot be added first."""
         form, machine = self._numbers.forms[operation.name], self._problem.machine
-        bits = 64 if form.sum_bits > 32 else 32
+        bits = c_sum_bits([form.sum_bits])
         if 8 * self._size * self._graph.sum_elements < bits:
             limit = (
                 f"layer {operation.name}: a sum of the C program has {bits} bits, at least {bits // 8} bytes"
@@ -237,10 +236,10 @@ class _Project:
                 "/* Elements, one after the other without gaps. */",
                 f"#define ELEMENT_BYTES {size}",
                 f"#define ELEMENT_BITS {8 * size}",
-                f"#define PACKED {int(8 * size not in C_BITS)} /* whether they are no integers of C */",
+                f"#define PACKED {int(are_packed([8 * size]))} /* whether they are no integers of C */",
                 "",
                 "/* Sums, of which accumulators keep the last bits. */",
-                f"typedef uint{c_bits(max(32, *sums, 0))}_t sum_t;",
+                f"typedef u{c_integer(c_sum_bits(sums))} sum_t;",
                 "",
                 "/* The memory on chip, exactly as planned. */",
                 f"#define MEMORY_BYTES {planned}",

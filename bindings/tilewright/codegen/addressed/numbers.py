@@ -9,10 +9,10 @@ from typing import NamedTuple
 
 import numpy as np
 
+from tilewright.codegen.numbers.quantised_network import Values
+from tilewright.codegen.numbers.trained_network import Trained, refuse_another
+from tilewright.codegen.numbers.trained_numbers import TrainedNumbers, coarse_numbers
 from tilewright.codegen.project.nodes import EmittedNode, NodeInput, Nodes
-from tilewright.codegen.project.values import Values
-from tilewright.codegen.trained import Trained, refuse_another
-from tilewright.codegen.trained_numbers import TrainedNumbers, coarse_numbers
 from tilewright.residency import Problem
 from tilewright.residency.graph import Operation
 from tilewright.residency.machine import ONE

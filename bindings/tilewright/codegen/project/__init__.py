@@ -8,8 +8,9 @@ from math import prod
 import numpy as np
 
 from tilewright.codegen.c_text import identifier, quote, safe_text
-from tilewright.codegen.c_types import c_bits
-from tilewright.codegen.project.machine import image_bits, machine_of, machine_text, pack_elements
+from tilewright.codegen.numbers.c_integers import c_bits, pack_elements
+from tilewright.codegen.numbers.quantised_network import Values
+from tilewright.codegen.project.machine import image_bits, machine_of, machine_text
 from tilewright.codegen.project.nodes import EmittedNode, Nodes
 from tilewright.codegen.project.text import (
     ALIGNED,
@@ -19,7 +20,6 @@ from tilewright.codegen.project.text import (
     operation_text,
     scale,
 )
-from tilewright.codegen.project.values import Values
 from tilewright.codegen.project_files import (
     Files,
     array_literal,

@@ -4,27 +4,16 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-import numpy as np
-
 from tilewright.codegen.c_text import align_comments
-from tilewright.codegen.c_types import C_BITS, c_bits
+from tilewright.codegen.numbers.c_integers import C_BITS, are_packed, c_integer, c_sum_bits
 from tilewright.codegen.project.text import Named, memory_bits
 from tilewright.codegen.project_files import machine_header
-from tilewright.simulator.arithmetic.fixed_point import Integers
 from tilewright.simulator.arithmetic.integer_network import IntegerNetwork
 from tilewright.spec.errors import InputError
 from tilewright.spec.network import Add, Map, NamedLayer, Pool
 from tilewright.tiling import Problem
 from tilewright.tiling.dsp.machine import DspMachine
 from tilewright.tiling.widths import Widths
-
-
-def pack_elements(values: Integers, bits: int) -> bytes:
-    """Return elements of some bits, one after the other without gaps, the lowest bit first."""
-    if bits in C_BITS:
-        return values.astype(f"<i{bits // 8}").tobytes()
-    each = (values.reshape(-1, 1) >> np.arange(bits)) & 1
-    return np.packbits(each.astype(np.uint8).ravel(), bitorder="little").tobytes()
 
 
 def machine_of(problem: Problem) -> DspMachine:
@@ -61,15 +50,18 @@ def machine_text(machine: DspMachine, image: int, nodes: Sequence[Named], networ
     size = -(-max(memory_bits(each.node) for each in nodes) * machine.copies // 8)
     inputs = max(len(each.node.sources) for each in nodes)
     accumulators = [own.accumulator for own in network.layers.values()]
-    wide = 32 if max([bits.input + bits.weights, *accumulators]) <= 32 else 64
-    in_c = {*bits.model_dump().values()} <= {*C_BITS}
+    wide = c_sum_bits([bits.input + bits.weights, *accumulators])
     elements = [
         ("INPUT_BITS", bits.input, ""),
         ("WEIGHT_BITS", bits.weights, ""),
         ("OUTPUT_BITS", bits.output, ""),
         ("SUM_BITS", bits.partial, "of sums over some of the input maps, in buffers and external memory"),
         ("IMAGE_BITS", image, ""),
-        ("PACKED", int(not in_c), "whether some are no integers of C; all are without gaps"),
+        (
+            "PACKED",
+            int(are_packed(bits.model_dump().values())),
+            "whether some are no integers of C; all are without gaps",
+        ),
     ]
     told = f"The machine: {machine.memory_bytes:,} bytes on chip, of which the plan takes {size:,}."
     return machine_header(
@@ -78,10 +70,10 @@ def machine_text(machine: DspMachine, image: int, nodes: Sequence[Named], networ
             "/* Bits of elements. */",
             *align_comments([(f"#define {name} {value}", about) for name, value, about in elements], ""),
             "",
-            f"typedef int{c_bits(image)}_t image_t; /* in data/images.bin */",
-            f"typedef int{c_bits(bits.output)}_t output_t; /* in data/outputs.bin */",
-            f"typedef int{wide}_t product_t;",
-            f"typedef uint{wide}_t sum_t; /* of which an accumulator keeps the last bits */",
+            f"typedef {c_integer(image)} image_t; /* in data/images.bin */",
+            f"typedef {c_integer(bits.output)} output_t; /* in data/outputs.bin */",
+            f"typedef {c_integer(wide)} product_t;",
+            f"typedef u{c_integer(wide)} sum_t; /* of which an accumulator keeps the last bits */",
             "",
             "/* Each buffer exists so many times: twice under double buffering. */",
             f"#define COPIES {machine.copies}",

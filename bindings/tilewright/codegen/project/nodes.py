@@ -6,7 +6,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
 
-from tilewright.codegen.project.values import Values
+from tilewright.codegen.numbers.quantised_network import Values
 from tilewright.simulator.arithmetic.fixed_point import Format
 from tilewright.spec.errors import InputError
 from tilewright.spec.layer import Layer

@@ -8,7 +8,10 @@ from itertools import accumulate
 import numpy as np
 
 from tilewright.codegen.c_text import identifier, safe_text
-from tilewright.codegen.made_numbers import NARROW, Numbers
+from tilewright.codegen.numbers.c_integers import c_integer, pack_elements
+from tilewright.codegen.numbers.made_numbers import NARROW, Numbers
+from tilewright.codegen.numbers.trained_network import Trained
+from tilewright.codegen.numbers.trained_numbers import TrainedNumbers, coarse_numbers
 from tilewright.codegen.project_files import (
     Files,
     comment,
@@ -18,8 +21,6 @@ from tilewright.codegen.project_files import (
     title_of,
 )
 from tilewright.codegen.stream.groups import GroupText, Tables, host_tables, planned_tables
-from tilewright.codegen.trained import Trained
-from tilewright.codegen.trained_numbers import TrainedNumbers, coarse_numbers
 from tilewright.fusion import Plan, Problem
 from tilewright.fusion.graph import engine_of
 from tilewright.fusion.machine import BUFFERS, HOST
@@ -145,7 +146,7 @@ class _Project:
         )
 
     def _elements(self, values: Integers) -> bytes:
-        return values.astype(f"<i{self._machine.element_bytes}").tobytes()
+        return pack_elements(values, 8 * self._machine.element_bytes)
 
     def _expected(self) -> bytes:
         """Return what others compute of the outputs, in the scale of these, in the order of the reference."""
@@ -177,7 +178,7 @@ class _Project:
         return machine_header(
             told,
             [
-                f"typedef int{8 * machine.element_bytes}_t element_t;",
+                f"typedef {c_integer(8 * machine.element_bytes)} element_t;",
                 f"#define ELEMENT_BITS {8 * machine.element_bytes}",
                 f"#define ELEMENT_MIN ({least})",
                 "",

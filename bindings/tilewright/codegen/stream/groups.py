@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from math import prod
 
 from tilewright.codegen.c_text import block_comment, quote, safe_text
-from tilewright.codegen.made_numbers import Numbers
+from tilewright.codegen.numbers.made_numbers import Numbers
 from tilewright.codegen.project_files import array_literal, window_fields
 from tilewright.fusion import Problem
 from tilewright.fusion.group.addresses import Addressed, Addresses, Area

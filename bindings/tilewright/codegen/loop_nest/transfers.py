@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from tilewright.codegen.c_layer import PlannedLayer
-from tilewright.codegen.c_names import CLIPPED, IN_COL, IN_ROW, NAMES, SHORT
 from tilewright.codegen.c_text import WIDTH, align_comments, for_loop, join_terms, multiply_terms, nest_loops
+from tilewright.codegen.loop_nest.layer import PlannedLayer
+from tilewright.codegen.loop_nest.names import CLIPPED, IN_COL, IN_ROW, NAMES, SHORT
 from tilewright.tiling.dsp.nest import K, X, Y
 
 

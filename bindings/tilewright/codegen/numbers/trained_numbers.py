@@ -8,8 +8,8 @@ from math import prod
 import networkx as nx
 import numpy as np
 
-from tilewright.codegen.made_numbers import Form, Numbers
-from tilewright.codegen.trained import Trained, refuse_another
+from tilewright.codegen.numbers.made_numbers import Form, Numbers
+from tilewright.codegen.numbers.trained_network import Trained, refuse_another
 from tilewright.simulator.arithmetic.fixed_point import Floats, Format, Integers, integer_length
 from tilewright.simulator.arithmetic.network_executor import refuse_quantised
 from tilewright.spec.errors import Disagreement

@@ -6,10 +6,6 @@ the innermost loop that moves it, as in the thesis's listings 2 to 6.
 
 from __future__ import annotations
 
-from tilewright.codegen.c_comment import summary
-from tilewright.codegen.c_declarations import buffers, constants, stride_tables, tensor_views
-from tilewright.codegen.c_layer import PlannedLayer
-from tilewright.codegen.c_names import NAMES
 from tilewright.codegen.c_text import (
     WIDTH,
     align_comments,
@@ -20,7 +16,17 @@ from tilewright.codegen.c_text import (
     multiply_terms,
     nest_loops,
 )
-from tilewright.codegen.c_transfers import halo_move, input_bounds, input_transfer, put_outputs, transfer
+from tilewright.codegen.loop_nest.comment import summary
+from tilewright.codegen.loop_nest.declarations import buffers, constants, stride_tables, tensor_views
+from tilewright.codegen.loop_nest.layer import PlannedLayer
+from tilewright.codegen.loop_nest.names import NAMES
+from tilewright.codegen.loop_nest.transfers import (
+    halo_move,
+    input_bounds,
+    input_transfer,
+    put_outputs,
+    transfer,
+)
 from tilewright.tiling.dsp.nest import C, G, K, N, X, Y
 
 

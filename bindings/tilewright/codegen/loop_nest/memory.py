@@ -5,10 +5,10 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from tilewright.codegen.c_layer import PlannedLayer
-from tilewright.codegen.c_names import SHORT
 from tilewright.codegen.c_text import group_digits
-from tilewright.codegen.c_types import CTypes
+from tilewright.codegen.loop_nest.layer import PlannedLayer
+from tilewright.codegen.loop_nest.names import SHORT
+from tilewright.codegen.loop_nest.types import CTypes
 
 
 @dataclass(frozen=True)

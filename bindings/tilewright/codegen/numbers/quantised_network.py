@@ -10,7 +10,7 @@ import numpy as np
 
 from tilewright.bitwidth import Plan, Problem
 from tilewright.bitwidth.measurement import integer_network
-from tilewright.codegen.trained import Trained
+from tilewright.codegen.numbers.trained_network import Trained
 from tilewright.simulator.arithmetic.fixed_point import Floats, Format, Integers, integer_length
 from tilewright.simulator.arithmetic.integer_layer import BIAS_BITS, IntegerLayer
 from tilewright.simulator.arithmetic.integer_network import IntegerNetwork, requantise

@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from tilewright.codegen.c_layer import PlannedLayer
-from tilewright.codegen.c_names import NAMES, SHORT
 from tilewright.codegen.c_text import WIDTH, align_comments, group_digits
+from tilewright.codegen.loop_nest.layer import PlannedLayer
+from tilewright.codegen.loop_nest.names import NAMES, SHORT
 from tilewright.tiling.dsp.nest import C, G, K, N, X, Y
 
 SIDES = ((Y, "y", "rows"), (X, "x", "columns"))

@@ -4,16 +4,9 @@ from __future__ import annotations
 
 from typing import NamedTuple
 
+from tilewright.codegen.numbers.c_integers import C_BITS, c_bits, c_integer
 from tilewright.spec.errors import InputError
 from tilewright.tiling.dsp.machine import DspMachine
-
-C_BITS = (8, 16, 32, 64)
-"""Widths of C's integers."""
-
-
-def c_bits(bits: int) -> int:
-    """Return the width of C's next wider integer, or of its widest."""
-    return next((each for each in C_BITS if bits <= each), C_BITS[-1])
 
 
 class CType(NamedTuple):
@@ -37,7 +30,7 @@ class CType(NamedTuple):
     @property
     def integer(self) -> str:
         """C's name of it."""
-        return f"int{self.bits}_t"
+        return c_integer(self.bits)
 
 
 class CTypes(NamedTuple):

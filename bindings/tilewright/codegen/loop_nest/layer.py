@@ -9,9 +9,9 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from tilewright.codegen.c_names import AXES, FALLBACK, IN_COL, IN_ROW, NAMES, ArrayAxis
 from tilewright.codegen.c_text import for_loop, multiply_terms
-from tilewright.codegen.c_types import CType, CTypes
+from tilewright.codegen.loop_nest.names import AXES, FALLBACK, IN_COL, IN_ROW, NAMES, ArrayAxis
+from tilewright.codegen.loop_nest.types import CType, CTypes
 from tilewright.spec.errors import InputError
 from tilewright.spec.layer import Layer
 from tilewright.tiling.dsp.kind import violation

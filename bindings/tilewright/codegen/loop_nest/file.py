@@ -5,12 +5,12 @@ from __future__ import annotations
 from collections.abc import Iterable, Sequence
 from typing import Any
 
-from tilewright.codegen.c_layer import PlannedLayer
-from tilewright.codegen.c_loops import function
-from tilewright.codegen.c_memory import CMemory, in_memory
-from tilewright.codegen.c_names import SHORT
 from tilewright.codegen.c_text import block_comment, identifier, origin_lines, safe_text
-from tilewright.codegen.c_types import CTypes
+from tilewright.codegen.loop_nest.layer import PlannedLayer
+from tilewright.codegen.loop_nest.loops import function
+from tilewright.codegen.loop_nest.memory import CMemory, in_memory
+from tilewright.codegen.loop_nest.names import SHORT
+from tilewright.codegen.loop_nest.types import CTypes
 from tilewright.core.version import __version__
 from tilewright.spec.layer import Layer
 from tilewright.tiling.dsp.machine import DspMachine

@@ -4,10 +4,10 @@ from __future__ import annotations
 
 from math import prod
 
-from tilewright.codegen.c_layer import PlannedLayer
-from tilewright.codegen.c_memory import describe_buffers
-from tilewright.codegen.c_names import NAMES, SHORT
 from tilewright.codegen.c_text import group_digits, safe_text
+from tilewright.codegen.loop_nest.layer import PlannedLayer
+from tilewright.codegen.loop_nest.memory import describe_buffers
+from tilewright.codegen.loop_nest.names import NAMES, SHORT
 from tilewright.tiling.dsp.nest import Y
 
 
