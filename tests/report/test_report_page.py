@@ -13,6 +13,7 @@ from typing import Any
 
 import pytest
 from browser import Browser, browser, missing
+from matplotlib.figure import Figure
 from PIL import Image
 
 from tilewright.allocation.measures import PipelinePoint
@@ -22,7 +23,7 @@ from tilewright.run.result import Result
 from tilewright.run.solve import solve
 from tilewright.spec.errors import InputError
 from tilewright.tiling import Problem
-from tilewright.tiling.overview import least_bytes
+from tilewright.tiling.panels import least_bytes
 
 EVIL = "</script><b>&\"'"
 """A name of a layer that would be more than a text, were it not escaped."""
@@ -194,6 +195,81 @@ def test_a_network_s_numbers_are_the_simulator_s(case: str, tmp_path: Path) -> N
         assert energy == pytest.approx((result.objective or 0) / 1e12)
 
 
+ADDITION = """
+room = "tiling"
+[[network.layers]]
+name = "first"
+input = [4, 6, 6]
+kernels = 4
+kernel = [3, 3]
+padding = 1
+[[network.layers]]
+name = "sum"
+kind = "add"
+inputs = ["first", "input"]
+[machine]
+kind = "dsp"
+memory_bytes = 4000
+vector_ops_per_cycle = 2
+"""
+
+
+def test_page_and_sheet_show_the_same_traffic(tmp_path: Path) -> None:
+    """Both inputs of an addition count, and padding, which the machine loads."""
+    from tilewright.tiling import plot
+
+    (tmp_path / "sum.toml").write_text(ADDITION)
+    instance = read(tmp_path / "sum.toml")
+    result = solve(instance, "exhaustive", time_limit=60)
+    executed = room("tiling").simulate(instance.problem, result.plan)
+    overview = room("tiling").overview(instance.problem, result.plan, executed.measures)
+    moved = {(each.name, each.operand): each.moved_bytes for each in overview.traffic}
+    least = {(each.name, each.operand): each.least_bytes for each in overview.traffic}
+    assert moved["sum", "input"] == 2 * 2 * 4 * 36  # two inputs, two bytes
+    assert least["first", "input"] == 2 * 4 * 8 * 8  # with padding
+    assert least["sum", "input"] == moved["sum", "input"]
+    assert sum(moved.values()) == 2 * executed.accesses
+    axes = plot.plot(instance.problem, result.plan, executed, ax=Figure().add_subplot())
+    assert sorted(patch.get_width() for patch in axes.patches if patch.get_width()) == sorted(
+        amount for amount in moved.values() if amount
+    )
+    ticks = [line.get_xdata()[0] for line in axes.lines]
+    assert ticks == [sum(least[name, each] for name, each in least if name == of) for of in ("first", "sum")]
+
+
+def test_page_and_sheet_show_the_same_front(tmp_path: Path) -> None:
+    from tilewright import report
+
+    (tmp_path / "front.toml").write_text(BITS + '[objective]\nminimise = "pareto"\n')
+    instance = read(tmp_path / "front.toml")
+    result = solve(instance, "auto", time_limit=60)
+    executed = room("bitwidth").simulate(instance.problem, result.plan)
+    axes = room("bitwidth").plot.plot(instance.problem, result.plan, executed, ax=Figure().add_subplot())
+    drawn = axes.lines[1].get_xydata().tolist()
+    assert len(drawn) > 3
+    (chart,) = re.findall(
+        r'<script type="application/json">(.*?)</script>', report.page(instance, result), re.DOTALL
+    )
+    points = [[each["x"], each["y"]] for each in json.loads(chart)["data"]["values"]]
+    assert sorted(points) == drawn
+
+
+def test_a_page_says_what_was_asked(tmp_path: Path) -> None:
+    from tilewright import report
+
+    text = report.page(*solved("network on levels", tmp_path))
+    text = text[text.index("What was asked") :].replace("<wbr>", "")
+    seen = text[: text.index("<details>")]
+    for key, value in (
+        ("instance", "two layers (case.toml)"),
+        ("objective.minimise", "energy"),
+        ("method", "exhaustive"),
+        ("time limit of the search", "60 s"),
+    ):
+        assert f"<tr><th>{key}</th><td>{value}</td></tr>" in seen
+    assert "<th>machine.levels.buffer.capacity_bytes</th><td>200</td>" in text
+
+
 def test_least_bytes_leave_out_what_no_window_reads() -> None:
     layer = {"input": [2, 5, 7], "kernels": 3, "kernel": [2, 1], "stride": [3, 3], "padding": [1, 0, 0, 0]}
     problem = Problem.model_validate({"layer": layer, "machine": {"kind": "dsp", "memory_bytes": 1000}})
@@ -337,3 +413,43 @@ def test_a_browser_shows_pictures(chromium: Browser, tmp_path: Path) -> None:
     chromium.open(page)
     assert chromium.run("return document.querySelector('img.picture').naturalWidth") > 100
     assert chromium.console() == []
+
+
+OUTSIDE = """
+const shown = document.documentElement.clientWidth;
+const seen = element => !element.closest('.wide') && element.getBoundingClientRect().right > shown;
+return [...document.querySelectorAll('main *')].filter(seen).map(element => element.outerHTML.slice(0, 200));
+"""
+
+
+@pytest.mark.parametrize("width", [390, 1280])
+def test_a_page_fits_into_its_window(width: int, chromium: Browser, tmp_path: Path) -> None:
+    """Only tables and graphs are wider, which scroll on their own."""
+    from tilewright import report
+
+    size = {"width": width, "height": 900, "deviceScaleFactor": 1, "mobile": False}
+    chromium.driver.execute_cdp_cmd("Emulation.setDeviceMetricsOverride", size)
+    try:
+        for case in ("network on levels", "residency"):
+            page = tmp_path / "page.html"
+            report.write(*solved(case, tmp_path), page)
+            chromium.open(page)
+            assert chromium.run(OUTSIDE) == []
+    finally:
+        chromium.driver.execute_cdp_cmd("Emulation.clearDeviceMetricsOverride", {})
+
+
+def test_names_are_whole_and_details_are_printed(chromium: Browser, tmp_path: Path) -> None:
+    from tilewright import report
+
+    name = "/features/features.17/conv/conv.1/conv.1.0/Conv"
+    (tmp_path / "case.toml").write_text(ADDITION.replace('"sum"', f'"{name}"'))
+    instance = read(tmp_path / "case.toml")
+    page = tmp_path / "page.html"
+    report.write(instance, solve(instance, "exhaustive", time_limit=60), page)
+    chromium.open(page)
+    shown = "return [...document.querySelectorAll('svg.graph text, #layers .role-axis-label text')]"
+    assert chromium.run(f"{shown}.filter(each => each.textContent === '{name}').length") == 2
+    assert chromium.run("return [...document.querySelectorAll('details')].some(each => each.open)") is False
+    chromium.printed()
+    assert chromium.run("return [...document.querySelectorAll('details')].every(each => each.open)") is True

@@ -206,7 +206,7 @@ def test_a_bundled_machine_is_drawn(suffix: str, tmp_path: Path, new_figures: li
 
 def test_a_network_is_drawn() -> None:
     layers = [{"name": name} | LAYER for name in ("a", "b")]
-    for mac_pj, told in ((0.5, "(c) Energy"), (None, "(c) MACs per element")):
+    for mac_pj, told in ((0.5, "(c) Energy"), (None, "(c) Ops per byte")):
         machine = MACHINE | {"mac_pj": mac_pj}
         problem = Problem.model_validate({"network": {"layers": layers}, "machine": machine})
         loops = tuple(("cyxkrs"[i], 1) for i in range(6))

@@ -139,6 +139,7 @@ def test_one_panel_is_drawn_on_given_axes(name: str, new_figures: list[Figure]) 
         moved = sum(
             int(counts.sum()) for table in (report.loaded, report.written) for counts in table.values()
         )
-        assert sum(patch.get_width() for patch in ax.patches) == moved
+        size = 1 if problem.network is None else problem.machine.element_bytes  # type: ignore[union-attr]
+        assert sum(patch.get_width() for patch in ax.patches) == size * moved
     assert pictures.plot(problem, plan, report).figure in new_figures
     check_fits(new_figures[0])

@@ -10,7 +10,7 @@ from tilewright.bitwidth.measures import BitwidthLayer, BitwidthMeasures
 from tilewright.bitwidth.noise import decibels
 from tilewright.bitwidth.plan import Plan
 from tilewright.bitwidth.problem import Problem
-from tilewright.bitwidth.summary import rows
+from tilewright.bitwidth.summary import front_of, rows
 from tilewright.plotting import (
     BLUE,
     INK,
@@ -20,6 +20,7 @@ from tilewright.plotting import (
     Sheet,
     axes_or_new,
     colour_patches,
+    draw_front,
     leave_blank,
     shortened,
     stack_bars,
@@ -129,8 +130,4 @@ def _noise(axes: Axes, report: Report) -> None:
 
 
 def _front(axes: Axes, report: Report) -> None:
-    points = report.measures.front
-    bits, ratios = [point.moved_bits for point in points], [decibels(point.noise_ppb) for point in points]
-    axes.plot(bits, ratios, "o-", color=BLUE)
-    axes.set_xlabel("bits of all inputs and weights")
-    axes.set_ylabel("signal to noise in dB, by the model")
+    draw_front(axes, front_of(report.measures))

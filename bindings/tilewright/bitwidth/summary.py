@@ -118,5 +118,12 @@ def overview(problem: Problem, plan: Any, measures: BitwidthMeasures) -> Overvie
     told = of_table(table(problem, measures))
     if not measures.front:
         return replace(told, what="layer", about=ABOUT)
-    traded = [(float(point.moved_bits), float(point.noise_ppb)) for point in measures.front]
-    return replace(told, what="plan of the front", front=Front("bits", "noise ppb", traded))
+    return replace(told, what="plan of the front", front=front_of(measures))
+
+
+def front_of(measures: BitwidthMeasures) -> Front:
+    """Return what the plans of a front trade for each other."""
+    assert measures.front is not None
+    points = [(float(point.moved_bits), decibels(point.noise_ppb)) for point in measures.front]
+    across, up = "bits of all inputs and weights", "signal to noise in dB, by the model"
+    return Front(across, up, points, about="Each point is a plan: none has as few bits and less noise.")

@@ -3,6 +3,7 @@
 from tilewright.plotting.bars import colour_patches, stack_bars
 from tilewright.plotting.comparison import draw_comparison
 from tilewright.plotting.footprint import footprint_and_traffic
+from tilewright.plotting.front import draw_front, scale_curve
 from tilewright.plotting.profiles import Profile, draw_cactus, draw_profiles
 from tilewright.plotting.sheet import FactColumns, Sheet, warning
 from tilewright.plotting.style import (
@@ -15,6 +16,7 @@ from tilewright.plotting.style import (
     LIMIT_LINE,
     MAX_COLUMNS,
     MAX_TENSORS,
+    OPERAND_COLOURS,
     ORANGE,
     PALE,
     PURPLE,
@@ -62,6 +64,7 @@ __all__ = [
     "LIMIT_LINE",
     "MAX_COLUMNS",
     "MAX_TENSORS",
+    "OPERAND_COLOURS",
     "ORANGE",
     "PALE",
     "PURPLE",
@@ -84,6 +87,7 @@ __all__ = [
     "dimensions",
     "draw_cactus",
     "draw_comparison",
+    "draw_front",
     "draw_profiles",
     "footprint_and_traffic",
     "in_bytes",
@@ -94,6 +98,7 @@ __all__ = [
     "readable_steps",
     "relative_change",
     "save",
+    "scale_curve",
     "shortened",
     "shortened_to_end",
     "shortened_to_fit",

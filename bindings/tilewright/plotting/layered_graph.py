@@ -233,22 +233,24 @@ class LayeredGraph:
         self.height = max(y) + 0.5 * self.box[1]
         return y
 
+    def corners(self, segment: Segment) -> list[tuple[float, float]]:
+        """Return the four points of a cubic curve to the next row; a fifth ends the line past that row."""
+        half = 0.5 * self.box[1]
+        x, y = self.x[segment.start], self.y[segment.row] + half
+        end, low = self.x[segment.end], self.y[segment.row + 1] - half
+        middle = 0.5 * (y + low)
+        past = [(end, low + 2 * half)] if segment.end.column >= 0 else []
+        return [(x, y), (x, middle), (end, middle), (end, low), *past]
+
     # Paths, for matplotlib -----------------------------------------------------------------------------
 
     def curve(self, segment: Segment) -> Any:
         """Return the path of a segment to the next row, and past that row if the edge leads on."""
         from matplotlib.path import Path as Curve
 
-        half = 0.5 * self.box[1]
-        x, y = self.x[segment.start], self.y[segment.row] + half
-        end, low = self.x[segment.end], self.y[segment.row + 1] - half
-        middle = 0.5 * (y + low)
-        points = [(x, y), (x, middle), (end, middle), (end, low)]
-        codes = [Curve.MOVETO, Curve.CURVE4, Curve.CURVE4, Curve.CURVE4]
-        if segment.end.column >= 0:
-            points.append((end, low + 2 * half))
-            codes.append(Curve.LINETO)
-        return Curve(points, codes)
+        points = self.corners(segment)
+        codes = [Curve.MOVETO, Curve.CURVE4, Curve.CURVE4, Curve.CURVE4, Curve.LINETO]
+        return Curve(points, codes[: len(points)])
 
     def links(self, nodes: Sequence[int]) -> list[Any]:
         """Return straight paths between the parts of a group that no edges join, where they are nearest."""

@@ -28,6 +28,15 @@ INK, GREY, PALE = "#222222", "#777777", "#DDDDDD"
 TENSORS = {"input": BLUE, "kernels": ORANGE, "output": GREEN}
 """Colours of the tensors that every room has; the others take the rest of the palette in turn."""
 
+OPERAND_COLOURS = {
+    "input": BLUE,
+    "weights": ORANGE,
+    "output": GREEN,
+    "partial sums": "#8ED3BD",
+    "MACs": GREY,
+}
+"""Colours of what a layer moves and spends; sums that are not complete have a light one of the output's."""
+
 ACCEPTED = (".png", ".svg", ".pdf")
 """Suffixes of the files that `save` writes."""
 

@@ -13,8 +13,14 @@ Spec = dict[str, Any]
 MOST_BARS = 80
 """Most layers that a chart has a bar for; of more, those with the most traffic are shown."""
 
-OPERANDS = {"input": "--input", "weights": "--weights", "output": "--output", "partial sums": "--partial"}
-"""Variables of the page's style that have the colours of operands; others take `SERIES` in turn."""
+OPERANDS = {
+    "input": "--input",
+    "weights": "--weights",
+    "output": "--output",
+    "partial sums": "--partial",
+    "MACs": "--macs",
+}
+"""Variables of the page's style that have the sheets' colours of operands; others take `SERIES` in turn."""
 
 SERIES = ("--series-1", "--series-2", "--series-3", "--series-4", "--series-5", "--series-6")
 
@@ -36,6 +42,7 @@ CONFIG: Spec = {
         "gridColor": "var(--grid)",
         "labelOverlap": "greedy",
     },
+    "axisX": {"labelSeparation": 6},
     "legend": {**LABEL, "orient": "top", "title": None, "symbolType": "square"},
     "bar": {"color": "var(--series-1)"},
     "text": {"color": "var(--ink)", "fontSize": 11},
@@ -50,6 +57,12 @@ RING: Spec = {"type": "point", "color": "var(--ink)", "size": 24, "strokeWidth":
 
 AMOUNTS: Spec = {"format": "~s", "tickCount": 8}
 """An axis of bytes or other large numbers."""
+
+FEW: Spec = {"format": ",.10~g", "tickCount": 8}
+"""An axis of numbers that need no prefix."""
+
+NAMES: Spec = {"expr": "max(130, 0.5 * containerSize()[0])"}
+"""Pixels of a layer's name beside its bar."""
 
 
 class Chart(NamedTuple):
@@ -110,6 +123,11 @@ def _in_order(names: Iterable[str], known: dict[str, str]) -> list[str]:
 
 def _field(field: str, kind: str = "quantitative", title: str | None = None, **rest: Any) -> Spec:
     return {"field": field, "type": kind, "title": title or field, **rest}
+
+
+def _amounts(numbers: Iterable[float]) -> Spec:
+    """Return the axis of some numbers."""
+    return AMOUNTS if max(map(abs, numbers), default=0) >= 10_000 else FEW
 
 
 def _limits(spans: Iterable[Span | Point]) -> tuple[Spec, list[Spec]]:
@@ -297,7 +315,12 @@ def _by_layer(traffic: Sequence[Traffic], simple: tuple[str, str] | None) -> Cha
         for each in traffic
         if each.name in largest
     ]
-    y = _field("layer", "nominal", sort=None, axis={"title": None, "labelLimit": 260})
+    y = _field(
+        "layer",
+        "nominal",
+        sort=None,
+        axis={"title": None, "labelLimit": NAMES, "labelOverlap": False},
+    )
     layers = [
         {
             "mark": "bar",
@@ -355,9 +378,13 @@ def _memories(memories: Sequence[Moved]) -> Chart:
         }
         for each in memories
     ]
+    sums: dict[str, float] = {}
+    for each in memories:
+        amount = each.microjoules if priced else each.moved_bytes
+        sums[each.memory] = sums.get(each.memory, 0.0) + (amount or 0.0)
     encoding = {
         "y": _field("memory", "nominal", sort=None, axis={"title": None}),
-        "x": _field(field, title=title, axis=AMOUNTS, stack=True),
+        "x": _field(field, title=title, axis=_amounts(sums.values()), stack=True),
         "color": _operand_colour(operands),
         "order": {"field": "place"},
         "tooltip": [
@@ -375,9 +402,10 @@ def _memories(memories: Sequence[Moved]) -> Chart:
 
 
 def _front(front: Front) -> Chart:
+    across, up = (_amounts(numbers) for numbers in zip(*front.points, strict=True))
     encoding = {
-        "x": _field("x", title=front.across, axis=AMOUNTS, scale={"zero": False}),
-        "y": _field("y", title=front.up, axis=AMOUNTS, scale={"zero": False}),
+        "x": _field("x", title=front.across, axis=across, scale={"zero": False}),
+        "y": _field("y", title=front.up, axis=up, scale={"zero": False}),
         "tooltip": [_field("x", title=front.across, format=","), _field("y", title=front.up, format=",")],
     }
     about = "Each point is a plan than which none is better in both: less of one costs more of the other."

@@ -8,7 +8,7 @@ from io import BytesIO
 from typing import TYPE_CHECKING, NamedTuple
 
 from tilewright.core.overview import GraphNode
-from tilewright.plotting.layered_graph import Item, LayeredGraph, ranks
+from tilewright.plotting.layered_graph import Item, LayeredGraph, Segment, ranks
 from tilewright.plotting.style import style
 from tilewright.plotting.text import shortened
 
@@ -21,9 +21,12 @@ MOST_NODES = 400
 ROWS = 16
 """About how many layers stand below each other."""
 
-BOX, GAP = (148.0, 24.0), (12.0, 14.0)
+LEAST, LETTER, TALL = 100.0, 6.4, 24.0
+"""Least width of a box, the width of a letter in it, and its height."""
+
+GAP = (12.0, 14.0)
 MARGIN = 4.0
-LONGEST = 22
+LONGEST = 60
 """Most characters of a name in a box."""
 
 MOST_BYTES = 1_500_000
@@ -56,23 +59,22 @@ def drawn(nodes: Sequence[GraphNode]) -> Drawn | None:
     if not 1 < len(nodes) <= MOST_NODES:
         return None
     reads = [node.reads or (-1,) for node in nodes]
-    graph = LayeredGraph(reads, range(len(nodes)), -(-max(ranks(reads)) // ROWS), BOX, GAP)
-    wide, tall = BOX
+    longest = max(len(shortened(node.name, LONGEST)) for node in nodes)
+    wide, tall = box = max(LEAST, 12 + LETTER * longest), TALL
+    graph = LayeredGraph(reads, range(len(nodes)), -(-max(ranks(reads)) // ROWS), box, GAP)
 
     def boxed(number: int) -> Box:
         node = nodes[number]
         x, y = graph.x[Item(number)] - wide / 2, graph.y[graph.row[number]] - tall / 2
         return Box(x + MARGIN, y + MARGIN, shortened(node.name, LONGEST), node)
 
-    edges = []
-    for segment in graph.segments:
-        x, end = graph.x[segment.start] + MARGIN, graph.x[segment.end] + MARGIN
-        y, low = graph.y[segment.row] + tall / 2 + MARGIN, graph.y[segment.row + 1] - tall / 2 + MARGIN
-        middle = (y + low) / 2
-        on = f" V{low + tall:.1f}" if segment.end.column >= 0 else ""
-        edges.append(f"M{x:.1f} {y:.1f}C{x:.1f} {middle:.1f} {end:.1f} {middle:.1f} {end:.1f} {low:.1f}{on}")
+    def path(segment: Segment) -> str:
+        start, *rest = [f"{x + MARGIN:.1f} {y + MARGIN:.1f}" for x, y in graph.corners(segment)]
+        return f"M{start}C{' '.join(rest[:3])}" + "".join(f"L{point}" for point in rest[3:])
+
+    edges = [path(segment) for segment in graph.segments]
     boxes = [boxed(number) for number in range(len(nodes))]
-    return Drawn(graph.width + 2 * MARGIN, graph.height + 2 * MARGIN, BOX, boxes, edges)
+    return Drawn(graph.width + 2 * MARGIN, graph.height + 2 * MARGIN, box, boxes, edges)
 
 
 @style()

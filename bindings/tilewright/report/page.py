@@ -163,7 +163,8 @@ def page(instance: Instance, result: Result, *, findings: Sequence[Finding] | No
             graph_scale=0.6 / (max((node.share or 0.0 for node in overview.graph), default=0.0) or 1.0),
             undrawn=len(overview.graph) if overview.graph and graph is None else 0,
             picture=None if figure is None else embedded(figure),
-            asked=_flat(problem.told()),
+            asked=_asked(instance, result),
+            given=_given(problem),
             style=_text("style.css"),
             scripts=scripts,
             policy=_policy(scripts),
@@ -363,6 +364,30 @@ def _by_kind(left_out: Sequence[LeftOut]) -> list[tuple[str, int, int, int]]:
     if len(found) > 1:
         found["all"] = [sum(column) for column in zip(*found.values(), strict=True)]
     return [(kind, many, macs, moved) for kind, (many, macs, moved) in found.items()]
+
+
+SUBJECTS = ("network", "layer", "layers", "machine", "ranges")
+"""Tables of an instance that say what is planned, and on what; the others say what is wanted of a plan."""
+
+
+def _asked(instance: Instance, result: Result) -> list[tuple[str, str]]:
+    """Return what was asked for: of which instance, which objective within which limits, and how."""
+    wanted = {key: value for key, value in instance.problem.told().items() if key not in SUBJECTS}
+    seconds, threads = result.time_limit, result.threads
+    return [
+        ("instance", instance.name if instance.path is None else f"{instance.name} ({instance.path.name})"),
+        ("room", instance.room),
+        *_flat(wanted),
+        ("method", result.method),
+        ("time limit of the search", "not told" if seconds is None else f"{seconds:g} s"),
+        *([] if threads is None else [("threads", str(threads))]),
+        ("seed", str(result.seed)),
+    ]
+
+
+def _given(problem: Any) -> list[tuple[str, str]]:
+    """Return what is planned, and on what, as it was given or is by default."""
+    return _flat({key: value for key, value in problem.told().items() if key in SUBJECTS})
 
 
 def _flat(table: Mapping[str, Any], path: str = "") -> list[tuple[str, str]]:

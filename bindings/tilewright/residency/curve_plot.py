@@ -14,6 +14,7 @@ from tilewright.plotting import (
     VERMILION,
     axes_or_new,
     new_figure,
+    scale_curve,
 )
 from tilewright.residency.exact.traffic_curve import Curve, Point
 from tilewright.spec.errors import InputError
@@ -58,8 +59,6 @@ def plot_curve(curve: Curve, *, point: Point | None = None, title: str = "", ax:
 
 def _draw(curve: Curve, axes: Axes, point: Point | None, title: str) -> None:
     """Draw what plans move, and what no plan goes below; both as steps."""
-    from matplotlib.ticker import FixedLocator, FuncFormatter, LogLocator, NullLocator
-
     if not curve.corners:
         raise InputError("plot", None, "no plan of any memory was found in time")
     memory = [corner.memory_bytes for corner in curve.corners]
@@ -99,28 +98,10 @@ def _draw(curve: Curve, axes: Axes, point: Point | None, title: str) -> None:
     if traffic[-1] == curve.compulsory_bytes:
         last = f"compulsory: {traffic[-1]:,}, from {memory[-1]:,} bytes on"
         axes.plot(memory[-1], traffic[-1], "o", color=INK, markersize=5, label=last, zorder=4)
-    axes.set_xscale("log", base=2)
-    axes.set_yscale("log")
+    scale_curve(axes, first, int(end))
     axes.set_xlim(first / 1.05, end)
     axes.set_ylim(curve.compulsory_bytes / 1.4, max(traffic[0], bounds[0]) * 1.4)
-    powers = range((first - 1).bit_length(), int(end).bit_length())
-    every = 1 + len(powers) // 12
-    axes.xaxis.set_major_locator(FixedLocator([2**power for power in powers[::every]]))
-    axes.xaxis.set_minor_locator(NullLocator())
-    axes.xaxis.set_major_formatter(FuncFormatter(lambda value, _: _short(value, 1024, "B KB MB GB")))
-    axes.yaxis.set_major_locator(LogLocator(subs=(1, 2, 5)))
-    axes.yaxis.set_minor_locator(NullLocator())
-    axes.yaxis.set_major_formatter(FuncFormatter(lambda value, _: _short(value, 1000, "_ k M G")))
     axes.set_xlabel("memory")
     axes.set_ylabel("least traffic with DRAM, bytes")
-    axes.grid(color=PALE, linewidth=0.6)
     axes.set_title(title or "What each memory makes possible")
     axes.legend(loc="upper right", frameon=True, framealpha=0.9, edgecolor="none", fontsize=8)
-
-
-def _short(value: float, thousand: int, units: str) -> str:
-    """Return an amount in the unit that has few digits for it."""
-    for power, unit in reversed(list(enumerate(units.split()))):
-        if value >= thousand**power:
-            return f"{value / thousand**power:g} {unit}".removesuffix(" _")
-    return f"{value:g}"

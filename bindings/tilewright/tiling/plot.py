@@ -13,6 +13,7 @@ from tilewright.plotting import (
     axes_or_new,
 )
 from tilewright.tiling.hierarchy.plot import draw_amounts
+from tilewright.tiling.panels import ExecutedParts
 from tilewright.tiling.plan import Plan
 from tilewright.tiling.plots.front import (
     RooflineFront,
@@ -24,11 +25,11 @@ from tilewright.tiling.plots.front import (
     roofline_sheet,
     traded_sheet,
 )
-from tilewright.tiling.plots.layer import compulsory_elements, draw_traffic, dsp_nest, layer_sheet
+from tilewright.tiling.plots.layer import draw_traffic, dsp_nest, layer_sheet
 from tilewright.tiling.plots.network import (
     draw_layer_rows,
     draw_network_traffic,
-    executed_layers,
+    executed_parts,
     names_width,
     network_sheet,
     row_pitch,
@@ -85,13 +86,14 @@ def plot(problem: Problem, plan: Plan, report: Report, *, ax: Axes | None = None
         rows = rows_of(problem, report)
         left, height = names_width(rows), row_pitch(rows) * len(rows) + 0.1
         ax = axes_or_new(ax, 5.5, height, left=left, above=0.7)
-        draw_network_traffic(ax, rows, executed_layers(report), problem)
+        draw_network_traffic(ax, rows, executed_parts(problem, report))
         draw_layer_rows(ax, rows, label=True)
     elif report.violation is None and problem.machine.kind == "hierarchy":
         height = 0.3 * (1 + len(report.measures.levels_bytes))
         ax = axes_or_new(ax, 4.0, height, left=1.5, right=1.2, above=0.6, below=0.2)
-        draw_amounts(ax, report.measures)
+        draw_amounts(ax, list(ExecutedParts(problem, {"": report.measures}).memories()))
     else:
         ax = axes_or_new(ax, 5.0, 1.35, left=1.5, right=1.2, below=0.2)
-        draw_traffic(ax, report, compulsory_elements(dsp_nest(problem), report))
+        nest = dsp_nest(problem)
+        draw_traffic(ax, report, nest.needed if nest else {})
     return ax

@@ -9,11 +9,17 @@ for (const table of document.querySelectorAll("table.sortable:not(.single)")) {
   });
 }
 for (const data of document.querySelectorAll("script[type='application/json']")) {
+  const chart = data.parentElement.querySelector(".chart"), spec = JSON.parse(data.textContent);
+  spec.config.legend.columns = Math.max(1, Math.floor(chart.clientWidth / 130));
   // Without code made of texts, which the page's policy forbids; a tooltip shows texts, not HTML.
-  vegaEmbed(data.parentElement.querySelector(".chart"), JSON.parse(data.textContent), {
+  vegaEmbed(chart, spec, {
     actions: false,
     ast: true,
     renderer: "svg",
     tooltip: { theme: "page" },
   });
 }
+// On paper nothing can be opened.
+addEventListener("beforeprint", () => {
+  for (const closed of document.querySelectorAll("details")) closed.open = true;
+});

@@ -215,10 +215,15 @@ class Nest:
         """MACs of the layer (equation 2.3)."""
         return self.layer.macs
 
+    @property
+    def needed(self) -> dict[str, int]:
+        """Elements that every plan moves: each input that is needed, each weight and each output once."""
+        return {"input": self.n_inputs, "weights": self.n_weights, "output": self.n_outputs}
+
     @cached_property
     def compulsory(self) -> int:
-        """Elements that every plan moves: each input that is needed, each weight and each output once."""
-        return self.n_inputs + self.n_weights + self.n_outputs
+        """Their sum."""
+        return sum(self.needed.values())
 
     @cached_property
     def compulsory_units(self) -> int:

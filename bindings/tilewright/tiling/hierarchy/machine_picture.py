@@ -9,11 +9,9 @@ from typing import TYPE_CHECKING, NamedTuple
 import numpy as np
 
 from tilewright.plotting import (
-    BLUE,
-    GREEN,
     GREY,
     INK,
-    ORANGE,
+    OPERAND_COLOURS,
     PALE,
     shortened_to_fit,
     with_prefix,
@@ -28,9 +26,6 @@ from tilewright.tiling.measures import HierarchyLayer
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
-
-COLOURS = {"input": BLUE, "weights": ORANGE, "output": GREEN}
-"""Colours of the operands; those of the other machines' pictures."""
 
 LINE, GAP = 0.165, 0.36
 """Inches from line to line of text, and between two levels, where a boundary's traffic stands."""
@@ -150,7 +145,7 @@ class MachinePicture:
         sizes = self.measures.held_bytes[level.name]
         held = {name: sizes[name] for name in self.machine.nodes[node].holds}
         if isinstance(level.capacity_bytes, int):
-            parts = [(size, COLOURS[name]) for name, size in held.items()]
+            parts = [(size, OPERAND_COLOURS[name]) for name, size in held.items()]
             lines = [_used(sum(held.values()), level.capacity_bytes)]
             if level.capacity_bytes:
                 lines.append(f"{100 * sum(held.values()) / level.capacity_bytes:.3g} % full")
@@ -159,7 +154,7 @@ class MachinePicture:
         for number, (name, size) in enumerate(held.items()):
             y = row.middle + (number - (len(held) - 1) / 2) * LINE
             room = capacity(level, name)
-            self._bar(axes, y, 0.11, [(size, COLOURS[name])], room, [_used(size, room)])
+            self._bar(axes, y, 0.11, [(size, OPERAND_COLOURS[name])], room, [_used(size, room)])
 
     def _bar(
         self,
@@ -225,13 +220,12 @@ class MachinePicture:
         tally = cost_of(self.nest).tally
         for number, operand in enumerate(OPERANDS):
             x = LANES + number * LANE
-            axes.text(x, 0.12, operand, fontsize=8.5, color=COLOURS[operand], va="center", ha="center")
+            colour = OPERAND_COLOURS[operand]
+            axes.text(x, 0.12, operand, fontsize=8.5, color=colour, va="center", ha="center")
             ends = [*self.machine.holders[operand], len(self.rows) - 1]
             for parent, child in pairwise(ends):
                 outer, inner = self.rows[parent], self.rows[child]
-                axes.plot(
-                    [x, x], [outer.middle, inner.middle], color=COLOURS[operand], linewidth=1.8, zorder=3
-                )
+                axes.plot([x, x], [outer.middle, inner.middle], color=colour, linewidth=1.8, zorder=3)
                 outside = self._outside(tally, operand, parent)
                 inside = self._inside(tally, operand, parent, child)
                 self._label(axes, x, outer.bottom + GAP / 2, outside)
@@ -241,7 +235,7 @@ class MachinePicture:
                 [x] * len(ends),
                 [self.rows[end].middle for end in ends],
                 "o",
-                color=COLOURS[operand],
+                color=colour,
                 markersize=7,
                 zorder=4,
             )

@@ -5,14 +5,16 @@ Numbers are the report's; those of single boundaries are the closed form's, whic
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Sequence
 from math import prod
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import TYPE_CHECKING, NamedTuple
 
+from tilewright.core.overview import Moved
 from tilewright.plotting import (
     GREY,
     INK,
     LIMIT_LINE,
+    OPERAND_COLOURS,
     PALE,
     PURPLE,
     SHEET_WIDTH,
@@ -26,18 +28,18 @@ from tilewright.plotting import (
     stack_bars,
     with_prefix,
 )
-from tilewright.tiling.hierarchy.cost import KINDS, TICKS, cost_of
-from tilewright.tiling.hierarchy.machine_picture import COLOURS, MachinePicture, in_bytes
+from tilewright.tiling.hierarchy.cost import TICKS, cost_of
+from tilewright.tiling.hierarchy.machine_picture import MachinePicture, in_bytes
 from tilewright.tiling.hierarchy.nest import Nest
-from tilewright.tiling.measures import HierarchyLayer, MovedBytes, MovedEnergy
+from tilewright.tiling.measures import HierarchyLayer
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
     from matplotlib.figure import Figure
 
 BROWN, OLIVE, VIOLET = "#8C564B", "#8A8D00", "#5E3C99"
-PARTIAL = "#8ED3BD"
-"""Colour of sums that are not complete: a light one of the output's."""
+MULTIPLIERS = "multipliers"
+"""The row below those of the memories."""
 MULTIPLYING, WAITING, PORT = "#AEBAC6", YELLOW, SKY
 """Colours of what takes time."""
 LEVELS = (
@@ -49,13 +51,15 @@ LEFT = 0.3
 """Inches left and right of the drawings."""
 
 
-def draw_sheet(page: Sheet, nest: Nest, measures: HierarchyLayer) -> Figure:
+def draw_sheet(page: Sheet, nest: Nest, measures: HierarchyLayer, moved: Sequence[Moved]) -> Figure:
     """Draw a valid nest below a heading.
 
     Parameters
     ----------
     page
         With its heading; the figure is made here.
+    moved
+        What the memories read and write of each operand.
     """
     machine = MachinePicture(nest, measures)
     panels = page.top + 0.3 + machine.height + 0.75
@@ -66,41 +70,35 @@ def draw_sheet(page: Sheet, nest: Nest, measures: HierarchyLayer) -> Figure:
     drawing = page.axes(LEFT, page.top + 0.3, width, machine.height)
     machine.draw(drawing, width)
     drawing.set_title("(a) The machine, and what crosses each boundary (dots: where it is held)", pad=6)
-    draw_amounts(page.axes(1.6, panels, 2.9, height), measures, "(b) ")
+    draw_amounts(page.axes(1.6, panels, 2.9, height), moved, "(b) ")
     _draw_cycles(page.axes(5.75, panels, 2.3, height), measures, "(c) ")
     _draw_roofline(page.axes(9.45, panels, 3.2, height), roof, measures, "(d) ")
     return figure
 
 
-def draw_amounts(axes: Axes, measures: HierarchyLayer, letter: str = "") -> None:
-    """Stack the energy of each level by operand, or the bytes that it moves where nothing has a price."""
-    priced = measures.levels_aj is not None
-    levels: Mapping[str, MovedEnergy | MovedBytes] = measures.levels_aj or measures.levels_bytes
-    totals = []
-    for row, moved in enumerate(levels.values()):
-        sizes = [sum(each.get(kind, 0) for each in (moved.read, moved.written)) for kind in KINDS]
-        stack_bars(axes, row, zip(sizes, _kind_colours(), strict=True), height=0.66)
-        totals.append(sum(sizes))
-    if priced:
-        totals.append(measures.mac_aj or 0)
-        axes.barh(len(levels), totals[-1], height=0.66, color=GREY, linewidth=0)
+def draw_amounts(axes: Axes, moved: Sequence[Moved], letter: str = "") -> None:
+    """Stack the energy of each memory by operand, or the bytes that it moves where nothing has a price."""
+    priced = any(each.microjoules is not None for each in moved)
+    rows: dict[str, dict[str, float]] = {}
+    for each in moved:
+        amount = each.moved_bytes if each.microjoules is None else 1e12 * each.microjoules
+        rows.setdefault(each.memory, {})[each.operand] = amount
+    totals = [sum(amounts.values()) for amounts in rows.values()]
     everything, longest = sum(totals) or 1, max(totals) or 1
-    for row, total in enumerate(totals):
+    for row, (amounts, total) in enumerate(zip(rows.values(), totals, strict=True)):
+        parts = [(amounts.get(operand, 0), colour) for operand, colour in OPERAND_COLOURS.items()]
+        stack_bars(axes, row, parts, height=0.66)
         words = f"{_energy(total)}, {_percent(total / everything)}" if priced else in_bytes(total)
         words = words if total else "no price"
         axes.text(total + 0.02 * longest, row, words, va="center", fontsize=8)
-    _level_rows(axes, levels)
+    _level_rows(axes, [name for name in rows if name != MULTIPLIERS])
     axes.set_xlim(0, longest * 1.02)
     axes.set_xticks([])
     axes.spines["bottom"].set_visible(False)
     what = f"Energy: {_energy(sum(totals))}" if priced else f"Read and written: {in_bytes(sum(totals))}"
     axes.set_title(letter + what, pad=20)
-    present = {kind for moved in levels.values() for kind in (*moved.read, *moved.written)}
-    named = zip(("input", "weights", "output", "partial sums"), KINDS, _kind_colours(), strict=True)
-    handles = [(label, colour) for label, kind, colour in named if kind in present]
-    if priced:
-        handles.append(("MACs", GREY))
-    _explain(axes, handles)
+    present = {each.operand for each in moved}
+    _explain(axes, [pair for pair in OPERAND_COLOURS.items() if pair[0] in present])
 
 
 def _explain(axes: Axes, colours: list[tuple[str, str]]) -> None:
@@ -116,13 +114,9 @@ def _explain(axes: Axes, colours: list[tuple[str, str]]) -> None:
     )
 
 
-def _kind_colours() -> tuple[str, ...]:
-    return (*COLOURS.values(), PARTIAL)
-
-
-def _level_rows(axes: Axes, levels: Mapping[str, Any], *, label: bool = True) -> None:
+def _level_rows(axes: Axes, levels: Iterable[str], *, label: bool = True) -> None:
     """Give axes a row for each memory and one for the multipliers."""
-    names = [shortened(name, 16) for name in levels] + ["multipliers"]
+    names = [shortened(name, 16) for name in levels] + [MULTIPLIERS]
     axes.set_ylim(len(names) - 0.4, -0.6)
     axes.set_yticks(range(len(names)), names if label else [], parse_math=False)
     axes.tick_params(axis="y", length=0, labelsize=8.5)

@@ -15,13 +15,16 @@ from tilewright.plotting import (
     SHEET_WIDTH,
     VERMILION,
     Sheet,
+    draw_front,
+    scale_curve,
 )
 from tilewright.tiling.dsp.exact import THROUGHPUT
 from tilewright.tiling.dsp.nest import G, Nest, nest_of
 from tilewright.tiling.dsp.plan import LOOPS, DspPlan
 from tilewright.tiling.hierarchy.curve import least_accesses
+from tilewright.tiling.panels import front_of
 from tilewright.tiling.plan import Plan
-from tilewright.tiling.plots.page import LEFT, create_page, scale_of
+from tilewright.tiling.plots.page import LEFT, create_page
 from tilewright.tiling.problem import Problem
 from tilewright.tiling.summary import costs_of_front, found_of_front
 
@@ -30,9 +33,6 @@ if TYPE_CHECKING:
     from matplotlib.figure import Figure
 
     from tilewright.simulator import Report
-
-MANY = 60
-"""Points of a front above which they are drawn small."""
 
 
 class RooflineFront(NamedTuple):
@@ -106,25 +106,9 @@ def _sheet_of(
 
 def draw_traded(axes: Axes, problem: Problem, report: Report) -> None:
     """Draw what a front trades for each other, with the steps of what no plan reaches."""
-    from matplotlib.ticker import FuncFormatter, MaxNLocator
-
     assert problem.traded is not None
-    values, labels = [], []
-    costs = zip(*costs_of_front(problem, report.measures), strict=True)
-    for name, amounts in zip(problem.traded, costs, strict=True):
-        scale, unit = scale_of(problem, name)
-        values.append([amount * scale for amount in amounts])
-        labels.append(name if name == unit else f"{name}, {unit}")
-    axes.step(*values, where="post", color=GREY, linewidth=1.2, zorder=2)
-    size, edge = (6, "white") if len(values[0]) <= MANY else (2.5, "none")
-    axes.plot(*values, "o", color=BLUE, markersize=size, markeredgecolor=edge, zorder=3)
-    axes.set_xlabel(labels[0])
-    axes.set_ylabel(labels[1])
-    axes.grid(color=PALE, linewidth=0.6)
-    for axis in (axes.xaxis, axes.yaxis):
-        axis.set_major_locator(MaxNLocator(nbins=6))
-        axis.set_major_formatter(FuncFormatter(lambda value, _: f"{value:,.10g}"))
-    axes.set_title(f"What is possible of {problem.traded[0]} and {problem.traded[1]}")
+    title = f"What is possible of {problem.traded[0]} and {problem.traded[1]}"
+    draw_front(axes, front_of(problem, report.measures), title)
 
 
 def capacity_sheet(problem: Problem, report: Report, title: str | None) -> Figure:
@@ -139,8 +123,6 @@ def capacity_sheet(problem: Problem, report: Report, title: str | None) -> Figur
 
 def draw_capacities(axes: Axes, problem: Problem, report: Report) -> None:
     """Draw accesses over capacity, and what no schedule goes below; both as steps."""
-    from matplotlib.ticker import FixedLocator, FuncFormatter, LogLocator, NullLocator
-
     assert problem.machine.kind == "hierarchy"
     layers, machine = [part.one_layer for _, part in problem.parts], problem.machine
     front = costs_of_front(problem, report.measures)[::-1]
@@ -155,21 +137,12 @@ def draw_capacities(axes: Axes, problem: Problem, report: Report) -> None:
     bound = [least_accesses(layers, machine, capacity) for capacity in grid]
     axes.step(grid, bound, where="pre", color=VERMILION, linewidth=1.4, zorder=2)
     axes.fill_between(grid, 1, bound, step="pre", color=PALE, linewidth=0, zorder=1)
-    axes.set_xscale("log", base=2)
-    axes.set_yscale("log")
+    scale_curve(axes, capacities[0], end)
     axes.set_xlim(capacities[0], end)
     axes.set_ylim(bound[-1] / 1.6, accesses[0] * 1.6)
-    powers = range((capacities[0] - 1).bit_length(), (end - 1).bit_length())
-    axes.xaxis.set_major_locator(FixedLocator([2**power for power in powers if power % 2 == 0]))
-    axes.xaxis.set_minor_locator(NullLocator())
-    axes.xaxis.set_major_formatter(FuncFormatter(lambda value, _: _power_of_bytes(int(value))))
-    axes.yaxis.set_major_locator(LogLocator(subs=(1, 2, 5)))
-    axes.yaxis.set_minor_locator(NullLocator())
-    axes.yaxis.set_major_formatter(FuncFormatter(lambda value, _: _shorten_number(value)))
     level = machine.levels[1].name
     axes.set_xlabel(f"capacity of {level}")
     axes.set_ylabel(f"accesses of {problem.level}, elements")
-    axes.grid(color=PALE, linewidth=0.6)
     at = len(grid) // 3
     best = next(moved for moved, capacity in reversed(front) if capacity <= grid[at])
     for height, words, colour, side, offset in (
@@ -187,20 +160,6 @@ def draw_capacities(axes: Axes, problem: Problem, report: Report) -> None:
             va=side,
         )
     axes.set_title("What each capacity makes possible" + (", layer by layer" if problem.network else ""))
-
-
-def _power_of_bytes(amount: int) -> str:
-    """Return a power of two bytes in its largest unit."""
-    power = (amount.bit_length() - 1) // 10
-    return f"{amount >> 10 * power} {('B', 'KiB', 'MiB', 'GiB', 'TiB')[power]}"
-
-
-def _shorten_number(value: float) -> str:
-    """Return a large number in thousands, millions or billions."""
-    for scale, word in ((1e9, " G"), (1e6, " M"), (1e3, " k")):
-        if value >= scale:
-            return f"{value / scale:g}{word}"
-    return f"{value:g}"
 
 
 def roofline_sheet(problem: Problem, plan: Plan, report: Report, title: str | None) -> Figure:

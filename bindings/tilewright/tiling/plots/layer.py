@@ -26,6 +26,7 @@ from tilewright.tiling.dsp.plan import LOOPS, DspPlan
 from tilewright.tiling.hierarchy.nest import Nest as LevelNest
 from tilewright.tiling.hierarchy.plan import HierarchyPlan
 from tilewright.tiling.hierarchy.plot import draw_sheet
+from tilewright.tiling.panels import ExecutedParts, operand_of, scale_of
 from tilewright.tiling.plan import Plan
 from tilewright.tiling.plots.page import (
     LEFT,
@@ -33,8 +34,6 @@ from tilewright.tiling.plots.page import (
     add_up,
     colour_of,
     create_page,
-    operand_of,
-    scale_of,
     table_of_tiles,
 )
 from tilewright.tiling.problem import Problem
@@ -50,7 +49,8 @@ def layer_sheet(problem: Problem, plan: Plan, report: Report, title: str | None)
     """Return the sheet of a layer."""
     page = create_page(problem, report, _layer_numbers(problem, plan, report), title)
     if problem.machine.kind == "hierarchy" and report.violation is None:
-        return draw_sheet(page, _level_nest(problem, plan), report.measures)
+        moved = list(ExecutedParts(problem, {"": report.measures}).memories())
+        return draw_sheet(page, _level_nest(problem, plan), report.measures, moved)
     top = page.top + 0.35
     layer = plan.layers[0]
     dsp = problem.machine.kind == "dsp" and isinstance(layer, DspPlan)
@@ -72,7 +72,7 @@ def layer_sheet(problem: Problem, plan: Plan, report: Report, title: str | None)
         right = LEFT + 3.35 + 3.1 + 1.2
     half = 1.35 if nest is not None else upper - 0.3
     traffic = page.axes(right, top, SHEET_WIDTH - right - 1.7, half)
-    draw_traffic(traffic, report, compulsory_elements(nest, report), "(b) " if nest is not None else "(a) ")
+    draw_traffic(traffic, report, nest.needed if nest else {}, "(b) " if nest is not None else "(a) ")
     if nest is not None and isinstance(layer, DspPlan):
         memory = page.axes(right, top + half + 1.0, SHEET_WIDTH - right - 1.7, upper - half - 1.25)
         _draw_memory(memory, nest, layer)
@@ -116,17 +116,6 @@ def _level_nest(problem: Problem, plan: Plan) -> LevelNest:
 def dsp_nest(problem: Problem) -> Nest | None:
     """Return the loop nest of a layer on a DSP, None on another machine."""
     return nest_of(problem.one_layer, problem.machine) if problem.machine.kind == "dsp" else None
-
-
-def compulsory_elements(nest: Nest | None, report: Report) -> dict[str, int]:
-    """Return what every plan moves of each tensor; empty where it is not known."""
-    if nest is None:
-        return {}
-    return {
-        "input": nest.n_inputs,
-        "weights": nest.n_weights,
-        "output": nest.n_outputs,
-    }
 
 
 def _draw_plane(axes: Axes, nest: Nest, plan: DspPlan) -> None:

@@ -6,24 +6,25 @@ from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from tilewright.plotting import (
-    GREEN,
     INK,
+    OPERAND_COLOURS,
     PALE,
+    PURPLE,
     SHEET_WIDTH,
     SKY,
     YELLOW,
     colour_patches,
+    in_bytes,
     ratio,
     shortened,
     stack_bars,
     with_prefix,
 )
 from tilewright.tiling import best_bound
-from tilewright.tiling.dsp.nest import nest_of
 from tilewright.tiling.measures import CycledBetween, TimedBetween, duration
-from tilewright.tiling.operations.units import Machine
+from tilewright.tiling.panels import ExecutedPart, ExecutedParts
 from tilewright.tiling.plan import Plan
-from tilewright.tiling.plots.page import TENSORS, add_up, colour_of, create_page, table_of_tiles
+from tilewright.tiling.plots.page import create_page, table_of_tiles
 from tilewright.tiling.problem import Problem
 
 if TYPE_CHECKING:
@@ -51,13 +52,13 @@ def network_sheet(problem: Problem, plan: Plan, report: Report, title: str | Non
     left = names_width(rows)
     width = (SHEET_WIDTH - left - 2.35) / 3
     traffic, time, rate = (page.axes(left + i * (width + 0.8), top, width, height) for i in range(3))
-    executed = executed_layers(report)
-    draw_network_traffic(traffic, rows, executed, problem, "(a) ")
-    _draw_network_time(time, rows, executed, problem)
+    parts = executed_parts(problem, report)
+    draw_network_traffic(traffic, rows, parts, "(a) ")
+    _draw_network_time(time, rows, executed_layers(report), problem)
     if problem.machine.kind == "hierarchy" and problem.machine.priced:
-        _draw_network_energy(rate, rows, executed)
+        _draw_network_energy(rate, rows, parts.layers)
     else:
-        _draw_network_rate(rate, rows, executed, problem.machine)
+        _draw_network_rate(rate, rows, parts.layers)
     for axes in (traffic, time, rate):
         draw_layer_rows(axes, rows, label=axes is traffic)
     return figure
@@ -85,6 +86,11 @@ def rows_of(problem: Problem, report: Report) -> list[_LayerRow]:
 def executed_layers(report: Report) -> dict[str, Report]:
     """Return the reports of the layers that break no rule, by their names."""
     return {name: layer for name, layer in report.layers if layer.violation is None}
+
+
+def executed_parts(problem: Problem, report: Report) -> ExecutedParts:
+    """Return what the layers that break no rule move and spend."""
+    return ExecutedParts(problem, {name: one.measures for name, one in executed_layers(report).items()})
 
 
 def row_pitch(rows: Sequence[_LayerRow]) -> float:
@@ -138,28 +144,23 @@ def _timeline_cycles(report: Report) -> int:
 
 
 def draw_network_traffic(
-    axes: Axes, rows: Sequence[_LayerRow], executed: Mapping[str, Report], problem: Problem, letter: str = ""
+    axes: Axes, rows: Sequence[_LayerRow], parts: ExecutedParts, letter: str = ""
 ) -> None:
-    """Stack the traffic of each layer by tensor, with a tick for what every plan moves."""
-    totals = {
-        name: [add_up(one, table) for table in (one.loaded, one.written)] for name, one in executed.items()
-    }
-    present = dict.fromkeys(tensor for pair in totals.values() for table in pair for tensor in table)
-    tensors = [*(name for name in TENSORS if name in present), *(n for n in present if n not in TENSORS)]
-    needed = _least_traffic(problem)
-    least, moved = 0, 0
+    """Stack the bytes that each layer moves by operand, with a tick for what every plan moves."""
+    traffic, needed = parts.traffic, _least_traffic(parts)
+    operands = [name for name in OPERAND_COLOURS if any(each.operand == name for each in traffic)]
+    moved, least = 0.0, 0.0
     for at, row in enumerate(rows):
-        tables = [table for name in row.layers if name in executed for table in totals[name]]
-        if not tables:
+        own = [each for each in traffic if each.name in row.layers]
+        if not own:
             continue
-        sizes = [sum(table.get(tensor, 0) for table in tables) for tensor in tensors]
-        moved += stack_bars(axes, at, zip(sizes, map(colour_of, tensors), strict=True), height=0.72)
-        if needed:
-            least += _draw_tick(axes, at, [needed[name] for name in row.layers if name in executed])
-    what = "compulsory" if problem.machine.kind == "dsp" else "the bound"
-    compared = f": {ratio(moved / least)} {what} (ticks)" if least else ", elements"
-    axes.set_title(f"{letter}Traffic{compared}", pad=20)
-    handles = colour_patches((name, colour_of(name)) for name in tensors)
+        sizes = [sum(each.moved_bytes for each in own if each.operand == name) for name in operands]
+        colours = [OPERAND_COLOURS[name] for name in operands]
+        moved += stack_bars(axes, at, zip(sizes, colours, strict=True), height=0.72)
+        least += _draw_tick(axes, at, [needed[name] for name in row.layers if name in needed])
+    compared = f", {ratio(moved / least)} the least (ticks)" if least else ""
+    axes.set_title(f"{letter}Traffic: {in_bytes(round(moved))}{compared}", pad=20)
+    handles = colour_patches((name, OPERAND_COLOURS[name]) for name in operands)
     axes.legend(handles=handles, loc="lower left", bbox_to_anchor=(0, 1.0), ncols=4, fontsize=8)
 
 
@@ -170,18 +171,13 @@ def _draw_tick(axes: Axes, row: int, least: Sequence[float]) -> Any:
     return total
 
 
-def _least_traffic(problem: Problem) -> dict[str, int]:
-    """Return what no plan of each layer moves less than; empty where it is not known."""
-    machine = problem.machine
-    if machine.kind == "dsp":
-        return {
-            name: nest_of(part.one_layer, machine).compulsory
-            if part.operation is None
-            else part.operation.least
-            for name, part in problem.parts
-        }
-    bound_is_known = machine.kind == "npu" and problem.unit == "elements"
-    return _layer_bounds(problem) if bound_is_known else {}
+def _least_traffic(parts: ExecutedParts) -> dict[str, float]:
+    """Return the bytes that no plan of each layer moves less than: the bound, where that is of accesses."""
+    problem = parts.problem
+    if problem.machine.kind == "npu" and problem.unit == "elements":
+        size = problem.machine.unit_bits / 8
+        return {name: size * bound for name, bound in _layer_bounds(problem).items()}
+    return {part.name: sum(part.least.values()) for part in parts.layers}
 
 
 def _layer_bounds(problem: Problem) -> dict[str, int]:
@@ -197,7 +193,7 @@ SPLIT = {
     "DMA set-up": "#3F4D5C",
     "waiting for the bus": YELLOW,
     "waiting for a memory": YELLOW,
-    "between layers": GREEN,
+    "between layers": PURPLE,
 }
 """Of what a layer's time consists, and its colours."""
 
@@ -247,28 +243,23 @@ def _time_split(report: Report, problem: Problem) -> dict[str, float]:
     return {"computing": compute, "DMA set-up": setup, "waiting for the bus": waiting}
 
 
-def _draw_network_rate(
-    axes: Axes, rows: Sequence[_LayerRow], executed: Mapping[str, Report], machine: Machine
-) -> None:
-    """Draw each layer's Ops per byte, or MACs per element where bytes are not known, if it has MACs."""
-    in_bytes = machine.kind == "dsp" or (machine.kind == "npu" and machine.bits is not None)
-    scale = 16 / machine.unit_bits if in_bytes and machine.kind != "hierarchy" else 1
+def _draw_network_rate(axes: Axes, rows: Sequence[_LayerRow], parts: Sequence[ExecutedPart]) -> None:
+    """Draw the operations of each layer for a byte of its traffic, if it has MACs."""
     rates = []
     for row in rows:
-        layers = [executed[name] for name in row.layers if name in executed]
-        work = sum(one.total(one.macs) for one in layers)
-        moved = sum(getattr(one.measures, "accesses_bits", None) or _moved_elements(one) for one in layers)
-        rates.append(scale * work / moved if work and moved else None)
+        own = [part for part in parts if part.name in row.layers]
+        macs, moved = sum(part.macs for part in own), sum(sum(part.outermost.values()) for part in own)
+        rates.append(2 * macs / moved if macs and moved else None)
     _draw_bars(axes, rates)
-    axes.set_title("(c) Ops per byte" if in_bytes else "(c) MACs per element", pad=20)
+    axes.set_title("(c) Ops per byte", pad=20)
 
 
-def _draw_network_energy(axes: Axes, rows: Sequence[_LayerRow], executed: Mapping[str, Report]) -> None:
+def _draw_network_energy(axes: Axes, rows: Sequence[_LayerRow], parts: Sequence[ExecutedPart]) -> None:
     """Draw each layer's energy on a hierarchy with prices."""
     energies = []
     for row in rows:
-        layers = [executed[name] for name in row.layers if name in executed]
-        energies.append(sum(one.measures.energy_aj for one in layers) / 1e12 if layers else None)
+        own = [part.microjoules or 0.0 for part in parts if part.name in row.layers]
+        energies.append(sum(own) if own else None)
     _draw_bars(axes, energies)
     axes.set_title(f"(c) Energy: {sum(filter(None, energies)):,.1f} µJ", pad=20)
 

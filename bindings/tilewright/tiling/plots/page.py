@@ -7,15 +7,14 @@ from typing import TYPE_CHECKING, Any
 
 from tilewright.core.overview import said_once
 from tilewright.plotting import (
-    BLUE,
-    GREEN,
-    ORANGE,
+    OPERAND_COLOURS,
     SHEET_WIDTH,
     SKY,
     PlacedTable,
     Sheet,
     dimensions,
 )
+from tilewright.tiling.panels import operand_of
 from tilewright.tiling.plan import Plan
 from tilewright.tiling.problem import Problem
 from tilewright.tiling.tiles import decisions
@@ -23,20 +22,10 @@ from tilewright.tiling.tiles import decisions
 if TYPE_CHECKING:
     from tilewright.simulator import Report
 
-TENSORS = {"input": BLUE, "weights": ORANGE, "output": GREEN}
-"""Colours of what is moved."""
 TILES = "#CDE8DF"
 """Colour of all tiles but the first."""
 LEFT = 0.75
 """Inches left of the drawings."""
-UNITS = {
-    "accesses": (1.0, "elements"),
-    "cycles": (1.0, "cycles"),
-    "energy": (1e-9, "µJ"),
-    "time": (1e-6, "µs"),
-    "edp": (1.0, "nJ cycles"),
-}
-"""What objectives are shown in."""
 
 
 def describe_problem(problem: Problem) -> str:
@@ -79,23 +68,9 @@ def create_page(problem: Problem, report: Report, numbers: Sequence[str], title:
     return Sheet(title or (what if problem.network else what[0].upper() + what[1:]), facts, report)
 
 
-def scale_of(problem: Problem, name: str) -> tuple[float, str]:
-    """Return what a cost is multiplied by to be shown, and in what unit that is."""
-    scale, unit = UNITS[name]
-    if name == "accesses":
-        unit = problem.objectives[name].unit
-    return (scale / 1000 if problem.objectives[name].unit == "aJ" else scale), unit
-
-
 def colour_of(tensor: str) -> str:
     """Return the colour of what is moved."""
-    return TENSORS.get(tensor, SKY)
-
-
-def operand_of(tensor: str) -> str:
-    """Return what a tensor is a part of: cores have tensors of their own, named after them."""
-    name = tensor.split()[0]
-    return "weights" if name == "kernels" else name
+    return OPERAND_COLOURS.get(tensor, SKY)
 
 
 def add_up(report: Report, table: Mapping[str, Any]) -> dict[str, int]:
