@@ -16,7 +16,7 @@ from tests.numbered import tables
 from tests.residency.residency_cases import random_network, some_copies
 
 from tilewright import codegen
-from tilewright.codegen import Values
+from tilewright.codegen import QuantisedNetwork
 from tilewright.codegen.addressed import numbers_of
 from tilewright.core import catalogue
 from tilewright.core.context import RunContext
@@ -62,7 +62,7 @@ def assert_right(
     seed: int,
     *flags: str,
     names: Sequence[str] = ("net", ""),
-    values: Values | None = None,
+    values: QuantisedNetwork | None = None,
 ) -> Built:
     """The program computes what the network does, moves what is simulated, and takes what is planned.
 
@@ -309,7 +309,7 @@ def assert_given_is_right(random: Random, folder: Path) -> None:
     assert_right(folder, problem, plan, 0, *SANITIZED, values=values)
 
 
-def _given(random: Random) -> tuple[Problem, Values]:
+def _given(random: Random) -> tuple[Problem, QuantisedNetwork]:
     machine = {"memory_bytes": AMPLE, "element_bytes": random.choice([1, 1, 2, 3, 4]), "sum_bytes": 8}
     machine |= {"double_buffering": random.random() < 0.5}
     while True:
@@ -323,7 +323,7 @@ def _given(random: Random) -> tuple[Problem, Values]:
     drawn = np.random.default_rng(random.getrandbits(32))
     images = network.quantise(drawn.normal(0, 2, (3, *problem.network.layers[0].input)))
     labels = drawn.integers(0, 3, 3) if random.random() < 0.5 else None
-    return problem, Values(network, images, labels, "a test")
+    return problem, QuantisedNetwork(network, images, labels, "a test")
 
 
 def found(problem: Problem, method: str) -> Plan:

@@ -26,7 +26,7 @@ from tests.codegen.residency_in_c import (
 )
 
 from tilewright import codegen
-from tilewright.codegen import Values
+from tilewright.codegen import QuantisedNetwork
 from tilewright.codegen.addressed import addressed_project, numbers_of, steps
 from tilewright.core import catalogue
 from tilewright.residency import Plan, Problem, Step, simulate
@@ -237,7 +237,7 @@ def test_sums_that_may_wrap_around_before_a_bias_are_refused() -> None:
     refusals = 0
     for seed in range(8):
         network, _ = numbers(Random(seed), problem.network, (8, 32))
-        values = Values(network, network.quantise(drawn.astype(float)), None, "a test")
+        values = QuantisedNetwork(network, network.quantise(drawn.astype(float)), None, "a test")
         try:
             codegen.project("net", "", problem, plan, values)
         except InputError as error:
@@ -281,7 +281,7 @@ def test_a_wrong_address_or_weight_or_other_traffic_is_noticed(tmp_path: Path) -
 @pytest.mark.parametrize("size", [1, 2, 3, 4, 8])
 def test_values_fill_their_range(size: int) -> None:
     numbers = numbers_of(small(element_bytes=size, memory_bytes=130 * size), 1)
-    for name, form in numbers.forms.items():
+    for name, form in numbers.operations.items():
         assert form.bits == 8 * min(size, 3)
         half = 1 << (form.bits - 1)
         assert numbers.maps[name].min() >= -half and numbers.maps[name].max() < half
@@ -321,10 +321,12 @@ def test_numbers_that_do_not_fit_are_refused() -> None:
     wide, _ = numbers(Random(2), problem.network, (30, 32))
     images = np.zeros((1, 2, 6, 5), np.int64)
     with pytest.raises(InputError, match=r"layer (a|b|fc): weights of \d+ bits do not fit its elements"):
-        codegen.project("net", "", problem, plan, Values(wide, images, None, "a test"))
+        codegen.project("net", "", problem, plan, QuantisedNetwork(wide, images, None, "a test"))
     other = problem_of({"layers": NETWORK["layers"][:1]}, 400)
     with pytest.raises(InputError, match=r"is another network than that of the numbers \(a test\)"):
-        codegen.project("net", "", other, found(other, "states"), Values(network, images, None, "a test"))
+        codegen.project(
+            "net", "", other, found(other, "states"), QuantisedNetwork(network, images, None, "a test")
+        )
 
 
 def test_steps_of_other_kinds_are_refused(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -18,7 +18,7 @@ from tests.codegen.onnx_in_c import any_network, emitted, instance_of
 
 import tilewright
 from tilewright import codegen
-from tilewright.codegen.numbers.made_numbers import Numbers
+from tilewright.codegen.numbers.made_numbers import MadeNumbers
 from tilewright.importing import network, training
 from tilewright.importing.training import read_trained
 from tilewright.spec.errors import Disagreement, InputError
@@ -144,7 +144,7 @@ def test_a_coarse_graph_that_loses_a_function_is_noticed(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     path = chain(tmp_path / "net.onnx", "Relu")
-    monkeypatch.setattr(Numbers, "_rectified", lambda self, op: False)
+    monkeypatch.setattr(MadeNumbers, "_rectified", lambda self, op: False)
     instance = instance_of(path, "residency", 64)
     with pytest.raises(Disagreement, match="do not compute what it does"):
         emitted(instance, ROOMS["residency"], path, 0)

@@ -19,8 +19,8 @@ from numbered import Table, needed, numbers, randoms, tables
 from tests import command
 
 from tilewright import codegen
+from tilewright.codegen import QuantisedNetwork
 from tilewright.codegen.numbers.c_integers import c_bits
-from tilewright.codegen.project import Values
 from tilewright.core import catalogue
 from tilewright.run.solve import solve
 from tilewright.simulator.arithmetic.fixed_point import Integers
@@ -192,7 +192,7 @@ def test_any_network_and_plan_computes_what_the_integer_network_does(random: Ran
     network, _ = numbers(random, problem.network, most)
     drawn = np.random.default_rng(random.getrandbits(32))
     images = network.quantise(drawn.normal(0, 2, (3, *problem.network.layers[0].input)))
-    values = Values(network, images, None, "a test")
+    values = QuantisedNetwork(network, images, None, "a test")
     plan = any_plan(random, problem)
     try:
         files = codegen.project("net", "", problem, plan, values)
@@ -219,7 +219,7 @@ def any_bits(random: Random) -> Table:
     }
 
 
-def assert_equal(built: Built, problem: Problem, values: Values) -> None:
+def assert_equal(built: Built, problem: Problem, values: QuantisedNetwork) -> None:
     """The program gives what the integer network does, as the machine stores numbers."""
     machine = problem.machine
     assert machine.kind == "dsp"
@@ -253,7 +253,7 @@ def test_known_networks(tmp_path: Path, layers: Any, bits: tuple[int, ...] | Non
     problem = problem_of(layers, memory_bytes=memory, **machine)
     result = solve(problem, "greedy" if len(layers) > len(BLOCK) else "auto", time_limit=60).plan
     widths = problem.machine.operand_bits  # type: ignore[union-attr]
-    values = Values.random(Network(layers=layers), widths)
+    values = QuantisedNetwork.made(Network(layers=layers), widths)
     files = codegen.project("net", "", problem, result, values)
     built = Built(tmp_path, files, "-O1")
     assert len(np.unique(built.outputs(values.outputs, widths.output))) > 4
@@ -263,7 +263,7 @@ def test_known_networks(tmp_path: Path, layers: Any, bits: tuple[int, ...] | Non
 
 def test_narrow_outputs_are_the_wide_ones_rounded() -> None:
     """Nothing else changes of a network whose layers read what comes in their own format."""
-    wide = Values.random(Network(layers=BLOCK[:5]), Widths(output=32))  # type: ignore[arg-type]
+    wide = QuantisedNetwork.made(Network(layers=BLOCK[:5]), Widths(output=32))  # type: ignore[arg-type]
     assert wide.network.formats["project"].bits > 30
     narrow = wide.stored(8, 8)
     names = ("expand", "relu1", "depthwise", "relu2")
@@ -365,7 +365,7 @@ def test_what_has_no_project_is_refused(tmp_path: Path, digits: Path) -> None:
         codegen.project("net", "", inside, any_plan(Random(1), inside))
     wide = problem_of(BLOCK, element_bytes=1)
     assert wide.network is not None
-    values = Values(
+    values = QuantisedNetwork(
         numbers(Random(2), wide.network, (8, 16))[0], np.zeros((1, 4, 9, 7), np.int64), None, "a test"
     )
     with pytest.raises(InputError, match=r"machine\.element_bytes = 1: .* of 1\d bits do not fit"):
@@ -378,11 +378,11 @@ def test_what_has_no_project_is_refused(tmp_path: Path, digits: Path) -> None:
         ("partial", 65, r"machine\.bits\.partial = 65: C has integers of at most 64 bits"),
     ):
         few = problem_of(layer, bits=bits | {operand: less})
-        given = Values.random(Network(layers=layer), Widths(input=8, weights=8, output=16))  # type: ignore[arg-type]
+        given = QuantisedNetwork.made(Network(layers=layer), Widths(input=8, weights=8, output=16))  # type: ignore[arg-type]
         parts = Plan((DspPlan((1, 1, 2, 2, 2, 1), "nckyx", "tile"),))
         assert violation(few, parts) is None
         with pytest.raises(InputError, match=said):
             codegen.project("net", "", few, parts, given)
-    other = Values(values.network, values.images, None, "a test")
+    other = QuantisedNetwork(values.network, values.images, None, "a test")
     with pytest.raises(InputError, match="is another network than that of the numbers"):
         codegen.project("net", "", problem, plan, other)

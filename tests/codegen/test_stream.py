@@ -18,7 +18,7 @@ from fusion_at_random import plan as any_plan
 from hypothesis import assume, given, settings
 
 from tilewright import codegen, fusion
-from tilewright.codegen.numbers.made_numbers import Numbers
+from tilewright.codegen.numbers.network_numbers import NetworkNumbers
 from tilewright.codegen.stream import numbers_of, stream_project
 from tilewright.core import catalogue
 from tilewright.fusion import Plan, Problem, execution
@@ -52,7 +52,7 @@ class Built(Compiled):
         return [sizes[f".on_chip.{name}_buffer"] for name in BUFFERS]
 
 
-def assert_right(built: Built, problem: Problem, plan: Plan, numbers: Numbers) -> None:
+def assert_right(built: Built, problem: Problem, plan: Plan, numbers: NetworkNumbers) -> None:
     """The program computes what the network does, moves what is simulated, and takes what is planned."""
     size = problem.machine.element_bytes
     expected = np.concatenate([numbers.maps[name].ravel() for name in numbers.outputs])
@@ -124,9 +124,9 @@ def test_fire_modules(tmp_path: Path, size: int) -> None:
     built = Built(tmp_path, codegen.project("fire", "", problem, plan, None, 5), "-O1")
     numbers = numbers_of(problem, 5)
     assert_right(built, problem, plan, numbers)
-    for name, form in numbers.forms.items():
+    for name, form in numbers.operations.items():
         if form.shift:
-            assert np.abs(numbers.maps[name]).max() >= numbers.format.range[1] // 2
+            assert np.abs(numbers.maps[name]).max() >= 1 << (form.bits - 2)
     # What is saved before it is computed is seen.
     source = tmp_path / "src" / "network.c"
     before, last, after = source.read_text().rpartition("_instructions[] = {\n")
@@ -145,7 +145,7 @@ def test_what_has_no_stream_is_refused() -> None:
     with pytest.raises(InputError, match="is not valid: "):
         codegen.project("net", "", problem, Plan(plan.groups[1:]))
     nothing: Any = None
-    values = codegen.Values(nothing, nothing, None, "a plan of bit widths")
+    values = codegen.QuantisedNetwork(nothing, nothing, None, "a plan of bit widths")
     with pytest.raises(InputError, match="numbers are made from a seed"):
         codegen.project("net", "", problem, plan, values)
     wide = unchecked_copy(problem, machine=unchecked_copy(problem.machine, element_bytes=4))

@@ -102,7 +102,7 @@ def _emit_project(
 
     if output is None:
         raise click.UsageError("a project is a folder: -o FOLDER/")
-    given: codegen.Values | codegen.Trained | None = None
+    given: codegen.QuantisedNetwork | codegen.TrainedNetwork | None = None
     onnx = next((path for path in problem.files if path.suffix.lower() == ".onnx"), None)
     if numbers is None and onnx is not None:
         from tilewright.importing.training import read_trained  # for start-up time: onnx

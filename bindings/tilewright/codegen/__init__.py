@@ -6,16 +6,16 @@ from typing import Any
 
 from tilewright import bitwidth, fusion, residency
 from tilewright.codegen.addressed import addressed_project
-from tilewright.codegen.addressed.numbers import images_of as residency_images
+from tilewright.codegen.addressed import images_of as residency_images
 from tilewright.codegen.c_text import identifier
 from tilewright.codegen.halide import pipelines
 from tilewright.codegen.loop_nest.file import emit_layer, emit_network
 from tilewright.codegen.loop_nest.layer import PlannedLayer
 from tilewright.codegen.loop_nest.memory import CMemory
-from tilewright.codegen.numbers.quantised_network import IMAGES
-from tilewright.codegen.numbers.trained_network import Trained, refuse_another
+from tilewright.codegen.numbers.quantised_network import IMAGES, GivenNumbers, QuantisedNetwork
+from tilewright.codegen.numbers.trained_network import TrainedNetwork, refuse_another
 from tilewright.codegen.offsets import offsets_header as offsets
-from tilewright.codegen.project import Values, network_project
+from tilewright.codegen.project import network_project
 from tilewright.codegen.stream import stream_project
 from tilewright.core.room import room_of
 from tilewright.simulator.arithmetic.network_executor import refuse_quantised, refuse_unknown
@@ -28,8 +28,8 @@ from tilewright.tiling.problem import Part
 __all__ = [
     "EMITTED",
     "CMemory",
-    "Trained",
-    "Values",
+    "QuantisedNetwork",
+    "TrainedNetwork",
     "emit",
     "halide",
     "images_of",
@@ -64,7 +64,7 @@ def emit(name: str, source: str, problem: Any, plan: Any) -> str:
     return emit_network([(label, part, layer) for (label, part), layer in named], name, source)
 
 
-def numbers(name: str, problem: Any, plan: Any) -> Values:
+def numbers(name: str, problem: Any, plan: Any) -> QuantisedNetwork:
     """Return the numbers of a plan of bit widths, for `project`.
 
     Raises
@@ -75,17 +75,22 @@ def numbers(name: str, problem: Any, plan: Any) -> Values:
     if not isinstance(problem, bitwidth.Problem):
         limit = "numbers are those of an instance of room bitwidth"
         raise InputError("room", room_of(problem).name, limit)
-    return Values.of(problem, plan, name)
+    return QuantisedNetwork.of_plan(problem, plan, name)
 
 
 def project(
-    name: str, source: str, problem: Any, plan: Any, values: Values | Trained | None = None, seed: int = 0
+    name: str,
+    source: str,
+    problem: Any,
+    plan: Any,
+    given: GivenNumbers | None = None,
+    seed: int = 0,
 ) -> dict[str, bytes]:
     """Return the files of a C project that computes a network as planned, by their paths.
 
     Parameters
     ----------
-    values
+    given
         Weights, formats and images, of the same network, or weights and inputs in floating point; made from
         the seed when left out. Plans of fusion take those in floating point only.
 
@@ -98,7 +103,7 @@ def project(
         residency, that there is no C for.
     """
     if isinstance(problem, fusion.Problem | residency.Problem):
-        return _numbered(name, source, problem, plan, values, seed)
+        return _numbered(name, source, problem, plan, given, seed)
     _checked(problem, plan, REUSES)
     if problem.network is None:
         raise InputError("network", None, "a project is of a network; one layer is emitted as C")
@@ -106,13 +111,13 @@ def project(
     outputs = [problem.network.layers[place].name for place in problem.network.results]
     if len(outputs) > 1:
         raise InputError("network.outputs", outputs, "this C project is for networks of one output")
-    if values is None:
+    if given is None:
         refuse_unknown(problem.network)
-        values = Values.random(problem.network, problem.machine.operand_bits, seed)
-    elif isinstance(values, Trained):
-        values = Values.trained(values, problem.machine.operand_bits, _leaving(problem, plan))
-    refuse_another(values.network.network, problem.network, values.origin)
-    return network_project(problem, plan.layers, values, name, source)
+        given = QuantisedNetwork.made(problem.network, problem.machine.operand_bits, seed)
+    elif isinstance(given, TrainedNetwork):
+        given = QuantisedNetwork.of_trained(given, problem.machine.operand_bits, _leaving(problem, plan))
+    refuse_another(given.network.network, problem.network, given.origin)
+    return network_project(problem, plan.layers, given, name, source)
 
 
 def _leaving(problem: Problem, plan: Any) -> set[str]:
@@ -127,19 +132,24 @@ def _leaving(problem: Problem, plan: Any) -> set[str]:
 
 
 def _numbered(
-    name: str, source: str, problem: Any, plan: Any, values: Values | Trained | None, seed: int
+    name: str,
+    source: str,
+    problem: Any,
+    plan: Any,
+    given: GivenNumbers | None,
+    seed: int,
 ) -> dict[str, bytes]:
     """Return the project of a plan of fusion or of residency."""
     room = room_of(problem)
-    if isinstance(values, Values) and isinstance(problem, fusion.Problem):
+    if isinstance(given, QuantisedNetwork) and isinstance(problem, fusion.Problem):
         raise InputError("room", room.name, "its numbers are made from a seed; none can be given")
     broken = room.violation(problem, plan)
     if broken is not None:
         raise InputError("plan", room.name, f"is not valid: {broken}")
     if isinstance(problem, fusion.Problem):
-        assert not isinstance(values, Values)
-        return stream_project(problem, plan, seed, name, source, values)
-    return addressed_project(problem, plan, seed, name, source, values)
+        assert not isinstance(given, QuantisedNetwork)
+        return stream_project(problem, plan, seed, name, source, given)
+    return addressed_project(problem, plan, seed, name, source, given)
 
 
 def images_of(problem: Any) -> int:

@@ -10,7 +10,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from tilewright.codegen.numbers.trained_network import Trained
+from tilewright.codegen.numbers.trained_network import TrainedNetwork
 from tilewright.importing import Imported, open_network
 from tilewright.importing.model import Model
 from tilewright.importing.parameters import Folding, read_initialisers
@@ -27,7 +27,7 @@ Arrays = Mapping[str, NDArray[Any]]
 
 def read_trained(
     path: str | Path, sizes: Mapping[str, Sequence[int]] | None = None, images: int = 1, seed: int = 0
-) -> Trained:
+) -> TrainedNetwork:
     """Read a network with its weights, and run it on random inputs.
 
     Outputs are those of onnxruntime on the file, where it is installed, and our own executor is held against
@@ -56,7 +56,7 @@ def read_trained(
         raise error.in_file(str(path)) from None
 
 
-def _trained(path: Path, model: Model, found: Imported, images: int, seed: int) -> Trained:
+def _trained(path: Path, model: Model, found: Imported, images: int, seed: int) -> TrainedNetwork:
     refuse_quantised(found.network)
     rng = np.random.default_rng(seed)
     try:
@@ -74,7 +74,7 @@ def _trained(path: Path, model: Model, found: Imported, images: int, seed: int) 
         found.layer_of[name]: np.concatenate([_stored(found, name, part, batch) for part in parts])
         for name in parts[0]
     }
-    own = Trained(network, parameters, inputs, {}, "")
+    own = TrainedNetwork(network, parameters, inputs, {}, "")
     values = own.values()
     given = {name: folding.replaced.get(layer, layer) for name, layer in found.outputs.items()}
     given = {name: layer for name, layer in given.items() if layer in values}
@@ -90,7 +90,7 @@ def _trained(path: Path, model: Model, found: Imported, images: int, seed: int) 
             if _before_softmax(own, layer) == layer:
                 expected[layer] = theirs
         origin = f"weights of {path.name}, inputs drawn from seed {seed}, outputs of onnxruntime {known}"
-    return Trained(network, parameters, inputs, expected, origin)
+    return TrainedNetwork(network, parameters, inputs, expected, origin)
 
 
 def _made(found: Imported, rng: np.random.Generator) -> dict[str, NDArray[Any]]:
@@ -123,7 +123,7 @@ def _stored(found: Imported, name: str, part: Arrays, batch: int) -> NDArray[np.
     return part[name].reshape(batch, *shape).astype(np.float64)
 
 
-def _before_softmax(own: Trained, name: str) -> str:
+def _before_softmax(own: TrainedNetwork, name: str) -> str:
     """Return what a softmax reads whose output is the network's; another layer itself."""
     layers = own.network.layers
     place = next(at for at, layer in enumerate(layers) if layer.name == name)

@@ -2,17 +2,21 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
+from functools import partial
 from itertools import accumulate
+from typing import Any
 
 import numpy as np
+from numpy.typing import NDArray
 
-from tilewright.codegen.addressed.numbers import NetworkNumbers, bitwidth_numbers, make_numbers, refusal_of
 from tilewright.codegen.addressed.steps import OperationInStep, StepInMemory, in_a_row, steps_in_memory
 from tilewright.codegen.c_text import identifier, quote, safe_text
 from tilewright.codegen.numbers.c_integers import are_packed, c_integer, c_sum_bits, pack_elements
-from tilewright.codegen.numbers.quantised_network import Values
-from tilewright.codegen.numbers.trained_network import Trained
+from tilewright.codegen.numbers.element_numbers import element_numbers
+from tilewright.codegen.numbers.network_numbers import NetworkNumbers, refusal
+from tilewright.codegen.numbers.quantised_network import GivenNumbers, QuantisedNetwork
+from tilewright.codegen.numbers.trained_numbers import coarse_numbers
 from tilewright.codegen.project_files import (
     Files,
     array_literal,
@@ -28,6 +32,7 @@ from tilewright.residency.decode_plan import decode_plan
 from tilewright.residency.derived_problems import problem_of_plan
 from tilewright.residency.evaluation import memory_taken
 from tilewright.residency.graph import Operation, Tensor
+from tilewright.residency.machine import ONE
 from tilewright.simulator.arithmetic.fixed_point import Integers
 from tilewright.spec.errors import InputError
 from tilewright.spec.network import NamedLayer
@@ -37,13 +42,18 @@ RUNTIME = ("dma.h", "dma.c", "engine.h", "engine.c", "network.h", "main.c")
 
 
 def addressed_project(
-    problem: Problem, plan: Plan, seed: int, name: str, source: str, values: Values | Trained | None = None
+    problem: Problem,
+    plan: Plan,
+    seed: int,
+    name: str,
+    source: str,
+    given: GivenNumbers | None = None,
 ) -> Files:
     """Return the files of a project that computes a network as planned, by their paths.
 
     Parameters
     ----------
-    values
+    given
         Its numbers, quantised or in floating point, and images to run it on; made from the seed by default.
 
     Raises
@@ -52,33 +62,37 @@ def addressed_project(
         For an operation, or a kind of step, that there is no C for; for numbers of another network, or that
         elements do not hold.
     """
-    return _Project(problem, plan, numbers_of(problem, seed, values), name, source).files()
+    return _Project(problem, plan, numbers_of(problem, seed, given), name, source).files()
 
 
-def numbers_of(problem: Problem, seed: int = 0, values: Values | Trained | None = None) -> NetworkNumbers:
+def numbers_of(problem: Problem, seed: int = 0, given: GivenNumbers | None = None) -> NetworkNumbers:
     """Return the numbers of a project."""
     for operation in problem.graph.operations:
         _refuse_shapes(problem, operation)
-    return (
-        bitwidth_numbers(problem, values)
-        if isinstance(values, Values)
-        else make_numbers(problem, seed, values)
-    )
+    size, graph = problem.machine.element_bytes, problem.graph.ops
+    if isinstance(given, QuantisedNetwork):
+        return element_numbers(problem.network, graph, size, given)
+    return coarse_numbers(problem.network, graph, size, images_of(problem), seed, given)
+
+
+def images_of(problem: Problem) -> int:
+    """Return how many images there are where none are given."""
+    return 1 if problem.limits.frames == ONE else 2
 
 
 def _refuse_shapes(problem: Problem, operation: Operation) -> None:
     """Refuse what reads maps in another shape than they are stored in, or in groups of single values."""
     spec = operation.op.spec
     if operation.parts:
-        raise refusal_of(problem, operation, "there is no C for reading some channels of a map alone")
+        raise refusal(problem.network, spec, "there is no C for reading some channels of a map alone")
     if isinstance(spec, NamedLayer) and spec.kind == "fc" and spec.groups > 1:
-        raise refusal_of(problem, operation, "there is no C for groups of a fully connected layer")
+        raise refusal(problem.network, spec, "there is no C for groups of a fully connected layer")
     if in_a_row(operation):
         return
     planes = {problem.graph.tensors[producer + 1].shape[1:] for producer in operation.op.producers}
     allowed = {spec.input[1:], *([(1, 1)] if spec.kind == "mul" else [])}
     if not planes <= allowed:
-        raise refusal_of(problem, operation, "there is no C for reading maps in another shape")
+        raise refusal(problem.network, spec, "there is no C for reading maps in another shape")
 
 
 class _Project:
@@ -111,7 +125,7 @@ class _Project:
 
     def _refuse_sums(self, operation: Operation) -> None:
         """Refuse sums that do not fit where the plan keeps them, or to which a bias cannot be added first."""
-        form, machine = self._numbers.forms[operation.name], self._problem.machine
+        form, machine = self._numbers.operations[operation.name], self._problem.machine
         bits = c_sum_bits([form.sum_bits])
         if 8 * self._size * self._graph.sum_elements < bits:
             limit = (
@@ -122,16 +136,16 @@ class _Project:
             reason = (
                 "there is no C for blocks of input channels whose sums may wrap around before a bias is added"
             )
-            raise refusal_of(self._problem, operation, reason)
+            raise refusal(self._problem.network, operation.op.spec, reason)
 
     def _bias_first(self, operation: Operation) -> bool:
         """Whether it makes no difference if a bias is added within the accumulator or after it."""
-        form = self._numbers.forms[operation.name]
-        if form.bias_within or not getattr(operation.op.spec, "bias", False):
+        form = self._numbers.operations[operation.name]
+        if form.bias_within or form.biases is None:
             return True
-        rows = np.abs(form.parameters.reshape(operation.units, -1)).astype(object)
+        biases, kernels = (np.abs(each).astype(object) for each in (form.biases, form.kernels))
         widest = max(bits or 8 * self._size for _, bits in form.reads)
-        most = (rows[:, 0] << form.bias_shift) + (rows[:, 1:].sum(axis=1) << (widest - 1))
+        most = (biases << form.bias_shift) + (kernels.sum(axis=1) << (widest - 1))
         return bool(most.max() < 1 << (form.sum_bits - 1))
 
     def _named(self) -> tuple[dict[int, str], list[str]]:
@@ -156,7 +170,6 @@ class _Project:
 
     def files(self) -> Files:
         """Return all files."""
-        labels = self._numbers.labels
         return project_files(
             {"addressed": RUNTIME, "project": ("bits.h", "expected.h", "numbers.h")},
             {"machine.h": self._machine_text(), "network.c": self._network()},
@@ -168,52 +181,34 @@ class _Project:
                 "outputs": self._listed(self._outputs),
             },
             {
-                "input.bin": self._maps(self._inputs),
-                "weights.bin": self._packed([self._parameters(number) for number in self._weights]),
-                "reference.bin": self._maps(self._outputs),
-                "labels.bin": b"" if labels is None else labels.astype("<i4").tobytes(),
-                "expected.bin": self._expected(),
+                "input.bin": pack_elements(self._arranged(self._inputs, self._numbers.maps), 8 * self._size),
+                "weights.bin": self._packed_weights(),
+                "labels.bin": self._numbers.labels_data,
+                **self._numbers.reference_data(8 * self._size, partial(self._arranged, self._outputs)),
             },
         )
 
-    def _packed(self, arrays: Sequence[Integers]) -> bytes:
+    def _packed_weights(self) -> bytes:
+        arrays = [self._parameters(number) for number in self._weights]
         return pack_elements(np.concatenate(arrays), 8 * self._size) if arrays else b""
 
-    def _maps(self, numbers: Sequence[int]) -> bytes:
-        """Return tensors, image by image, pixel by pixel."""
-        maps = [self._numbers.maps[self._graph.tensors[number].name] for number in numbers]
-        images = zip(*(each.transpose(0, 2, 3, 1) for each in maps), strict=True)
-        return self._packed([values.reshape(-1) for image in images for values in image])
-
-    def _expected(self) -> bytes:
-        """Return what others compute of the outputs, in the scale of these, in the order of the reference."""
-        known, fractions = self._numbers.expected, self._numbers.fractions
-        names = [self._graph.tensors[number].name for number in self._outputs] if known else []
-        shapes = [self._graph.tensors[number].shape for number in self._outputs]
+    def _arranged(self, numbers: Sequence[int], maps: Mapping[str, NDArray[Any]]) -> NDArray[Any]:
+        """Return the values of tensors, image by image, pixel by pixel."""
         images = zip(
-            *(
-                np.ldexp(known[name].reshape(-1, *shape), fractions[name]).transpose(0, 2, 3, 1)
-                for name, shape in zip(names, shapes, strict=False)
-            ),
-            strict=True,
+            *(maps[self._graph.tensors[number].name].transpose(0, 2, 3, 1) for number in numbers), strict=True
         )
-        values = [part.reshape(-1) for image in images for part in image]
-        return np.concatenate(values).astype("<f4").tobytes() if values else b""
-
-    @property
-    def _images(self) -> int:
-        return len(self._numbers.maps[self._graph.tensors[self._outputs[0]].name])
+        return np.concatenate([values.ravel() for image in images for values in image])
 
     def _parameters(self, number: int) -> Integers:
         """Return the weights of an operation."""
         operation = self._graph.operations[number]
-        found = self._numbers.forms[operation.name].parameters
+        found = self._numbers.operations[operation.name].parameters
         assert found.size == operation.weights
         return found
 
     def _machine_text(self) -> str:
         size = self._size
-        sums = [form.sum_bits for form in self._numbers.forms.values() if form.kind == "CONV"]
+        sums = [form.sum_bits for form in self._numbers.operations.values() if form.kind == "CONV"]
         planned = self._elements * size
         told = [
             f"The machine: {self._problem.machine.memory_bytes:,} bytes on chip, of which the plan takes "
@@ -244,7 +239,7 @@ class _Project:
                 "/* The memory on chip, exactly as planned. */",
                 f"#define MEMORY_BYTES {planned}",
                 "",
-                f"#define IMAGES {self._images}",
+                f"#define IMAGES {self._numbers.images}",
                 f"#define LABELS {int(self._numbers.labels is not None)} /* whether classes are known */",
                 f"#define STEPS {len(self._steps)}",
                 f"#define STAYING {len(self._staying)} /* operations whose weights stay for all images */",
@@ -317,7 +312,7 @@ class _Project:
             lines.append("};")
         lines.append(f"static const part_t {name}_parts[] = {{")
         for operation in step.operations:
-            form = self._numbers.forms[self._first(operation.operation).name]
+            form = self._numbers.operations[self._first(operation.operation).name]
             for part, read in zip(operation.parts, form.reads, strict=True):
                 lines.append(f"    {array_literal((part.place, part.first, int(part.whole), *read))},")
         lines += ["};", f"static const operation_t {name}_operations[] = {{"]
@@ -332,7 +327,7 @@ class _Project:
 
     def _operation(self, name: str, each: OperationInStep, first: int, sums: int | None) -> list[str]:
         operation, spec = each.operation, each.operation.op.spec
-        form = self._numbers.forms[self._first(operation).name]
+        form = self._numbers.operations[self._first(operation).name]
         window, groups, bias = window_fields(operation.op)
         kernel, stride, padding, dilation = map(array_literal, window)
         weights = "NULL"
@@ -388,7 +383,7 @@ class _Project:
         return f"    {array_literal(fields)},"
 
     def _told_images(self) -> str:
-        told = "an image" if self._images == 1 else f"{self._images} images"
+        told = "an image" if self._numbers.images == 1 else f"{self._numbers.images} images"
         right = self._numbers.right
         known = "" if right is None else f", of which {right} are put into the right class"
         return f"{told}{known}. Numbers: {safe_text(self._numbers.origin)}"

@@ -1,16 +1,18 @@
-"""The numbers of an emitted network: those of a quantised network, or made from a seed."""
+"""A quantised network with what it is run on: of a plan of bit widths, a trained one, or made from a seed."""
 
 from __future__ import annotations
 
 from collections.abc import Collection
 from dataclasses import dataclass, replace
-from math import ceil, log2, prod, sqrt
+from math import ceil, log2, sqrt
 
 import numpy as np
 
 from tilewright.bitwidth import Plan, Problem
 from tilewright.bitwidth.measurement import integer_network
-from tilewright.codegen.numbers.trained_network import Trained
+from tilewright.codegen.numbers.network_numbers import NetworkNumbers
+from tilewright.codegen.numbers.quantised_operations import QuantisedOperations
+from tilewright.codegen.numbers.trained_network import TrainedNetwork, magnitude
 from tilewright.simulator.arithmetic.fixed_point import Floats, Format, Integers, integer_length
 from tilewright.simulator.arithmetic.integer_layer import BIAS_BITS, IntegerLayer
 from tilewright.simulator.arithmetic.integer_network import IntegerNetwork, requantise
@@ -22,15 +24,12 @@ from tilewright.tiling.widths import Widths
 IMAGES = 4
 """Images that are made."""
 
-SMALLEST = 1e-9
-"""What stands for magnitudes of 0."""
-
 MOST_MADE, MOST_SUM = 16, 32
 """Bits of inputs and weights that are made, and of the accumulators that they do not leave, at most."""
 
 
 @dataclass(frozen=True)
-class Values:
+class QuantisedNetwork:
     """A network with numbers, and what it is run on.
 
     Attributes
@@ -52,7 +51,7 @@ class Values:
     expected: Floats | None = None
 
     @classmethod
-    def of(cls, problem: Problem, plan: Plan, name: str) -> Values:
+    def of_plan(cls, problem: Problem, plan: Plan, name: str) -> QuantisedNetwork:
         """Return the numbers of a plan of bit widths, whose problem has data.
 
         Raises
@@ -68,7 +67,7 @@ class Values:
         return cls(network, network.quantise(samples.inputs[:most]), labels, name)
 
     @classmethod
-    def random(cls, network: Network, widths: Widths, seed: int = 0) -> Values:
+    def made(cls, network: Network, widths: Widths, seed: int = 0) -> QuantisedNetwork:
         """Return numbers for a network that fit some widths, and whose sums do not leave the accumulators."""
         rng = np.random.default_rng(seed)
         layers, kernels, biases = {}, {}, {}
@@ -91,7 +90,9 @@ class Values:
         return cls(found, _drawn(rng, found.formats["input"].range, shape), None, f"made from seed {seed}")
 
     @classmethod
-    def trained(cls, trained: Trained, widths: Widths, leaving: Collection[str]) -> Values:
+    def of_trained(
+        cls, trained: TrainedNetwork, widths: Widths, leaving: Collection[str]
+    ) -> QuantisedNetwork:
         """Return the numbers that a network was trained to, as finely as some widths allow.
 
         Formats hold what comes of the inputs, and no sum leaves the accumulators.
@@ -109,17 +110,17 @@ class Values:
         network, parameters = trained.network, trained.parameters
         refuse_unknown(network)
         values = trained.values()
-        largest = {name: max(float(abs(each).max()), SMALLEST) for name, each in values.items()}
+        largest = {name: magnitude(each) for name, each in values.items()}
         layers = {}
         for layer, producers in zip(network.layers, network.producers, strict=True):
             if not isinstance(layer, NamedLayer):
                 continue
             read = max(largest[OWN_INPUT if each < 0 else network.layers[each].name] for each in producers)
             accumulator = min(MOST_SUM, widths.partial) if layer.name in leaving else MOST_SUM
-            weights = max(float(abs(parameters[layer.name].weights).max()), SMALLEST)
+            weights = magnitude(parameters[layer.name].weights)
             wide = _wide(layer, widths, accumulator)
             own = IntegerLayer.of(layer, wide, (read, weights), accumulator)
-            bias = integer_length(max(float(abs(parameters[layer.name].bias).max()), SMALLEST))
+            bias = integer_length(magnitude(parameters[layer.name].bias))
             over = max(0, own.fraction + bias - (BIAS_BITS - 1))
             finest = own.weights.fraction - over
             layers[layer.name] = replace(own, weights=own.weights._replace(fraction=finest))
@@ -127,7 +128,7 @@ class Values:
         images, (expected,) = trained.inputs[OWN_INPUT], trained.expected.values()
         return cls(found, found.quantise(images), None, trained.origin, expected)
 
-    def stored(self, image: int, output: int) -> Values:
+    def stored(self, image: int, output: int) -> QuantisedNetwork:
         """Return the numbers with images and outputs of layers in some bits at most.
 
         What has more loses the last ones. The network's output, which has the accumulator's, gets the finest
@@ -142,19 +143,29 @@ class Values:
             changed = replace(changed, given=Format.of(output, float(largest)))
         return replace(self, network=changed, images=images)
 
+    def numbers(self, operations: QuantisedOperations) -> NetworkNumbers:
+        """Return the numbers of a project that executes all operations."""
+        result = operations.result
+        known = {} if self.expected is None else {result: self.expected}
+        return NetworkNumbers(
+            {each.name: each.operation for each in operations.operations},
+            (OWN_INPUT,),
+            (result,),
+            {OWN_INPUT: self.images, result: self.outputs},
+            self.origin,
+            self.labels,
+            known,
+            {result: self.network.format_of(len(self.network.network.layers) - 1).fraction},
+        )
+
     @property
     def outputs(self) -> Integers:
         """What the network gives."""
         return self.network.run(self.images)
 
-    @property
-    def right(self) -> int | None:
-        """Images in the right class, where these are known."""
-        if self.labels is None:
-            return None
-        outputs = self.outputs
-        classes = outputs.reshape(len(outputs), prod(outputs.shape[1:])).argmax(axis=1)
-        return int((classes == self.labels).sum())
+
+GivenNumbers = QuantisedNetwork | TrainedNetwork
+"""What a user has of a network: integers, or weights in floating point."""
 
 
 def _wide(layer: NamedLayer, widths: Widths, accumulator: int) -> tuple[int, int]:

@@ -14,9 +14,12 @@ from tilewright.spec.coarsening import coarse
 from tilewright.spec.errors import InputError
 from tilewright.spec.network import AnyLayer, Map, NamedLayer, Network
 
+SMALLEST = 1e-9
+"""What stands for magnitudes of 0."""
+
 
 @dataclass(frozen=True)
-class Trained:
+class TrainedNetwork:
     """A network in floating point.
 
     Attributes
@@ -39,7 +42,7 @@ class Trained:
     expected: Mapping[str, Floats]
     origin: str
 
-    def first(self, images: int) -> Trained:
+    def first(self, images: int) -> TrainedNetwork:
         """Return the same with some of the images; from the first again where there are fewer."""
 
         def part(arrays: Mapping[str, Floats]) -> dict[str, Floats]:
@@ -57,6 +60,11 @@ class Trained:
 
         outputs(self.network, self.inputs, compute, found.__setitem__)
         return found
+
+
+def magnitude(values: Floats) -> float:
+    """Return the largest magnitude of values, never 0."""
+    return max(float(abs(values).max()), SMALLEST)
 
 
 def refuse_another(network: Network, planned: Network, origin: str) -> None:

@@ -3,14 +3,17 @@
 from __future__ import annotations
 
 from collections.abc import Collection, Sequence
+from dataclasses import replace
 from math import prod
 
 import networkx as nx
 import numpy as np
 
-from tilewright.codegen.numbers.made_numbers import Form, Numbers
-from tilewright.codegen.numbers.trained_network import Trained, refuse_another
+from tilewright.codegen.numbers.made_numbers import MadeNumbers
+from tilewright.codegen.numbers.network_numbers import NetworkNumbers
+from tilewright.codegen.numbers.trained_network import SMALLEST, TrainedNetwork, magnitude, refuse_another
 from tilewright.simulator.arithmetic.fixed_point import Floats, Format, Integers, integer_length
+from tilewright.simulator.arithmetic.integer_operation import IntegerOperation
 from tilewright.simulator.arithmetic.network_executor import refuse_quantised
 from tilewright.spec.errors import Disagreement
 from tilewright.spec.graph import NetworkGraph, Operation
@@ -22,11 +25,8 @@ CHECKED_BYTES = 3
 CHECKED_DB = 50.0
 """Signal to noise of these values at least; one function that is left out costs far more."""
 
-SMALLEST = 1e-9
-"""What stands for magnitudes of 0."""
 
-
-class TrainedNumbers(Numbers):
+class TrainedNumbers(MadeNumbers):
     """The numbers of a network that was trained, as wide as elements are.
 
     What is added, concatenated or passed on has one scale, the finest in which none of these values saturates
@@ -48,7 +48,7 @@ class TrainedNumbers(Numbers):
         network: Network,
         graph: NetworkGraph,
         element_bytes: int,
-        trained: Trained,
+        trained: TrainedNetwork,
         left_out: Collection[str] = (),
     ) -> None:
         refuse_another(trained.network, network, trained.origin)
@@ -56,6 +56,7 @@ class TrainedNumbers(Numbers):
         self.fractions: dict[str, int] = {}
         self._weight_fractions: dict[str, int] = {}
         super().__init__(network, graph, element_bytes, len(trained.inputs[OWN_INPUT]), 0, left_out)
+        self.origin = trained.origin
 
     @property
     def noise_db(self) -> float:
@@ -83,20 +84,24 @@ class TrainedNumbers(Numbers):
                 found[name] = alike[0] if alike else self._value(op)
         return found
 
+    def numbers(self) -> NetworkNumbers:
+        """Return all numbers, with what others compute."""
+        return replace(super().numbers(), expected=self.expected, fractions=self.fractions)
+
     def _value(self, op: Operation) -> Floats:
         """Return what an operation gives, with what is folded into it, as our own executor computes it."""
         found = self._values[op.name]
         return np.maximum(found, 0) if self._rectified(op) else found
 
     def _choose_scales(self) -> None:
-        largest = {name: float(abs(values).max()) for name, values in self.trained.inputs.items()}
+        largest = {name: magnitude(values) for name, values in self.trained.inputs.items()}
         alike = nx.Graph()
         alike.add_nodes_from(largest)
         for op in self.graph.ops:
             alike.add_node(op.name)
             read = self.sources(op)
             if read:
-                largest[op.name] = float(abs(self._value(op)).max())
+                largest[op.name] = magnitude(self._value(op))
             if isinstance(op.spec, Mul):
                 continue
             alike.add_edges_from((read[0], other) for other in read[1:])
@@ -104,35 +109,35 @@ class TrainedNumbers(Numbers):
             if read and not isinstance(op.spec, NamedLayer) and not is_average:
                 alike.add_edge(read[0], op.name)
         for same in nx.connected_components(alike):
-            most = max(SMALLEST, *(largest[name] for name in same))
+            most = max(largest[name] for name in same)
             self.fractions |= dict.fromkeys(same, Format.of(self.format.bits, most).fraction)
 
     def _input(self, name: str, shape: Sequence[int]) -> Integers:
         return Format(self.format.bits, self.fractions[name]).quantise(self.trained.inputs[name])
 
-    def _shift(self, op: Operation, form: Form, found: Integers) -> int:
+    def _shift(self, op: Operation, made: IntegerOperation, results: Integers) -> int:
         read = [self.fractions[name] for name in self.sources(op)]
-        if form.kind == "MULTIPLY":
+        if made.kind == "MULTIPLY":
             return sum(read) - self.fractions[op.name]
         return read[0] + self._weight_fractions.get(op.name, 0) - self.fractions[op.name]
 
-    def _parameters(self, layer: NamedLayer) -> tuple[Integers, int]:
+    def _parameters(self, layer: NamedLayer) -> tuple[Integers, Integers | None, int]:
         own, bits = self.trained.parameters[layer.name], self.format.bits
         if own.bias.any() and not layer.bias:
-            raise self.refused(layer, "has biases that are not planned")
-        weights = Format.of(self._wide(layer), max(float(abs(own.weights).max()), SMALLEST))
+            raise self._refused(layer, "has biases that are not planned")
+        weights = Format.of(self._wide(layer), magnitude(own.weights))
         first = next(op for op in self.graph.ops if op.name == layer.name)
         read = self.fractions[self.sources(first)[0]]
         # A bias takes as much of the accumulator as the sums do, at most.
-        over = read + weights.fraction + integer_length(max(float(abs(own.bias).max()), SMALLEST))
+        over = read + weights.fraction + integer_length(magnitude(own.bias))
         weights = weights._replace(fraction=weights.fraction - max(0, over - (self.sum_bits - 2)))
         self._weight_fractions[layer.name] = weights.fraction
         kernels = weights.quantise(own.weights).reshape(layer.kernels, -1)
         if not layer.bias:
-            return kernels, 0
+            return kernels, None, 0
         sums = read + weights.fraction
         shift = max(0, over - max(0, over - (self.sum_bits - 2)) - (bits - 1))
-        return np.hstack([Format(bits, sums - shift).quantise(own.bias)[:, None], kernels]), shift
+        return kernels, Format(bits, sums - shift).quantise(own.bias), shift
 
 
 def coarse_numbers(
@@ -141,9 +146,9 @@ def coarse_numbers(
     element_bytes: int,
     images: int,
     seed: int,
-    trained: Trained | None,
+    trained: TrainedNetwork | None,
     left_out: Collection[str] = (),
-) -> Numbers:
+) -> NetworkNumbers:
     """Return numbers that were trained, for some images, or else made from a seed.
 
     Raises
@@ -155,7 +160,7 @@ def coarse_numbers(
     """
     refuse_quantised(network)
     if trained is None:
-        return Numbers(network, graph, element_bytes, images, seed, left_out)
+        return MadeNumbers(network, graph, element_bytes, images, seed, left_out).numbers()
     trained = trained.first(images)
     fine = TrainedNumbers(network, graph, CHECKED_BYTES, trained, left_out)
     if fine.noise_db < CHECKED_DB:
@@ -163,4 +168,4 @@ def coarse_numbers(
             f"the operations planned of {network.name or 'the network'} do not compute what it does: "
             f"{fine.noise_db:.1f} dB signal to noise in {8 * CHECKED_BYTES} bits ({trained.origin})"
         )
-    return TrainedNumbers(network, graph, element_bytes, trained, left_out)
+    return TrainedNumbers(network, graph, element_bytes, trained, left_out).numbers()

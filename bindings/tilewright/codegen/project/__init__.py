@@ -2,24 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from math import prod
-
-import numpy as np
 
 from tilewright.codegen.c_text import identifier, quote, safe_text
 from tilewright.codegen.numbers.c_integers import c_bits, pack_elements
-from tilewright.codegen.numbers.quantised_network import Values
+from tilewright.codegen.numbers.quantised_network import QuantisedNetwork
+from tilewright.codegen.numbers.quantised_operations import QuantisedOperations
 from tilewright.codegen.project.machine import image_bits, machine_of, machine_text
-from tilewright.codegen.project.nodes import EmittedNode, Nodes
-from tilewright.codegen.project.text import (
-    ALIGNED,
-    Named,
-    layer_text,
-    operation_of,
-    operation_text,
-    scale,
-)
+from tilewright.codegen.project.nodes import ALIGNED, EmittedNode, layer_text, operation_text, read_scale
 from tilewright.codegen.project_files import (
     Files,
     array_literal,
@@ -35,9 +26,8 @@ from tilewright.spec.network import OWN_INPUT, NamedLayer
 from tilewright.tiling import Problem
 from tilewright.tiling.dsp.plan import DspPlan
 from tilewright.tiling.operations.plan import OperationPlan
-from tilewright.tiling.widths import Widths
 
-__all__ = ["Values", "network_project"]
+__all__ = ["network_project"]
 
 RUNTIME = ("bits.h", "dma.h", "dma.c", "expected.h", "layers.h", "layers.c", "main.c", "numbers.h")
 """Sources that are the same for every network."""
@@ -50,7 +40,11 @@ RUN = (
 
 
 def network_project(
-    problem: Problem, plans: Sequence[DspPlan | OperationPlan], values: Values, name: str, source: str
+    problem: Problem,
+    plans: Sequence[DspPlan | OperationPlan],
+    quantised: QuantisedNetwork,
+    name: str,
+    source: str,
 ) -> Files:
     """Return the files of a project that computes a network as planned, by their paths.
 
@@ -60,7 +54,7 @@ def network_project(
         A network on a machine of kind ``dsp``.
     plans
         Of each of its parts; valid.
-    values
+    quantised
         Its numbers, and images to run it on.
 
     Raises
@@ -68,7 +62,7 @@ def network_project(
     InputError
         For a layer that there is no C for; for inputs, weights or stored sums that do not fit the ma.
     """
-    return _Project(problem, plans, values, name, source).files()
+    return _Project(problem, plans, quantised, name, source).files()
 
 
 class _Project:
@@ -76,7 +70,7 @@ class _Project:
         self,
         problem: Problem,
         plans: Sequence[DspPlan | OperationPlan],
-        values: Values,
+        quantised: QuantisedNetwork,
         name: str,
         source: str,
     ) -> None:
@@ -84,30 +78,52 @@ class _Project:
         self.machine = machine_of(problem)
         self.bits = self.machine.operand_bits
         self.image = image_bits(problem, self.bits)
-        self.values = values.stored(self.image, self.bits.output)
+        self.quantised = quantised.stored(self.image, self.bits.output)
         self.batch = (
             max((layer.batch for layer in problem.network.convolutions), default=1) if problem.network else 1
         )
         if problem.batch is not None:
             self.batch = problem.batch
-        assert problem.network is not None
-        parts = {part.name: (part, plan) for part, plan in zip(problem.parts, plans, strict=True)}
-        nodes = Nodes(self.values.network.network, parts, self.values)
-        self.nodes = _named(nodes.nodes, self.image, self.bits)
+        parts = {part.name: (part.problem, plan) for part, plan in zip(problem.parts, plans, strict=True)}
+        operations = QuantisedOperations(self.quantised.network, parts)
+        self.nodes = self._nodes(operations, parts)
         self._check_widths()
-        before, now = values.network.formats, self.values.network.formats
+        before, now = quantised.network.formats, self.quantised.network.formats
         self.narrowed = [
-            each.node.name
+            each.name
             for each in self.nodes
-            if before[each.node.tensor].bits > now[each.node.tensor].bits
+            if before[each.quantised.tensor].bits > now[each.quantised.tensor].bits
         ]
-        self.result = next(each for each in self.nodes if each.node.tensor == nodes.result)
+        self.result = next(each for each in self.nodes if each.quantised.tensor == operations.result)
+        self.numbers = self.quantised.numbers(operations)
         self.weights, self.places = self._packed()
+
+    def _nodes(
+        self,
+        operations: QuantisedOperations,
+        parts: Mapping[str, tuple[Problem, DspPlan | OperationPlan]],
+    ) -> list[EmittedNode]:
+        """Return operations with plans, and with names that C allows, each used once."""
+        arrays = {OWN_INPUT: "images"}
+        taken: set[str] = set()
+        found = []
+        for each in operations.operations:
+            name = identifier(each.name, taken)
+            taken.add(name)
+            inputs = tuple(arrays[source.tensor] for source in each.sources)
+            arrays[each.tensor] = f"{name}_output"
+            stored = tuple(
+                self.image if source.tensor == OWN_INPUT else self.bits.output for source in each.sources
+            )
+            read = self.bits.input if isinstance(each.layer, NamedLayer) else self.bits.output
+            part, plan = parts.get(each.name, (None, None))
+            found.append(EmittedNode(each, part, plan, name, arrays[each.tensor], inputs, stored, read))
+        return found
 
     def _check_widths(self) -> None:
         """Refuse numbers that do not fit the machine's elements."""
         for each in self.nodes:
-            own = self.values.network.layers.get(each.node.layer.name)
+            own = self.quantised.network.layers.get(each.name)
             if own is None:
                 continue
             needed = {"input": own.inputs.bits, "weights": own.weights.bits}
@@ -121,68 +137,58 @@ class _Project:
                     what = {"input": "inputs", "partial": "sums of parts of its input maps"}.get(
                         operand, operand
                     )
-                    raise InputError(
-                        field, value, f"layer {each.node.name}: {what} of {bits} bits do not fit"
-                    )
+                    raise InputError(field, value, f"layer {each.name}: {what} of {bits} bits do not fit")
 
     # Files ----------------------------------------------------------------------------------------------
 
     def files(self) -> Files:
         """Return all files."""
-        labels, right = self.values.labels, self.values.right
+        right = self.numbers.right
         told = "" if right is None else f", of which {right} are put into the right class"
+        output_bits = c_bits(self.bits.output)
         return project_files(
             {"project": RUNTIME},
             {
-                "machine.h": machine_text(self.machine, self.image, self.nodes, self.values.network),
+                "machine.h": machine_text(self.machine, self.image, self.nodes),
                 "network.h": self._header(),
                 "network.c": self._network(),
             },
             {
                 "title": title_of(self.title),
-                "images": f"{len(self.values.images)} images{told}",
+                "images": f"{self.numbers.images} images{told}",
                 "bias_bits": BIAS_BITS,
                 "weight_bits": self.bits.weights,
                 "image_bits": c_bits(self.image),
-                "output_bits": c_bits(self.bits.output),
+                "output_bits": output_bits,
             },
             {
                 "weights.bin": self.weights,
-                "images.bin": pack_elements(self.values.images, c_bits(self.image)),
-                "labels.bin": b"" if labels is None else labels.astype("<i4").tobytes(),
-                "reference.bin": pack_elements(self.values.outputs, c_bits(self.bits.output)),
-                "expected.bin": self._expected(),
+                "images.bin": pack_elements(self.numbers.maps[OWN_INPUT], c_bits(self.image)),
+                "labels.bin": self.numbers.labels_data,
+                **self.numbers.reference_data(output_bits, lambda maps: next(iter(maps.values()))),
             },
         )
-
-    def _expected(self) -> bytes:
-        """Return what others compute of the network's output, in its scale."""
-        expected, network = self.values.expected, self.values.network
-        if expected is None:
-            return b""
-        fraction = network.format_of(len(network.network.layers) - 1).fraction
-        return np.ldexp(expected, fraction).astype("<f4").tobytes()
 
     def _packed(self) -> tuple[bytes, dict[str, tuple[int, int]]]:
         """Return all weights and biases one after the other, and where those of each layer begin."""
         found, places = bytearray(), {}
         for each in self.nodes:
-            layer = each.node.layer.name
-            if layer not in self.values.network.layers:
+            operation = each.operation
+            if operation.biases is None:
                 continue
             begins = []
-            biases = self.values.network.biases[layer].astype(f"<i{BIAS_BITS // 8}").tobytes()
-            kernels = pack_elements(self.values.network.kernels[layer], self.bits.weights)
+            biases = operation.biases.astype(f"<i{BIAS_BITS // 8}").tobytes()
+            kernels = pack_elements(operation.kernels, self.bits.weights)
             for part in (kernels, biases):
                 found += bytes(-len(found) % ALIGNED)
                 begins.append(len(found))
                 found += part
-            places[layer] = (begins[0], begins[1])
+            places[each.name] = (begins[0], begins[1])
         return bytes(found), places
 
     def _header(self) -> str:
-        names = ", ".join(each.name.upper() for each in self.nodes)
-        image = prod(self.values.images.shape[1:])
+        names = ", ".join(each.identifier.upper() for each in self.nodes)
+        image = prod(self.numbers.maps[OWN_INPUT].shape[1:])
         return header_file(
             "network",
             file_head(self.title, ""),
@@ -192,7 +198,7 @@ class _Project:
                 "",
                 f"#define BATCH {self.batch} /* images that are computed together */",
                 f"#define IMAGE_ELEMENTS {image}",
-                f"#define OUTPUT_ELEMENTS {prod(self.result.node.shape)} /* of each image */",
+                f"#define OUTPUT_ELEMENTS {prod(self.result.layer.output)} /* of each image */",
                 f"#define WEIGHT_BYTES {len(self.weights)}",
                 "",
                 "/* Layers and operations, in order. */",
@@ -207,7 +213,6 @@ class _Project:
         )
 
     def _network(self) -> str:
-        numbers = self.values.network
         lines = [
             comment(self._story()),
             '#include "network.h"',
@@ -215,14 +220,14 @@ class _Project:
             '#include "bits.h"',
             "",
             "const char *const part_names[PARTS] = {",
-            *(f"    {quote(each.node.name)}," for each in self.nodes),
+            *(f"    {quote(each.name)}," for each in self.nodes),
             "};",
             "",
             "dma_count_t part_counts[PARTS][KINDS];",
         ]
         for each in self.nodes:
-            planned = isinstance(each.node.plan, DspPlan)
-            text = layer_text(each, numbers) if planned else operation_text(each, numbers, self.batch)
+            planned = isinstance(each.plan, DspPlan)
+            text = layer_text(each) if planned else operation_text(each, self.batch)
             lines += ["", *text]
         lines += ["", "/* Tensors in external memory. */", *self._arrays()]
         lines += ["", *self._run()]
@@ -230,11 +235,11 @@ class _Project:
 
     def _story(self) -> list[str]:
         """Return what the head of the network's file tells."""
-        hosted = [each.node.name for each in self.nodes if self._on_host(each)]
-        gathered = [each.node.name for each in self.nodes if each.gathered]
+        hosted = [each.name for each in self.nodes if each.on_host]
+        gathered = [each.name for each in self.nodes if each.gathered]
         lines = [
             *file_head(f"{title_of(self.title)}, tile by tile", self.source),
-            f"Numbers: {safe_text(self.values.origin)}.",
+            f"Numbers: {safe_text(self.numbers.origin)}.",
             "",
             "Not in the plan's memory and traffic: the biases, which are read where they are.",
         ]
@@ -252,24 +257,20 @@ class _Project:
             )
         return lines
 
-    def _on_host(self, each: Named) -> bool:
-        plan = each.node.plan
-        return plan is None or (isinstance(plan, OperationPlan) and operation_of(each.node).on == "host")
-
     def _arrays(self) -> list[str]:
         lines = []
         for each in self.nodes:
-            size = self.batch * prod(each.node.shape)
+            size = self.batch * prod(each.layer.output)
             if each is not self.result:
-                about = f"/* {self.batch} x {_shape(each.node.shape)} */"
+                about = f"/* {self.batch} x {_shape(each.layer.output)} */"
                 lines.append(f"static unsigned char {each.output}[BYTES({size} * OUTPUT_BITS)]; {about}")
             if each.gathered:
                 top, bottom, left, right = each.border
                 rows, columns = each.plane
                 plane = (rows + top + bottom) * (columns + left + right)
                 size = self.batch * sum(each.maps) * plane
-                lines.append(f"static unsigned char {each.name}_input[BYTES({size} * {each.read})];")
-        partial = [self.batch * prod(each.node.shape) for each in self.nodes if each.sums_leave]
+                lines.append(f"static unsigned char {each.identifier}_input[BYTES({size} * {each.read})];")
+        partial = [self.batch * prod(each.layer.output) for each in self.nodes if each.sums_leave]
         if partial:
             lines.append(f"static unsigned char partial_sums[BYTES({max(partial)} * SUM_BITS)];")
         return lines
@@ -292,58 +293,41 @@ class _Project:
             lines += self._step(each)
         return [*lines, "}"]
 
-    def _step(self, each: Named) -> list[str]:
-        node = each.node
+    def _step(self, each: EmittedNode) -> list[str]:
         output = "outputs" if each is self.result else each.output
         inputs = list(each.inputs)
         lines = []
         if each.gathered:
             sources = array_literal(
-                array_literal((array, bits, maps, scale(source.formats[0].fraction, source.formats[1])))
-                for array, bits, maps, source in zip(inputs, each.bits, each.maps, node.sources, strict=True)
+                array_literal((array, bits, maps, read_scale(source)))
+                for array, bits, maps, source in zip(inputs, each.bits, each.maps, each.sources, strict=True)
             )
             lines += [
                 "    {",
                 f"        const source_t sources[] = {sources};",
                 f"        const int plane[2] = {array_literal(each.plane)}, "
                 f"border[4] = {array_literal(each.border)};",
-                f"        gather(sources, {len(inputs)}, {self.batch}, plane, border, {each.name}_input, "
-                f"{each.read});",
+                f"        gather(sources, {len(inputs)}, {self.batch}, plane, border, "
+                f"{each.identifier}_input, {each.read});",
                 "    }",
             ]
-            inputs = [f"{each.name}_input"]
-        if isinstance(node.plan, DspPlan):
-            kernels, biases = self.places[node.layer.name]
+            inputs = [f"{each.identifier}_input"]
+        if isinstance(each.plan, DspPlan):
+            kernels, biases = self.places[each.name]
             sums = "partial_sums" if each.sums_leave else "NULL"
             lines += [
-                f"    run_layer(&{each.name}, {inputs[0]}, weights + {kernels},",
+                f"    run_layer(&{each.identifier}, {inputs[0]}, weights + {kernels},",
                 f"              (const int32_t *)(weights + {biases}), {sums}, {output});",
             ]
         else:
-            function = "run_on_host" if self._on_host(each) else "run_operation"
+            function = "run_on_host" if each.on_host else "run_operation"
             lines += [
                 "    {",
                 f"        const unsigned char *const inputs[] = {array_literal(inputs)};",
-                f"        {function}(&{each.name}, inputs, {output});",
+                f"        {function}(&{each.identifier}, inputs, {output});",
                 "    }",
             ]
-        return [*lines, f"    count({each.name.upper()}, counted);"]
-
-
-def _named(nodes: Sequence[EmittedNode], image: int, bits: Widths) -> list[Named]:
-    """Return nodes with names that C allows, each used once."""
-    arrays = {OWN_INPUT: "images"}
-    taken: set[str] = set()
-    found = []
-    for node in nodes:
-        name = identifier(node.name, taken)
-        taken.add(name)
-        inputs = tuple(arrays[source.tensor] for source in node.sources)
-        arrays[node.tensor] = f"{name}_output"
-        stored = tuple(image if source.tensor == OWN_INPUT else bits.output for source in node.sources)
-        read = bits.input if isinstance(node.layer, NamedLayer) else bits.output
-        found.append(Named(node, name, arrays[node.tensor], inputs, stored, read))
-    return found
+        return [*lines, f"    count({each.identifier.upper()}, counted);"]
 
 
 def _shape(shape: Sequence[int]) -> str:

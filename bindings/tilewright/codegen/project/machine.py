@@ -6,9 +6,8 @@ from collections.abc import Sequence
 
 from tilewright.codegen.c_text import align_comments
 from tilewright.codegen.numbers.c_integers import C_BITS, are_packed, c_integer, c_sum_bits
-from tilewright.codegen.project.text import Named, memory_bits
+from tilewright.codegen.project.nodes import EmittedNode
 from tilewright.codegen.project_files import machine_header
-from tilewright.simulator.arithmetic.integer_network import IntegerNetwork
 from tilewright.spec.errors import InputError
 from tilewright.spec.network import Add, Map, NamedLayer, Pool
 from tilewright.tiling import Problem
@@ -44,12 +43,12 @@ def image_bits(problem: Problem, bits: Widths) -> int:
     return bits.input
 
 
-def machine_text(machine: DspMachine, image: int, nodes: Sequence[Named], network: IntegerNetwork) -> str:
+def machine_text(machine: DspMachine, image: int, nodes: Sequence[EmittedNode]) -> str:
     """Return `machine.h`, where images have some bits."""
     bits = machine.operand_bits
-    size = -(-max(memory_bits(each.node) for each in nodes) * machine.copies // 8)
-    inputs = max(len(each.node.sources) for each in nodes)
-    accumulators = [own.accumulator for own in network.layers.values()]
+    size = -(-max(each.memory_bits for each in nodes) * machine.copies // 8)
+    inputs = max(len(each.sources) for each in nodes)
+    accumulators = [each.operation.sum_bits for each in nodes if each.operation.kind == "CONV"]
     wide = c_sum_bits([bits.input + bits.weights, *accumulators])
     elements = [
         ("INPUT_BITS", bits.input, ""),

@@ -1,210 +1,225 @@
-"""What an emitted network does, in order: its layers and operations, and the tensors between them."""
+"""The generated C of a network: sizes, descriptions of layers and operations, and the order of execution."""
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, replace
-from functools import cached_property
+from collections.abc import Sequence
+from dataclasses import dataclass
+from math import prod
 
-from tilewright.codegen.numbers.quantised_network import Values
-from tilewright.simulator.arithmetic.fixed_point import Format
-from tilewright.spec.errors import InputError
+from tilewright.codegen.c_text import safe_text
+from tilewright.codegen.numbers.quantised_operations import OperationInput, QuantisedOperation
+from tilewright.codegen.project_files import array_literal
+from tilewright.simulator.arithmetic.integer_operation import IntegerOperation
 from tilewright.spec.layer import Layer
-from tilewright.spec.network import (
-    OWN_INPUT,
-    Add,
-    AnyLayer,
-    Concat,
-    Map,
-    NamedLayer,
-    Network,
-    Padding,
-    Pool,
-    Reshape,
-)
+from tilewright.spec.network import Add, AnyLayer, Pool
 from tilewright.tiling import Problem
-from tilewright.tiling.dsp.plan import DspPlan
-from tilewright.tiling.operations.operation import VIEWS
+from tilewright.tiling.dsp.machine import DspMachine
+from tilewright.tiling.dsp.nest import K, nest_of
+from tilewright.tiling.dsp.plan import LOOPS, DspPlan
+from tilewright.tiling.operations.operation import Operation
 from tilewright.tiling.operations.plan import OperationPlan
-from tilewright.tiling.problem import Part
+from tilewright.tiling.operations.walk import Walk
 
-Planned = DspPlan | OperationPlan
+REUSES = {"none": "KEEP_NOTHING", "tile": "KEEP_TILES", "halo": "KEEP_HALOS", "weights": "KEEP_WEIGHTS"}
+"""Kinds of reuse, as the C calls them."""
 
-
-@dataclass(frozen=True)
-class NodeInput:
-    """A tensor that is read, and the formats that its values pass through until they are used."""
-
-    tensor: str
-    shape: tuple[int, int, int]
-    formats: tuple[Format, ...]
+ALIGNED = 8
+"""Bytes at whose multiples weights and biases begin in their file."""
 
 
 @dataclass(frozen=True)
 class EmittedNode:
-    """A layer or operation that is executed.
+    """An operation with its plan, and the names that it has in C.
 
     Attributes
     ----------
-    layer
-        What it does.
-    tensor
-        The layer of the network whose output it gives: its own, or that of a rectifier that follows.
-    relu
-        Whether negative values become 0.
-    sources
-        What it reads, concatenated along the channels, or operand by operand.
+    quantised
+        What is computed.
     part, plan
         The problem of the tiling room that is executed, and its plan; None where the host does it.
+    identifier
+        Of its description.
+    output
+        Of the array that it writes.
+    inputs
+        Of the arrays that its sources are.
+    bits
+        Of the elements of these.
+    read
+        Bits of what it reads: the machine's `input` for a layer; operations read what layers give.
     """
 
-    layer: AnyLayer
-    tensor: str
-    relu: bool
-    sources: tuple[NodeInput, ...]
+    quantised: QuantisedOperation
     part: Problem | None
-    plan: Planned | None
+    plan: DspPlan | OperationPlan | None
+    identifier: str
+    output: str
+    inputs: tuple[str, ...]
+    bits: tuple[int, ...]
+    read: int
 
     @property
     def name(self) -> str:
         """The layer's name."""
-        return self.layer.name
+        return self.quantised.name
 
     @property
-    def shape(self) -> tuple[int, int, int]:
-        """Channels, rows and columns of the output."""
-        return self.layer.output
+    def layer(self) -> AnyLayer:
+        """What it does."""
+        return self.quantised.layer
+
+    @property
+    def sources(self) -> tuple[OperationInput, ...]:
+        """What it reads."""
+        return self.quantised.sources
+
+    @property
+    def operation(self) -> IntegerOperation:
+        """What it does, in integers."""
+        return self.quantised.operation
+
+    @property
+    def geometry(self) -> Layer:
+        """The layer as it is planned, whose padding may have that of a layer before it."""
+        assert self.part is not None
+        return self.part.one_layer
+
+    @property
+    def planned(self) -> Operation:
+        """The operation between layers that is planned."""
+        assert self.part is not None
+        return self.part.one_operation
+
+    @property
+    def on_host(self) -> bool:
+        """Whether the host computes it."""
+        if isinstance(self.plan, DspPlan):
+            return False
+        return self.plan is None or self.planned.on == "host"
+
+    @property
+    def gathered(self) -> bool:
+        """Whether its input is written by itself: put together, in another scale or width, with a border."""
+        if isinstance(self.layer, Add):  # whose operands are aligned as they are added
+            return False
+        changed = any(source.formats[0] != source.formats[1] for source in self.sources)
+        return len(self.sources) > 1 or any(self.border) or changed or {*self.bits} != {self.read}
+
+    @property
+    def sums_leave(self) -> bool:
+        """Whether sums that are not complete are stored in the buffers of a tile."""
+        if not isinstance(self.plan, DspPlan):
+            return False
+        assert self.part is not None
+        nest = nest_of(self.geometry, self.part.machine)
+        return nest.trips(self.plan.tile)[K] > 1
+
+    @property
+    def generated(self) -> bool:
+        """Whether the zeros around the input are made on chip."""
+        assert self.part is not None and isinstance(self.part.machine, DspMachine)
+        return self.part.machine.padding == "generated"
+
+    @property
+    def border(self) -> tuple[int, int, int, int]:
+        """Zeros around each map of the input that are stored in external memory."""
+        if not isinstance(self.plan, DspPlan):
+            return 0, 0, 0, 0
+        return (0, 0, 0, 0) if self.generated else self.geometry.padding
+
+    @property
+    def maps(self) -> tuple[int, ...]:
+        """Maps of each source as the input has them, which a fully connected layer takes value by value."""
+        flat = self.layer.kind == "fc"
+        return tuple(prod(source.shape) if flat else source.shape[0] for source in self.sources)
+
+    @property
+    def plane(self) -> tuple[int, int]:
+        """Rows and columns of the input, without a border."""
+        if isinstance(self.plan, DspPlan):
+            return self.geometry.input[1:]
+        rows, columns = self.layer.input[1:]
+        return rows, columns
+
+    @property
+    def memory_bits(self) -> int:
+        """Bits of one copy of its buffers on chip, as planned."""
+        if self.part is None:
+            return 0
+        machine = self.part.machine
+        assert isinstance(machine, DspMachine)
+        if isinstance(self.plan, DspPlan):
+            nest = nest_of(self.geometry, machine)
+            return sum(nest.held(nest.step(self.plan.tile), self.plan.reuse).values()) * machine.unit_bits
+        if isinstance(self.plan, OperationPlan) and not self.on_host:
+            return sum(Walk(self.planned, self.plan).buffers.values()) * machine.operand_bits.output
+        return 0
 
 
-class Nodes:
-    """The nodes of a network with numbers and plans.
-
-    Parameters
-    ----------
-    parts
-        What is planned of it, by layer.
-
-    Attributes
-    ----------
-    nodes
-        In the order of execution.
-    result
-        The tensor that is the network's output.
-
-    Raises
-    ------
-    InputError
-        For a layer that there is no C for.
-    """
-
-    def __init__(self, network: Network, parts: Mapping[str, tuple[Part, Planned]], values: Values) -> None:
-        self._network, self._integers, self._parts = network, values.network, parts
-        shape = self._network.own_input
-        own = NodeInput(OWN_INPUT, shape, (self._integers.formats[OWN_INPUT],))
-        self._tensors: dict[str, tuple[NodeInput, ...]] = {OWN_INPUT: (own,)}
-        self.nodes: list[EmittedNode] = []
-        absorbed: set[str] = set()
-        for index, layer in enumerate(self._network.layers):
-            if layer.name in absorbed:
-                continue
-            field = f"network.layers[{index}]"
-            names = [
-                OWN_INPUT if each < 0 else self._network.layers[each].name
-                for each in self._network.producers[index]
-            ]
-            sources = tuple(source for name in names for source in self._tensors[name])
-            if self._is_view(layer):
-                self._tensors[layer.name] = self._passed(layer, sources)
-                continue
-            self._refuse(field, layer, sources, len(names))
-            relu = self._rectifier(index)
-            if relu is not None:
-                absorbed.add(relu)
-            self._add(layer, relu, sources, field)
-        last = self._tensors[self._network.layers[-1].name]
-        if len(last) > 1 or last[0].tensor == OWN_INPUT or len(set(last[0].formats)) > 1:
-            limit = "the last layer that computes must give the network's output"
-            raise InputError("network", self._network.layers[-1].name, limit)
-        self.result = last[0].tensor
-
-    @cached_property
-    def _readers(self) -> list[list[int]]:
-        readers: list[list[int]] = [[] for _ in self._network.layers]
-        for index, producers in enumerate(self._network.producers):
-            for producer in set(producers) - {-1}:
-                readers[producer].append(index)
-        return readers
-
-    def _is_view(self, layer: AnyLayer) -> bool:
-        """Whether a layer computes nothing: its readers read what it reads."""
-        if isinstance(layer, Map):
-            return layer.op in ("identity", "dropout") or (
-                layer.op == "softmax" and layer is self._network.layers[-1]
-            )
-        if isinstance(layer, Padding):
-            return layer.name not in self._parts  # part of the layers that read it
-        return isinstance(layer, Concat) or (isinstance(layer, Reshape) and layer.op in VIEWS)
-
-    def _passed(self, layer: AnyLayer, sources: Sequence[NodeInput]) -> tuple[NodeInput, ...]:
-        """Return what readers of a layer read that computes nothing."""
-        form = self._integers.formats[layer.name]
-        shape = layer.output if isinstance(layer, Reshape) and len(sources) == 1 else None
-        return tuple(
-            replace(source, formats=(*source.formats, form), shape=shape or source.shape)
-            for source in sources
-        )
-
-    def _rectifier(self, index: int) -> str | None:
-        """Return the rectifier that alone reads a layer, and is computed as its output is stored."""
-        readers = self._readers[index]
-        layer = self._network.layers[readers[0]] if len(readers) == 1 else None
-        if not isinstance(layer, Map) or layer.op != "relu" or layer.name in self._parts:
-            return None
-        return layer.name
-
-    def _add(self, layer: AnyLayer, relu: str | None, sources: tuple[NodeInput, ...], field: str) -> None:
-        part, plan = self._parts.get(layer.name, (None, None))
-        tensor = relu or layer.name
-        own = self._integers.layers.get(layer.name)
-        read = tuple(
-            self._direct(field, source, own.inputs if own else source.formats[-1]) for source in sources
-        )
-        if isinstance(layer, Add) and any(source.formats[0] != source.formats[1] for source in read):
-            limit = f"layer {layer.name} adds values that are rounded before: there is no C for that"
-            raise InputError(field, layer.kind, limit)
-        is_relu = relu is not None or (isinstance(layer, Map) and layer.op == "relu")
-        self.nodes.append(EmittedNode(layer, tensor, is_relu, read, part and part.problem, plan))
-        form = self._integers.formats[tensor]
-        self._tensors[tensor] = (NodeInput(tensor, layer.output, (form,)),)
-
-    def _direct(self, field: str, source: NodeInput, wanted: Format) -> NodeInput:
-        """Return a source with its own format and the one that it is read in, if once rounded is enough."""
-        passed = [source.formats[0]]
-        for form in (*source.formats[1:], wanted):
-            if form != passed[-1]:
-                passed.append(form)
-        if len(passed) > 2:
-            limit = f"the values of {source.tensor} are rounded twice on their way: there is no C for that"
-            raise InputError(field, source.tensor, limit)
-        return replace(source, formats=(passed[0], passed[-1]))
-
-    def _refuse(self, field: str, layer: AnyLayer, sources: Sequence[NodeInput], operands: int) -> None:
-        """Refuse what there is no C for; name it."""
-        known = isinstance(layer, NamedLayer | Pool | Add) or (isinstance(layer, Map) and layer.op == "relu")
-        if not known:
-            what = getattr(layer, "op", layer.kind)
-            raise InputError(field, what, f"layer {layer.name}: there is no C for it")
-        if isinstance(layer, Add) and len(sources) != operands:
-            raise InputError(
-                field, layer.kind, f"layer {layer.name} adds concatenations: there is no C for that"
-            )
-        flat = isinstance(layer, NamedLayer) and layer.kind == "fc"
-        planes = {source.shape[1:] for source in sources}
-        if len(sources) > 1 and len(planes) > 1 and not flat:
-            raise InputError(field, layer.kind, f"layer {layer.name} reads maps of several sizes")
+def read_scale(source: OperationInput) -> str:
+    """Return how values are read that are gathered."""
+    first, last = source.formats
+    return array_literal((0, first.fraction - last.fraction, 1, last.bits))
 
 
-def geometry(node: EmittedNode) -> Layer:
-    """Return the layer of a node as it is planned, whose padding may have that of a layer before it."""
-    assert node.part is not None
-    return node.part.one_layer
+def _stored_scale(operation: IntegerOperation) -> str:
+    """Return how results become elements."""
+    return array_literal((int(operation.relu), operation.shift, operation.divisor, operation.bits))
+
+
+def layer_text(node: EmittedNode) -> list[str]:
+    """Return the description of a layer."""
+    layer, operation = node.geometry, node.operation
+    assert node.part is not None and isinstance(node.plan, DspPlan)
+    nest = nest_of(layer, node.part.machine)
+    top, bottom, left, right = node.border
+    rows, columns = node.plane
+    before = (layer.padding[0], layer.padding[2]) if node.generated else (0, 0)
+    relu = " and rectifier" if operation.relu else ""
+    return [
+        f"/* {safe_text(node.name)}: {layer.kernels} maps of {layer.output_plane[0]}x{layer.output_plane[1]} "
+        f"from {layer.input[0]} by {layer.kernel[0]}x{layer.kernel[1]}{relu} */",
+        f"static const layer_t {node.identifier} = {{",
+        "    /*        " + ", ".join(LOOPS.upper()) + " */",
+        f"    .size = {array_literal(nest.sizes)},",
+        f"    .step = {array_literal(nest.step(node.plan.tile))},",
+        f"    .order = {array_literal(('g' + node.plan.order).upper())},",
+        f"    .reuse = {REUSES[node.plan.reuse]},",
+        f"    .kernel = {array_literal(layer.kernel)}, .stride = {array_literal(layer.stride)}, "
+        f".dilation = {array_literal(layer.dilation)},",
+        f"    .plane = {array_literal((rows + top + bottom, columns + left + right))}, "
+        f".before = {array_literal(before)},",
+        f"    .accumulator_bits = {operation.sum_bits},",
+        f"    .scale = {_stored_scale(operation)},",
+        "};",
+    ]
+
+
+def operation_text(node: EmittedNode, batch: int) -> list[str]:
+    """Return the description of an operation."""
+    layer, operation = node.layer, node.operation
+    kernel, stride, before = (1, 1), (1, 1), (0, 0)
+    if isinstance(layer, Pool):
+        kernel, stride, before = layer.kernel, layer.stride, (layer.padding[0], layer.padding[2])
+    aligned = [0] if node.gathered else [-shift for shift, _ in operation.reads]
+    images, (maps, rows, columns) = batch, layer.output
+    step: Sequence[int] = layer.output
+    whole = 0
+    if isinstance(node.plan, OperationPlan):
+        step = node.plan.tile
+        if not node.planned.windowed:  # a row of planes, each of which becomes a value
+            images, maps, step, whole = 1, images * maps, (node.plan.tile[2], 1, 1), 1
+    what = "on the host" if node.on_host else "tile by tile"
+    return [
+        f"/* {safe_text(node.name)}: {operation.kind.replace('_', ' ').lower()}, {what} */",
+        f"static const operation_t {node.identifier} = {{",
+        f"    .function = {operation.kind},",
+        f"    .images = {images}, .maps = {maps}, .rows = {rows}, .columns = {columns},",
+        f"    .step = {array_literal(step)},",
+        f"    .input_count = {len(aligned)}, .aligned = {array_literal(aligned)},",
+        f"    .plane = {array_literal(node.plane)}, .whole = {whole},",
+        f"    .kernel = {array_literal(kernel)}, .stride = {array_literal(stride)}, "
+        f".before = {array_literal(before)},",
+        f"    .scale = {_stored_scale(operation)},",
+        "};",
+    ]

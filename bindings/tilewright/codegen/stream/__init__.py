@@ -9,9 +9,10 @@ import numpy as np
 
 from tilewright.codegen.c_text import identifier, safe_text
 from tilewright.codegen.numbers.c_integers import c_integer, pack_elements
-from tilewright.codegen.numbers.made_numbers import NARROW, Numbers
-from tilewright.codegen.numbers.trained_network import Trained
-from tilewright.codegen.numbers.trained_numbers import TrainedNumbers, coarse_numbers
+from tilewright.codegen.numbers.made_numbers import NARROW
+from tilewright.codegen.numbers.network_numbers import NetworkNumbers
+from tilewright.codegen.numbers.trained_network import TrainedNetwork
+from tilewright.codegen.numbers.trained_numbers import coarse_numbers
 from tilewright.codegen.project_files import (
     Files,
     comment,
@@ -24,7 +25,7 @@ from tilewright.codegen.stream.groups import GroupText, Tables, host_tables, pla
 from tilewright.fusion import Plan, Problem
 from tilewright.fusion.graph import engine_of
 from tilewright.fusion.machine import BUFFERS, HOST
-from tilewright.simulator.arithmetic.fixed_point import Integers
+from tilewright.simulator.arithmetic.fixed_point import Format, Integers
 from tilewright.spec.errors import InputError
 from tilewright.spec.graph import Operation
 from tilewright.spec.network import Map
@@ -34,7 +35,7 @@ RUNTIME = ("engine.h", "engine.c", "network.h", "main.c")
 
 
 def stream_project(
-    problem: Problem, plan: Plan, seed: int, name: str, source: str, trained: Trained | None = None
+    problem: Problem, plan: Plan, seed: int, name: str, source: str, trained: TrainedNetwork | None = None
 ) -> Files:
     """Return the files of a project that computes a network in groups as planned, by their paths.
 
@@ -55,7 +56,7 @@ def stream_project(
     return _Project(problem, numbers_of(problem, seed, trained), plan, name, source).files()
 
 
-def numbers_of(problem: Problem, seed: int = 0, trained: Trained | None = None) -> Numbers:
+def numbers_of(problem: Problem, seed: int = 0, trained: TrainedNetwork | None = None) -> NetworkNumbers:
     """Return the numbers of a project."""
     skipped = [op.name for op in problem.ops if left_out(problem, op)]
     machine = problem.machine
@@ -71,13 +72,12 @@ def left_out(problem: Problem, op: Operation) -> bool:
 
 
 class _Project:
-    def __init__(self, problem: Problem, numbers: Numbers, plan: Plan, name: str, source: str) -> None:
+    def __init__(self, problem: Problem, numbers: NetworkNumbers, plan: Plan, name: str, source: str) -> None:
         self._problem, self._numbers, self._title, self._source = problem, numbers, name, source
         self._machine = problem.machine
-        self._origin = numbers.trained.origin if isinstance(numbers, TrainedNumbers) else "made from a seed"
         self._groups = self._tables(plan)
-        parameters = [form.parameters.ravel() for form in numbers.forms.values()]
-        begins = dict(zip(numbers.forms, _begins(parameters), strict=True))
+        parameters = [each.parameters for each in numbers.operations.values()]
+        begins = dict(zip(numbers.operations, _begins(parameters), strict=True))
         self._parameters = np.concatenate(parameters)
         self._inputs = np.concatenate([numbers.maps[each].ravel() for each in numbers.inputs])
         self._outputs = sum(numbers.maps[each].size for each in numbers.outputs)
@@ -97,7 +97,7 @@ class _Project:
                 continue
             (op,) = (ops[name] for name in group.nodes)
             if op.producers and not left_out(self._problem, op):
-                found.append(host_tables(self._numbers, op))
+                found.append(host_tables(self._problem, op))
         return found
 
     def _named(self) -> tuple[dict[str, str], list[str]]:
@@ -125,7 +125,6 @@ class _Project:
     def files(self) -> Files:
         """Return all files."""
         numbers = self._numbers
-        outputs = np.concatenate([numbers.maps[name].ravel() for name in numbers.outputs])
         images = self._machine.arrays
         return project_files(
             {"stream": RUNTIME, "project": ("expected.h", "numbers.h")},
@@ -135,31 +134,24 @@ class _Project:
                 "images": "an image" if images == 1 else f"{images} images",
                 "inputs": self._listed(numbers.inputs),
                 "outputs": self._listed(numbers.outputs),
-                "origin": safe_text(self._origin),
+                "origin": safe_text(numbers.origin),
             },
             {
                 "input.bin": self._elements(self._inputs),
                 "parameters.bin": self._elements(self._parameters),
-                "reference.bin": self._elements(outputs),
-                "expected.bin": self._expected(),
+                **numbers.reference_data(
+                    8 * self._machine.element_bytes,
+                    lambda maps: np.concatenate([each.ravel() for each in maps.values()]),
+                ),
             },
         )
 
     def _elements(self, values: Integers) -> bytes:
         return pack_elements(values, 8 * self._machine.element_bytes)
 
-    def _expected(self) -> bytes:
-        """Return what others compute of the outputs, in the scale of these, in the order of the reference."""
-        numbers = self._numbers
-        if not isinstance(numbers, TrainedNumbers):
-            return b""
-        values = [
-            np.ldexp(numbers.expected[name], numbers.fractions[name]).ravel() for name in numbers.outputs
-        ]
-        return np.concatenate(values).astype("<f4").tobytes()
-
     def _machine_text(self) -> str:
-        machine, (least, _) = self._machine, self._numbers.format.range
+        machine = self._machine
+        least, _ = Format(8 * machine.element_bytes, 0).range
         held = [max(each) for each in zip(*(tables.elements for tables in self._groups), strict=True)]
         told = [
             f"The machine: images at a time: {machine.arrays}; bytes of an element: {machine.element_bytes}."

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from math import prod
 
 from tilewright.codegen.c_text import block_comment, quote, safe_text
-from tilewright.codegen.numbers.made_numbers import Numbers
+from tilewright.codegen.numbers.network_numbers import NetworkNumbers
 from tilewright.codegen.project_files import array_literal, window_fields
 from tilewright.fusion import Problem
 from tilewright.fusion.group.addresses import Addressed, Addresses, Area
@@ -86,10 +86,10 @@ def planned_tables(problem: Problem, group: Group) -> Tables:
     )
 
 
-def host_tables(numbers: Numbers, op: Operation) -> Tables:
+def host_tables(problem: Problem, op: Operation) -> Tables:
     """Return the tables of an operation of the host, which takes all values in a row."""
-    sources = numbers.sources(op)
-    sizes = [prod(numbers.maps[name].shape[1:]) for name in sources]
+    sources = tuple(map(problem.graph.name, op.producers))
+    sizes = [prod(problem.graph.shape(access)) for access in op.accesses]
     size = prod(op.spec.output)
     deep = op.spec.input[0] if isinstance(op.spec, NamedLayer) else 0
     whole = Instruction(None, "compute", len(sources), 0, 0, (0, 1), (0, 1), (0, size), (0, deep), 0)
@@ -123,7 +123,7 @@ class GroupText:
         self,
         name: str,
         tables: Tables,
-        numbers: Numbers,
+        numbers: NetworkNumbers,
         tensors: Mapping[str, str],
         parameters: Mapping[str, int],
     ) -> None:
@@ -192,7 +192,7 @@ class GroupText:
         ]
 
     def _operation(self, op: Operation, first: int, count: int) -> list[str]:
-        spec, form = op.spec, self._numbers.forms[op.name]
+        spec, form = op.spec, self._numbers.operations[op.name]
         window, groups, bias = window_fields(op)
         kernel, stride, padding, dilation = map(array_literal, window)
         return [
@@ -226,4 +226,4 @@ class GroupText:
         if each.what != "compute":
             return each.what.upper()
         op, _ = self._tables.operations[each.feature]
-        return self._numbers.forms[op.name].kind
+        return self._numbers.operations[op.name].kind
