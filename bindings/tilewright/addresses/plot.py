@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from pathlib import Path
 from typing import TYPE_CHECKING
 
 from tilewright import plotting
@@ -62,6 +61,9 @@ def sheet(problem: Problem, plan: Plan, report: Report, *, title: str | None = N
     return page.figure
 
 
+draw = plotting.writer(sheet)
+
+
 @plotting.style()
 def plot(problem: Problem, plan: Plan, report: Report, *, ax: Axes | None = None) -> Axes:
     """Draw the buffers; see `core.room.Pictures.plot`."""
@@ -71,12 +73,6 @@ def plot(problem: Problem, plan: Plan, report: Report, *, ax: Axes | None = None
     else:
         leave_blank(ax, "Buffers", plotting.warning(report))
     return ax
-
-
-def draw(problem: Problem, plan: Plan, report: Report, path: str | Path, *, title: str | None = None) -> None:
-    """Draw a plan into a file; see `core.room.Pictures.draw`."""
-    plotting.checked_suffix(path)
-    plotting.save(sheet(problem, plan, report, title=title), path)
 
 
 def _boxes(axes: Axes, problem: Problem, plan: Plan) -> None:

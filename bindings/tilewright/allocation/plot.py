@@ -7,7 +7,6 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 from itertools import product
-from pathlib import Path
 from typing import TYPE_CHECKING, NamedTuple
 
 import numpy as np
@@ -80,12 +79,6 @@ MAX_SPELT = 8
 """Largest number of layers whose PEs are listed for each plan."""
 
 
-def draw(problem: Problem, plan: Plan, report: Report, path: str | Path, *, title: str | None = None) -> None:
-    """Draw a plan on one sheet, PNG, SVG or PDF by the path's suffix; see `core.room.Pictures.draw`."""
-    plotting.checked_suffix(path, ACCEPTED)
-    plotting.save(sheet(problem, plan, report, title=title), path)
-
-
 @plotting.style()
 def sheet(problem: Problem, plan: Plan, report: Report, *, title: str | None = None) -> Figure:
     """Return the sheet of a plan or of a front; of a plan that breaks a rule, no more than its PEs."""
@@ -97,6 +90,9 @@ def sheet(problem: Problem, plan: Plan, report: Report, *, title: str | None = N
     if plan.front:
         return _front_sheet(problem, plan, report, page)
     return _plan_sheet(problem, plan, report, page)
+
+
+draw = plotting.writer(sheet)
 
 
 @plotting.style()

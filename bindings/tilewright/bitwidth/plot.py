@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from pathlib import Path
 from typing import TYPE_CHECKING
 
 from tilewright import plotting
@@ -19,8 +18,8 @@ from tilewright.plotting import (
     VERMILION,
     Sheet,
     axes_or_new,
-    colour_patches,
     draw_front,
+    explain_colours,
     leave_blank,
     shortened,
     stack_bars,
@@ -72,6 +71,9 @@ def sheet(problem: Problem, plan: Plan, report: Report, *, title: str | None = N
     return page.figure
 
 
+draw = plotting.writer(sheet)
+
+
 @plotting.style()
 def plot(problem: Problem, plan: Plan, report: Report, *, ax: Axes | None = None) -> Axes:
     """Draw the bits of each layer, or a front; see `core.room.Pictures.plot`."""
@@ -83,12 +85,6 @@ def plot(problem: Problem, plan: Plan, report: Report, *, ax: Axes | None = None
     ax = axes_or_new(ax, 5.0, 4.0 if plan.front else height, left=LEFT, above=0.5)
     (_front if plan.front else _bits)(ax, report)
     return ax
-
-
-def draw(problem: Problem, plan: Plan, report: Report, path: str | Path, *, title: str | None = None) -> None:
-    """Draw a plan into a file; see `core.room.Pictures.draw`."""
-    plotting.checked_suffix(path)
-    plotting.save(sheet(problem, plan, report, title=title), path)
 
 
 def _layers(axes: Axes, measures: BitwidthMeasures) -> list[BitwidthLayer]:
@@ -108,8 +104,7 @@ def _bits(axes: Axes, report: Report) -> None:
         axes.plot([limit, limit], [place - 0.42, place + 0.42], color=INK, linewidth=1.6)
     axes.set_xlim(0, 1.05 * max(layer.available_bits for layer in layers))
     axes.set_xlabel("bits of inputs and weights; the line is what the accumulator leaves them")
-    handles = colour_patches((name, colour) for name, colour in COLOURS.items())
-    axes.legend(handles=handles, loc="lower left", bbox_to_anchor=(0, 1.0), ncols=2, fontsize=8)
+    explain_colours(axes, COLOURS.items())
 
 
 def _noise(axes: Axes, report: Report) -> None:
@@ -124,9 +119,7 @@ def _noise(axes: Axes, report: Report) -> None:
         axes.plot([ratio for _, ratio in known], [place for place, _ in known], "D", color=VERMILION)
         handles.append(("measured, this layer alone quantised", VERMILION))
     axes.set_xlabel("signal to noise in dB")
-    axes.legend(
-        handles=colour_patches(handles), loc="lower left", bbox_to_anchor=(0, 1.0), ncols=2, fontsize=8
-    )
+    explain_colours(axes, handles)
 
 
 def _front(axes: Axes, report: Report) -> None:

@@ -45,6 +45,7 @@ from tilewright.plotting import (
     colour_patches,
     common_prefix,
     dimensions,
+    explain_colours,
     in_bytes,
     joined_names,
     leave_blank,
@@ -100,12 +101,6 @@ LANE = 0.23
 """Inches of an engine over time."""
 
 
-def draw(problem: Problem, plan: Plan, report: Report, path: str | Path, *, title: str | None = None) -> None:
-    """Draw a plan on one sheet, PNG, SVG or PDF by the path's suffix; see `core.room.Pictures.draw`."""
-    plotting.checked_suffix(path, ACCEPTED)
-    plotting.save(sheet(problem, plan, report, title=title), path)
-
-
 @plotting.style()
 def sheet(problem: Problem, plan: Plan, report: Report, *, title: str | None = None) -> Figure:
     """Return the sheet of a plan; of one that breaks a rule, no more than its graph."""
@@ -131,6 +126,9 @@ def sheet(problem: Problem, plan: Plan, report: Report, *, title: str | None = N
     return page.figure
 
 
+draw = plotting.writer(sheet)
+
+
 @plotting.style()
 def plot(problem: Problem, plan: Plan, report: Report, *, ax: Axes | None = None) -> Axes:
     """Draw what each group moves from and to DRAM, and above it what its operations move alone.
@@ -150,8 +148,7 @@ def plot(problem: Problem, plan: Plan, report: Report, *, ax: Axes | None = None
         ax = axes_or_new(None, 4.5, height, left=NAMES + 0.2, right=TIMES + 0.2, above=0.7)
     _group_traffic(ax, moved)
     ax.set_title(title, pad=20)
-    handles = colour_patches(PARTS.items())
-    ax.legend(handles=handles, loc="lower left", bbox_to_anchor=(0, 1.0), ncols=3, fontsize=8)
+    explain_colours(ax, PARTS.items())
     return ax
 
 

@@ -1,11 +1,11 @@
 """Pictures: one style, sheets with headings, footprints, timelines, bars and comparisons for every room."""
 
-from tilewright.plotting.bars import colour_patches, stack_bars
+from tilewright.plotting.bars import colour_patches, explain_colours, stack_bars
 from tilewright.plotting.comparison import draw_comparison
 from tilewright.plotting.footprint import footprint_and_traffic
 from tilewright.plotting.front import draw_front, scale_curve
 from tilewright.plotting.profiles import Profile, draw_cactus, draw_profiles
-from tilewright.plotting.sheet import FactColumns, Sheet, warning
+from tilewright.plotting.sheet import FactColumns, Sheet, warning, writer
 from tilewright.plotting.style import (
     ACCEPTED,
     BLUE,
@@ -89,6 +89,7 @@ __all__ = [
     "draw_comparison",
     "draw_front",
     "draw_profiles",
+    "explain_colours",
     "footprint_and_traffic",
     "in_bytes",
     "joined_names",
@@ -112,4 +113,5 @@ __all__ = [
     "tint",
     "warning",
     "with_prefix",
+    "writer",
 ]

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Literal
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
@@ -38,3 +38,12 @@ def colour_patches(colours: Iterable[tuple[str, str]]) -> list[Patch]:
     from matplotlib.patches import Patch
 
     return [Patch(color=colour, label=label) for label, colour in colours]
+
+
+def explain_colours(
+    axes: Axes, colours: Iterable[tuple[str, str]], side: Literal["left", "right"] = "left", **looks: Any
+) -> None:
+    """Say above axes, at one side, what colours mean: label and colour of each."""
+    handles = colour_patches(colours)
+    place = {"loc": f"lower {side}", "bbox_to_anchor": (float(side == "right"), 1.0)}
+    axes.legend(handles=handles, **(place | {"ncols": len(handles), "fontsize": 8} | looks))

@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 import textwrap
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple
 
-from tilewright.plotting.style import GREY, INK, VERMILION, add_axes, new_figure, save, style
+from tilewright.plotting.style import GREY, INK, VERMILION, add_axes, checked_suffix, new_figure, save, style
 from tilewright.plotting.text import shortened
 
 if TYPE_CHECKING:
@@ -165,3 +165,13 @@ class Sheet:
             If the suffix is another one or the file cannot be written.
         """
         save(self.figure, path)
+
+
+def writer(sheet: Callable[..., Figure]) -> Callable[..., None]:
+    """Return the function that writes a room's sheets into files: `core.room.Pictures.draw`."""
+
+    def draw(problem: Any, plan: Any, report: Report, path: str | Path, *, title: str | None = None) -> None:
+        checked_suffix(path)
+        save(sheet(problem, plan, report, title=title), path)
+
+    return draw

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from math import ceil
-from pathlib import Path
 from typing import TYPE_CHECKING
 
 from tilewright import plotting
@@ -19,7 +18,7 @@ from tilewright.plotting import (
     SKY,
     Sheet,
     axes_or_new,
-    colour_patches,
+    explain_colours,
     leave_blank,
     shortened_to_fit,
     text_colour,
@@ -82,6 +81,9 @@ def sheet(problem: Problem, plan: Plan, report: Report, *, title: str | None = N
     return page.figure
 
 
+draw = plotting.writer(sheet)
+
+
 @plotting.style()
 def plot(problem: Problem, plan: Plan, report: Report, *, ax: Axes | None = None) -> Axes:
     """Draw what lies where in the memory; see `core.room.Pictures.plot`."""
@@ -91,12 +93,6 @@ def plot(problem: Problem, plan: Plan, report: Report, *, ax: Axes | None = None
     else:
         _memory(ax, problem, plan, plotting.size_in_inches(ax)[0])
     return ax
-
-
-def draw(problem: Problem, plan: Plan, report: Report, path: str | Path, *, title: str | None = None) -> None:
-    """Draw a plan into a file; see `core.room.Pictures.draw`."""
-    plotting.checked_suffix(path)
-    plotting.save(sheet(problem, plan, report, title=title), path)
 
 
 def _kind(key: str) -> str:
@@ -141,8 +137,7 @@ def _memory(axes: Axes, problem: Problem, plan: Plan, inches: float) -> None:
     axes.set_ylabel("address in bytes")
     axes.yaxis.set_major_formatter(StrMethodFormatter("{x:,.0f}"))
     axes.set_title("Memory", loc="left")
-    handles = colour_patches(KINDS.items())
-    axes.legend(handles=handles, loc="lower right", bbox_to_anchor=(1, 1.0), ncols=len(KINDS), fontsize=8)
+    explain_colours(axes, KINDS.items(), "right")
     _step_axis(axes, plan, step)
 
 
@@ -176,10 +171,8 @@ def _traffic(axes: Axes, problem: Problem, plan: Plan, report: Report) -> None:
     axes.set_ylabel("bytes")
     axes.set_title("Traffic with DRAM", loc="left")
     total = report.measures.layer_by_layer_bytes
-    handles = colour_patches(
-        [("loaded", BLUE), ("saved", GREEN), (f"layer by layer, {total:,} in all", PALE)]
-    )
-    axes.legend(handles=handles, loc="lower right", bbox_to_anchor=(1, 1.0), ncols=3, fontsize=8)
+    parts = [("loaded", BLUE), ("saved", GREEN), (f"layer by layer, {total:,} in all", PALE)]
+    explain_colours(axes, parts, "right")
     axes.set_xlim(0.5 - MARGIN, len(plan.steps) + 0.5 + MARGIN)
     axes.xaxis.set_major_locator(MaxNLocator(nbins=12, integer=True, min_n_ticks=1))
     axes.set_xlabel("step")

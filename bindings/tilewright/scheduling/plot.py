@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from pathlib import Path
 from typing import TYPE_CHECKING
 
 from tilewright import plotting
@@ -13,7 +12,7 @@ from tilewright.plotting import (
     SHEET_WIDTH,
     Sheet,
     axes_or_new,
-    colour_patches,
+    explain_colours,
     leave_blank,
 )
 from tilewright.scheduling.plan import Plan
@@ -60,6 +59,9 @@ def sheet(problem: Problem, plan: Plan, report: Report, *, title: str | None = N
     return page.figure
 
 
+draw = plotting.writer(sheet)
+
+
 @plotting.style()
 def plot(problem: Problem, plan: Plan, report: Report, *, ax: Axes | None = None) -> Axes:
     """Draw the times of each subgraph; see `core.room.Pictures.plot`."""
@@ -71,12 +73,6 @@ def plot(problem: Problem, plan: Plan, report: Report, *, ax: Axes | None = None
     ax = axes_or_new(ax, 5.0, height, left=LEFT, above=0.5)
     _times(ax, report)
     return ax
-
-
-def draw(problem: Problem, plan: Plan, report: Report, path: str | Path, *, title: str | None = None) -> None:
-    """Draw a plan into a file; see `core.room.Pictures.draw`."""
-    plotting.checked_suffix(path)
-    plotting.save(sheet(problem, plan, report, title=title), path)
 
 
 def _times(axes: Axes, report: Report) -> None:
@@ -91,5 +87,4 @@ def _times(axes: Axes, report: Report) -> None:
         axes.plot([step.latency] * 2, [place - 0.42, place + 0.42], color=INK, linewidth=1.6)
     axes.set_xlim(0, 1.05 * max(1e-9, *(step.latency for step in steps)))
     axes.set_xlabel("time; the line is the latency of the subgraph")
-    handles = colour_patches([("computing alone", BLUE), ("moving alone", ORANGE)])
-    axes.legend(handles=handles, loc="lower left", bbox_to_anchor=(0, 1.0), ncols=2, fontsize=8)
+    explain_colours(axes, [("computing alone", BLUE), ("moving alone", ORANGE)])

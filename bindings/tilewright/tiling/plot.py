@@ -5,7 +5,6 @@ Every number is the report's. Reports that say nothing of a DSP's tile get bars 
 
 from __future__ import annotations
 
-from pathlib import Path
 from typing import TYPE_CHECKING
 
 from tilewright import plotting
@@ -47,12 +46,6 @@ ACCEPTED = plotting.ACCEPTED
 """Suffixes of the files that `draw` writes."""
 
 
-def draw(problem: Problem, plan: Plan, report: Report, path: str | Path, *, title: str | None = None) -> None:
-    """Draw a plan on one sheet, PNG, SVG or PDF by the path's suffix; see `core.room.Pictures.draw`."""
-    plotting.checked_suffix(path, ACCEPTED)
-    plotting.save(sheet(problem, plan, report, title=title), path)
-
-
 @plotting.style()
 def sheet(problem: Problem, plan: Plan, report: Report, *, title: str | None = None) -> Figure:
     """Return the sheet of a layer, of a network, or of a front."""
@@ -65,6 +58,9 @@ def sheet(problem: Problem, plan: Plan, report: Report, *, title: str | None = N
     if problem.network is not None:
         return network_sheet(problem, plan, report, title)
     return layer_sheet(problem, plan, report, title)
+
+
+draw = plotting.writer(sheet)
 
 
 @plotting.style()

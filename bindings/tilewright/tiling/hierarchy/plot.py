@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
 from math import prod
-from typing import TYPE_CHECKING, NamedTuple
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 from tilewright.core.overview import Moved
 from tilewright.plotting import (
@@ -22,7 +22,7 @@ from tilewright.plotting import (
     VERMILION,
     YELLOW,
     Sheet,
-    colour_patches,
+    explain_colours,
     shortened,
     size_in_inches,
     stack_bars,
@@ -47,6 +47,8 @@ LEVELS = (
     *((GREY, "v"), (OLIVE, "P"), (VIOLET, "X"), (PALE, "*")),
 )
 """Colours and marks of the levels in a roofline; none is that of an operand."""
+CLOSE: dict[str, Any] = {"columnspacing": 0.9, "handletextpad": 0.5}
+"""How words above narrow axes stand."""
 LEFT = 0.3
 """Inches left and right of the drawings."""
 
@@ -98,20 +100,7 @@ def draw_amounts(axes: Axes, moved: Sequence[Moved], letter: str = "") -> None:
     what = f"Energy: {_energy(sum(totals))}" if priced else f"Read and written: {in_bytes(sum(totals))}"
     axes.set_title(letter + what, pad=20)
     present = {each.operand for each in moved}
-    _explain(axes, [pair for pair in OPERAND_COLOURS.items() if pair[0] in present])
-
-
-def _explain(axes: Axes, colours: list[tuple[str, str]]) -> None:
-    """Say above axes what colours mean."""
-    axes.legend(
-        handles=colour_patches(colours),
-        loc="lower left",
-        bbox_to_anchor=(0, 1.0),
-        ncols=len(colours),
-        fontsize=8,
-        columnspacing=0.9,
-        handletextpad=0.5,
-    )
+    explain_colours(axes, [pair for pair in OPERAND_COLOURS.items() if pair[0] in present], **CLOSE)
 
 
 def _level_rows(axes: Axes, levels: Iterable[str], *, label: bool = True) -> None:
@@ -159,7 +148,7 @@ def _draw_cycles(axes: Axes, measures: HierarchyLayer, letter: str) -> None:
     handles = [("ports", PORT), ("multiplying", MULTIPLYING)]
     if sum(waiting.values()):
         handles.append(("waiting", WAITING))
-    _explain(axes, handles)
+    explain_colours(axes, handles, **CLOSE)
 
 
 class Point(NamedTuple):

@@ -13,7 +13,7 @@ from tilewright.plotting import (
     SHEET_WIDTH,
     SKY,
     YELLOW,
-    colour_patches,
+    explain_colours,
     in_bytes,
     ratio,
     shortened,
@@ -160,8 +160,7 @@ def draw_network_traffic(
         least += _draw_tick(axes, at, [needed[name] for name in row.layers if name in needed])
     compared = f", {ratio(moved / least)} the least (ticks)" if least else ""
     axes.set_title(f"{letter}Traffic: {in_bytes(round(moved))}{compared}", pad=20)
-    handles = colour_patches((name, OPERAND_COLOURS[name]) for name in operands)
-    axes.legend(handles=handles, loc="lower left", bbox_to_anchor=(0, 1.0), ncols=4, fontsize=8)
+    explain_colours(axes, [(name, OPERAND_COLOURS[name]) for name in operands])
 
 
 def _draw_tick(axes: Axes, row: int, least: Sequence[float]) -> Any:
@@ -220,8 +219,7 @@ def _draw_network_time(
     compared = f": {ratio(spent / least)} the bound (ticks)" if least else ""
     two_lines = len(seen) > LEGEND_COLUMNS
     axes.set_title(f"(b) {'Microseconds' if npu else 'Cycles'}{compared}", pad=34 if two_lines else 20)
-    handles = colour_patches((part, colour) for part, colour in SPLIT.items() if part in seen)
-    axes.legend(handles=handles, loc="lower left", bbox_to_anchor=(0, 1.0), ncols=LEGEND_COLUMNS, fontsize=8)
+    explain_colours(axes, [pair for pair in SPLIT.items() if pair[0] in seen], ncols=LEGEND_COLUMNS)
 
 
 def _time_split(report: Report, problem: Problem) -> dict[str, float]:
