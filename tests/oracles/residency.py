@@ -79,6 +79,14 @@ class Op:
             for i in (0, 1)
         ]
         self.shape: tuple[int, ...] = (table["kernels"] if weighty else channels, *self.plane)
+        whole = kind in ("function", "input")
+        if whole:
+            self.shape = tuple(table["output" if kind == "function" else "input"])
+            self.plane = list(self.shape[1:])
+        # Where parts of an operand begin in it, by tensor, and how many there are before one that follows.
+        self.at = {t: at for t, at in zip(reads, table["at"], strict=True) if at is not None}
+        self.operands = sum(at in (None, (0, 0)) for at in table["at"])
+        self.views = bool(self.at) or bool(table.get("copies"))
         self.groups = table.get("groups", 1)
         self.bias = bool(table.get("bias"))
         self.window = prod(self.kernel)
@@ -91,26 +99,33 @@ class Op:
         self.own_channels = distinct and (self.by_value or depthwise or kind == "pool")
         self.pixels = prod(self.plane)
         # Of an operand of another plane every pixel is read: a flattened map, or a factor of a whole plane.
-        self.every = {t: kind == "fc" or tuple(shapes[t][1:]) != tuple(table["input"][1:]) for t in reads}
+        self.every = {
+            t: whole
+            or kind == "fc"
+            or (t not in self.at and tuple(shapes[t][1:]) != tuple(table["input"][1:]))
+            for t in reads
+        }
         self.in_blocks = (
             weighty
             and self.groups == 1
             and not self.own_channels
             and len({tuple(shapes[t][1:]) for t in reads}) == 1
             and len(set(reads)) == len(reads)
+            and not self.views
         )
         self.macs = channels // self.groups * self.window if weighty else 0
-        taken = {"pool": self.window, "add": len(reads), "mul": len(reads)}.get(kind, int(not weighty))
-        self.vector = taken - (kind in ("add", "mul", "concat"))  # the first operand is added to nothing
+        taken = {"pool": self.window, "add": self.operands, "mul": self.operands}.get(kind, int(not weighty))
+        # The first operand is added to nothing; what a function of whole maps does is not counted.
+        self.vector = taken - (kind in ("add", "mul", "concat", "function", "input"))
         self.touched = 2 * self.macs + taken + self.bias + 1
 
     def channels(self, tensor: int) -> set[int]:
         """Return the channels of a tensor that are read."""
         return {c for t, part in zip(self.reads, self.parts, strict=True) if t == tensor for c in part}
 
-    def under(self, axis: int, place: int, size: int) -> list[int]:
-        """Return the rows (or columns), of so many, from the first to the last that a place needs."""
-        start = place * self.stride[axis] - self.pad[2 * axis]
+    def under(self, axis: int, place: int, size: int, tensor: int) -> list[int]:
+        """Return the rows (or columns) of a tensor, of so many, from the first to the last a place needs."""
+        start = place * self.stride[axis] - self.pad[2 * axis] - self.at.get(tensor, (0, 0))[axis]
         extent = (self.kernel[axis] - 1) * self.dilation[axis] + 1
         return [n for n in range(start, start + extent) if 0 <= n < size]
 
@@ -210,8 +225,8 @@ class Course:
             if op.every[tensor]:
                 span = 0, self.size[tensor] - 1
             else:
-                rows = op.under(0, y, height)
-                columns = op.under(1, x, graph.shapes[tensor][2])
+                rows = op.under(0, y, height, tensor)
+                columns = op.under(1, x, graph.shapes[tensor][2], tensor)
                 empty = not rows or not columns
                 span = (self.size[tensor], -1) if empty else (
                     rows[0] * wide + columns[0] - low, rows[-1] * wide + columns[-1] - low
@@ -256,7 +271,7 @@ class Group:
                 low, high = spans[op.number + 1]
                 for tensor in op.reads:
                     wide = graph.shapes[tensor][2]
-                    under = [n for x in range(low, high) for n in op.under(1, x, wide)]
+                    under = [n for x in range(low, high) for n in op.under(1, x, wide, tensor)]
                     span = (
                         (0, wide)
                         if op.every[tensor]
@@ -304,7 +319,7 @@ class Group:
                           for kept in subsets(all_kept) if kept != all_kept for many in kernels}  # fmt: skip
             if alone:
                 found |= {("kernels", pixels, many, (), None, None, False) for many in kernels}
-        if graph.tiles:
+        if graph.tiles and not any(op.views and not all(op.every.values()) for op in self.ops):
             for columns in fewest(width)[:-1]:
                 for pixels in [*range(1, columns), *range(columns, height * columns + 1, columns)]:
                     found.add(("pixels", pixels, kernels[-1], all_kept, columns, None, False))
@@ -484,7 +499,11 @@ class Group:
         """Return the channels of a tensor among some of those that the last operation reads."""
         place, parts, start = self.last.reads.index(tensor), self.last.parts, 0
         if self.last.kind not in ("add", "mul"):  # others read their operands one after the other
-            start = sum(map(len, parts[:place]))
+            while self.last.table["at"][place] not in (None, (0, 0)):
+                place -= 1  # parts of an operand have the same channels
+            begins = zip(parts[:place], self.last.table["at"], strict=False)
+            start = sum(len(part) for part, at in begins if at in (None, (0, 0)))
+            place = self.last.reads.index(tensor)
         return max(0, min(high, start + len(parts[place])) - max(low, start))
 
     def _block(
@@ -511,7 +530,7 @@ class Group:
                 read = {}
                 for t in self.sources:
                     whole = shapes[t][1 + axis]
-                    taps = [n for place in range(start, stop) for n in last.under(axis, place, whole)]
+                    taps = [n for place in range(start, stop) for n in last.under(axis, place, whole, t)]
                     low, high = (
                         (0, whole) if last.every[t] else (min(taps, default=whole), max(taps, default=-1) + 1)
                     )
@@ -681,7 +700,7 @@ class Graph:
         self.dram = told(prices, "dram_fj_per_access", 2_600_000) * self.width * self.femtojoule // far
         self.local = told(prices, "local_fj_per_access", 66_600) * self.width * self.femtojoule // near
         self.core = told(prices, "core_fj_per_cycle", 60_000) * far * near
-        layers = _with_copies(_without_slices(problem["network"]), again or {})
+        layers = _with_copies(_without_views(problem["network"]), again or {})
         own = problem["network"].get("input") or problem["network"]["layers"][0]["input"]
         self.shapes: list[tuple[int, ...]] = [tuple(own)]
         self.ops: list[Op] = []
@@ -689,7 +708,9 @@ class Graph:
         for number, table in enumerate(layers):
             reads = tuple(numbers[name] for name in table["inputs"])
             folded = table["kind"] == "map" and table["op"] not in ALL_CHANNELS and reads != (0,)
-            if folded or table["kind"] not in ("conv", "fc", "pool", "add", "mul", "map", "concat"):
+            folded = folded and not table.get("parameters") and not table["at"][0]
+            kinds = ("conv", "fc", "pool", "add", "mul", "map", "concat", "function", "input")
+            if folded or table["kind"] not in kinds:
                 raise TooLarge  # what becomes part of other operations is not told here
             self.ops.append(Op(number, table, reads, self.shapes))
             self.shapes.append(self.ops[-1].shape)
@@ -726,7 +747,9 @@ class Graph:
 
     def start(self) -> State:
         """Return what there is at first."""
-        return State(frozenset(), frozenset(), frozenset([0] if self.readers[0] else []))
+        inputs = frozenset(op.number for op in self.ops if op.kind == "input")
+        given = {0, *(number + 1 for number in inputs)}
+        return State(inputs, frozenset(), frozenset(tensor for tensor in given if self.readers[tensor]))
 
     def group(self, mask: Names) -> Group:
         """Return a group."""
@@ -821,7 +844,7 @@ class Graph:
             return Spent(*(cost if place in counts else 0 for place, cost in enumerate(spent)))  # type: ignore[arg-type]
 
         layers: list[dict[State, list[Spent]]] = [{} for _ in range(len(self.ops) + 1)]
-        layers[0][self.start()] = [Spent(0, 0, 0, 0)]
+        layers[len(self.start().done)][self.start()] = [Spent(0, 0, 0, 0)]
         for layer in layers[:-1]:
             for state, costs in layer.items():
                 moves: dict[State, list[Spent]] = {}
@@ -910,6 +933,116 @@ def _without_slices(network: Json) -> list[Json]:
     return found
 
 
+def _without_views(network: Json) -> list[Json]:
+    """Return the layers without concatenations of rows or columns, and copies, that readers can do without.
+
+    Each layer has, for each of its inputs, where in an operand it lies as a part, or None (`at`).
+    """
+    found = _without_slices(network)
+    shapes = {"input": tuple(network.get("input") or network["layers"][0]["input"])}
+    for table in found:
+        table["at"] = [None] * len(table["inputs"])
+        if table["kind"] == "function":
+            shapes[table["name"]] = tuple(table["output"])
+        elif table["kind"] == "input":
+            shapes[table["name"]] = tuple(table["input"])
+        else:
+            bare = Op(0, {**table, "channels": [], "at": []}, (), [])
+            shapes[table["name"]] = bare.shape
+    leaving = network.get("outputs") or [
+        table["name"] for table in found if not any(table["name"] in other["inputs"] for other in found)
+    ]
+    for view in [table for table in found if table.get("op") in ("concat", "expand")]:
+        if view["kind"] != "function" or view["name"] in leaving:
+            continue
+        readers = [table for table in found if view["name"] in table["inputs"]]
+        if view["op"] == "expand":
+            _read_source(found, view, readers, shapes)
+        else:
+            _read_parts(found, view, readers, shapes)
+    return found
+
+
+def _read_source(found: list[Json], view: Json, readers: list[Json], shapes: dict[str, Any]) -> None:
+    """Let functions that need all copies of a tensor read it instead."""
+    source = view["inputs"][0]
+    divides = all(a % b == 0 for a, b in zip(view["output"], shapes[source], strict=True))
+    whole = all(reader["kind"] in ("function", "fc") for reader in readers)
+    placed = any(reader.get("op") in ("concat", "expand") for reader in readers)
+    if view["at"] != [None] or view.get("copies") or not divides or not whole or placed:
+        return
+    for reader in readers:
+        reader["inputs"] = [source if each == view["name"] else each for each in reader["inputs"]]
+        reader["copies"] = True
+    found.remove(view)
+
+
+def _read_parts(found: list[Json], view: Json, readers: list[Json], shapes: dict[str, Any]) -> None:
+    """Let readers of a concatenation read its parts, the numbers of the file first."""
+    output, given = view["output"], [tuple(shapes[name]) for name in view["inputs"]]
+    # Of parts that are put together themselves, those count as one that begin together.
+    starts = [n for n, at in enumerate(view["at"]) if at in (None, (0, 0))]
+    ends = [*starts[1:], len(given)]
+    boxes = []
+    for start, end in zip(starts, ends, strict=True):
+        ats = [at or (0, 0) for at in view["at"][start:end]]
+        boxes.append([max(at[i] + shape[1 + i] for at, shape in zip(ats, given[start:end], strict=True))
+                      for i in (0, 1)])  # fmt: skip
+    if any(shape[0] != output[0] for shape in given):
+        return
+    for axis in (0, 1):
+        numbers = output[1 + axis] - sum(box[axis] for box in boxes)
+        left = [output[1], output[2]]
+        left[axis] = numbers
+        if numbers < 0 or any(box[1 - axis] != output[2 - axis] for box in boxes):
+            continue
+        if prod(left) * output[0] == view.get("parameters", 0):
+            break
+    else:
+        return
+    parts: list[tuple[str, tuple[int, int]]] = [(view["name"], (0, 0))] if numbers else []
+    place = numbers
+    for start, end, box in zip(starts, ends, boxes, strict=True):
+        for name, at in zip(view["inputs"][start:end], view["at"][start:end], strict=True):
+            moved = list(at or (0, 0))
+            moved[axis] += place
+            parts.append((name, (moved[0], moved[1])))
+        place += box[axis]
+    for reader in readers:
+        if reader["kind"] in ("conv", "fc") and reader.get("groups", 1) == 1:
+            return
+        if reader["kind"] in ("function", "fc"):
+            continue
+        if 1 not in output[1:]:
+            return
+        names = [part for part, _ in parts]
+        read = [n for name in reader["inputs"] for n in (names if name == view["name"] else [name])]
+        if numbers or len(set(read)) < len(read) or list(reader["input"][1:]) != list(output[1:]):
+            return
+        op = Op(0, {**reader, "inputs": [], "channels": [], "at": []}, (), [])
+        for i in (0, 1):
+            windows = [op.under(i, n, output[1 + i], -1) for n in range(op.plane[i])]
+            ends_ = [part[1][i] for part in parts]
+            extent = (op.kernel[i] - 1) * op.dilation[i] + 1
+            if op.stride[i] > extent or max(map(max, windows)) < max(ends_):
+                return
+    for reader in readers:
+        read_: list[tuple[str, Any, Any]] = []
+        for name, span, at in zip(reader["inputs"], reader["channels"], reader["at"], strict=True):
+            if name == view["name"]:
+                read_ += [(part, span, where) for part, where in parts]
+            else:
+                read_.append((name, span, at))
+        reader["inputs"], reader["channels"], reader["at"] = (list(each) for each in zip(*read_, strict=True))
+    if numbers:
+        shapes[view["name"]] = (output[0], *left)
+        kept = {"name": view["name"], "kind": "input", "input": [output[0], *left]}
+        view_at = found.index(view)
+        found[view_at] = {**kept, "inputs": [], "channels": [], "at": []}
+    else:
+        found.remove(view)
+
+
 def _with_copies(layers: list[Json], again: dict[str, list[str]]) -> list[Json]:
     """Return layers of which some stand there twice; the copy goes before its first reader."""
     first = {table["name"]: table for table in layers}
@@ -940,7 +1073,7 @@ def _with_copies(layers: list[Json], again: dict[str, list[str]]) -> list[Json]:
 
 def _all_copies(problem: Json) -> Iterator[dict[str, list[str]]]:
     """Return all sets of operations that are executed twice, and who reads their copies."""
-    layers = _without_slices(problem["network"])
+    layers = _without_views(problem["network"])
 
     def further(left: list[Json], again: dict[str, list[str]]) -> Iterator[dict[str, list[str]]]:
         if not left:

@@ -52,7 +52,7 @@ def best_bound(problem: Problem) -> Bound:
             hosted += host_cycles(problem, op)
             continue
         loads += _parameters(problem, op)
-        for source, channels in op.accesses:
+        for source, channels, *_ in op.accesses:
             if source == OWN or engine_of(problem.ops[source]) == HOST:
                 whole = np.zeros(_shape(problem, source)[0], dtype=np.int64)
                 read = outside.setdefault(source, whole)[slice(*(channels or (None,)))]

@@ -219,10 +219,7 @@ def _channels_read(group: Group, tensor: int, blocks: Counts) -> Counts:
     operation, channels = group.last, group.channels(tensor)
     if not operation.channelwise or operation.units == 1:
         return np.full_like(blocks[0], channels)
-    offset = 0
-    if operation.op.spec.kind not in ("add", "mul"):
-        before = operation.op.accesses[: operation.op.producers.index(tensor - 1)]
-        offset = sum(group.graph.ops.shape(access)[0] for access in before)
+    offset = operation.offsets(group.graph.ops)[operation.op.producers.index(tensor - 1)]
     ends, begins = np.minimum(channels, blocks[1] - offset), np.maximum(0, blocks[0] - offset)
     read: Counts = np.maximum(0, ends - begins)
     return read

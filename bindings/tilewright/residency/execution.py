@@ -25,6 +25,7 @@ from tilewright.simulator.addressed import LostError
 from tilewright.simulator.addressed_machine import AddressedMachine, Numbers, Tally
 from tilewright.simulator.arithmetic.pixel_arithmetic import whole_output
 from tilewright.simulator.program import Values
+from tilewright.spec.graph import Access
 
 FRAMES = 2
 """Frames that are executed where weights stay from one to the next."""
@@ -77,9 +78,7 @@ class _Reference:
         for op in alone.numbers(alone.all & ~alone.begin):
             if op.number not in self._own_weights:
                 self._own_weights[op.number] = random.integers(-8, 9, op.parameters, dtype=np.int64)
-            inputs = [
-                tensors[access.source + 1][slice(*(access.channels or (None,)))] for access in op.op.accesses
-            ]
+            inputs = [self._operand(tensors, operand) for operand in op.op.operands]
             tensors[op.number + 1] = whole_output(op.op, inputs, self._own_weights[op.number])
         numbers = {tensor.name: number for number, tensor in enumerate(alone.tensors)}
         first, graph = self.graph.first, self.graph
@@ -92,6 +91,17 @@ class _Reference:
             op.number: self._own_weights[own[op.number + 1] - 1]
             for op in graph.numbers(graph.all & ~graph.begin)
         }
+
+    def _operand(self, tensors: Sequence[Values], operand: Sequence[Access]) -> Values:
+        """Return what an operation reads, put together where it lies in parts, shape (C, H, W)."""
+        found = np.empty(self._alone.ops.operand_shape(operand), dtype=np.int64)
+        for access in operand:
+            values = tensors[access.source + 1][slice(*(access.channels or (None,)))]
+            for axis, times in enumerate(access.copies or ()):
+                values = np.repeat(values, times, axis)
+            row, column = access.at or (0, 0)
+            found[:, row : row + values.shape[1], column : column + values.shape[2]] = values
+        return found
 
     def in_memory(self, tensor: int) -> Values:
         """Return the values of a tensor pixel by pixel, shape (pixels, C)."""

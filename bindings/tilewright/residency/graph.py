@@ -9,8 +9,10 @@ from itertools import pairwise
 from math import prod
 
 import numpy as np
+from numpy.typing import NDArray
 
 from tilewright.residency.plan import MAP, key_of
+from tilewright.residency.views import reads_whole
 from tilewright.simulator.arithmetic.pixel_arithmetic import Work, work_of_value
 from tilewright.simulator.program import Counts
 from tilewright.spec.access import RECURRENT
@@ -61,7 +63,8 @@ class Reading:
         Rows and columns of the tensor and of the output.
     stride, before, extent
         Vertical and horizontal: output row y reads rows from ``y * stride - before``, `extent` of them, as
-        far as they exist; columns likewise. All of the tensor where there is no `extent`.
+        far as they exist; columns likewise. All of the tensor where there is no `extent`. Of a part of an
+        operand, `before` counts where the part begins in the operand, too.
     """
 
     tensor: int
@@ -82,7 +85,8 @@ class Reading:
             return np.where(pixel < prod(self.output), 0, self.pixels)
         row, column = np.divmod(pixel, self.output[1])
         own = self.begin(row, 0) * self.plane[1] + self.begin(column, 1)
-        below = self.begin(row + 1, 0) * self.plane[1]
+        own = np.where(self._is_behind(row, 0) | self._is_behind(column, 1), self.pixels, own)
+        below = np.where(self._is_behind(row + 1, 0), self.pixels, self.begin(row + 1, 0) * self.plane[1])
         first = np.where(row + 1 < self.output[0], np.minimum(own, below), own)
         return np.where(row < self.output[0], first, self.pixels)
 
@@ -92,10 +96,21 @@ class Reading:
             return np.where(pixel > 0, self.pixels, 0)
         row, column = np.divmod(pixel - 1, self.output[1])
         own = self.last(row, 0) * self.plane[1] + self.last(column, 1) + 1
+        own = np.where(self._is_before(row, 0) | self._is_before(column, 1), 0, own)
         # Columns that strides leave out behind the last one are read by nobody.
         final = self.last(np.full_like(pixel, self.output[1] - 1), 1)
         above = self.last(row - 1, 0) * self.plane[1] + final + 1
+        above = np.where(self._is_before(row - 1, 0), 0, above)
         return np.where(pixel > 0, np.where(row > 0, np.maximum(own, above), own), 0)
+
+    def _is_before(self, place: Counts, axis: int) -> NDArray[np.bool_]:
+        """Whether a row or column of the output reads only what lies before the tensor, as parts may."""
+        assert self.extent is not None
+        return place * self.stride[axis] - self.before[axis] + self.extent[axis] <= 0
+
+    def _is_behind(self, place: Counts, axis: int) -> NDArray[np.bool_]:
+        """Whether a row or column of the output reads only what lies behind the tensor, as parts may."""
+        return place * self.stride[axis] - self.before[axis] >= self.plane[axis]
 
     def begin(self, place: Counts, axis: int) -> Counts:
         """Return the first row (axis 0) or column (1) that is read for one of the output."""
@@ -150,6 +165,16 @@ class Operation:
     def name(self) -> str:
         """Its name, and that of its output."""
         return self.op.name
+
+    def offsets(self, graph: NetworkGraph) -> list[int]:
+        """Return for each access the first input channel that it has where operands are concatenated."""
+        found: list[int] = []
+        first = 0
+        for operand in self.op.operands:
+            found += [first] * len(operand)
+            if self.op.spec.kind not in ("add", "mul"):
+                first += graph.operand_shape(operand)[0]
+        return found
 
     @cached_property
     def work(self) -> Work:
@@ -261,18 +286,20 @@ class Graph:
 
     def _operation(self, op: Op) -> Operation:
         spec = op.spec
-        whole = not isinstance(spec, Window) or spec.kind == "fc"
+        whole = reads_whole(op)
         readings = []
-        for access in op.accesses:
-            shape = self.ops.shape(access)
-            planes = shape[1:], spec.output[1:]
-            reading = Reading(access.source + 1, *planes)
-            if not whole and not (spec.kind == "mul" and shape != spec.input):
-                assert isinstance(spec, Window)
-                before = spec.padding[0], spec.padding[2]
-                reading = Reading(access.source + 1, *planes, spec.stride, before, spec.kernel_extent)
-            if reading not in readings:
-                readings.append(reading)
+        for operand in op.operands:
+            shape = self.ops.operand_shape(operand)
+            for access in operand:
+                planes = self.ops.shape(access)[1:], spec.output[1:]
+                reading = Reading(access.source + 1, *planes)
+                if not whole and not (spec.kind == "mul" and shape != spec.input):
+                    assert isinstance(spec, Window)
+                    row, column = access.at or (0, 0)
+                    before = spec.padding[0] + row, spec.padding[2] + column
+                    reading = Reading(access.source + 1, *planes, spec.stride, before, spec.kernel_extent)
+                if reading not in readings:
+                    readings.append(reading)
         weights = spec.parameters if isinstance(spec, NamedLayer) else parameters_of(spec)
         functions = isinstance(spec, Map) and spec.op not in NORMALISATIONS
         alike = isinstance(spec, Add | Mul) or functions
@@ -349,7 +376,7 @@ class Graph:
             for operation in self.operations
             if isinstance(operation.op.spec, Pool | NamedLayer)
             and self.tensors[operation.number + 1].shape[1:] == (1, 1)
-            and any(reading.pixels > 1 for reading in operation.readings)
+            and (operation.op.has_views or any(reading.pixels > 1 for reading in operation.readings))
         )
 
     @cached_property

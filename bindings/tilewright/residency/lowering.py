@@ -9,6 +9,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping, Sequence
 
 import numpy as np
+from numpy.typing import NDArray
 
 from tilewright.residency.decode_plan import DecodedStep
 from tilewright.residency.graph import Graph, Operation, members
@@ -35,6 +36,7 @@ from tilewright.simulator.addressed_machine import (
 )
 from tilewright.simulator.arithmetic.pixel_arithmetic import PixelArithmetic, Span
 from tilewright.simulator.program import Counts
+from tilewright.spec.graph import Access
 
 Ends = Mapping[int, Counts]
 """For each tensor the end of the pixels that are there after each pass, from none on."""
@@ -123,7 +125,7 @@ class StepProgram:
         self._read_at: dict[tuple[int, int, int], Place] = {}
 
     def _arithmetic(self, operation: Operation) -> PixelArithmetic:
-        planes = [self.graph.ops.shape(access) for access in operation.op.accesses]
+        planes = [self.graph.ops.operand_shape(operand) for operand in operation.op.operands]
         channelwise, numeric = operation.channelwise, self.program.numeric
         return PixelArithmetic(operation.op, planes, channelwise=channelwise, numeric=numeric)
 
@@ -423,13 +425,6 @@ class StepProgram:
         new = pixels % self.graph.tensors[tensor].shape[2] >= before
         return Place(place.cells[new], place.elements[new])
 
-    def _offsets(self, operation: Operation) -> list[int]:
-        """Return the first input channel of each operand, where they are concatenated."""
-        if operation.op.spec.kind in ("add", "mul"):
-            return [0] * len(operation.op.accesses)
-        channels = [self.graph.ops.shape(access)[0] for access in operation.op.accesses]
-        return [sum(channels[:place]) for place in range(len(channels))]
-
     def _window(self) -> tuple[Span, int] | None:
         """Return the channels that line buffers are for, and for how many they are, if not for all."""
         if self.inputs is not None:
@@ -482,11 +477,44 @@ class StepProgram:
             self._read, self._read_at = pixels, {}
         key = place, *channels
         if key not in self._read_at:
-            access, offset = operation.op.accesses[place], self._offsets(operation)[place]
-            begin, _ = access.channels or (0, 0)
-            own = begin + channels[0], begin + channels[1]
-            self._read_at[key] = self._place(access.source + 1, pixels, own, offset)
+            self._read_at[key] = self._operand(operation, place, pixels, channels)
         return self._read_at[key]
+
+    def _operand(self, operation: Operation, number: int, pixels: Numbers, channels: Span) -> Place:
+        """Return where some pixels and channels of an operand are, which may lie in parts."""
+        operands = operation.op.operands
+        offset = operation.offsets(self.graph.ops)[sum(map(len, operands[:number]))]
+        operand = operands[number]
+        if not operation.op.has_views:
+            return self._place_of_access(operand[0], pixels, channels, offset)
+        shape = len(pixels), channels[1] - channels[0]
+        cells, elements = np.empty(shape, dtype=np.int64), np.empty(shape, dtype=np.int64)
+        for access in operand:
+            there, places = self._part(operand, access, pixels)
+            cells[there], elements[there] = self._place_of_access(access, places, channels, offset)
+        return Place(cells, elements)
+
+    def _part(
+        self, operand: Sequence[Access], access: Access, pixels: Numbers
+    ) -> tuple[NDArray[np.bool_], Numbers]:
+        """Return which pixels of an operand an access has, and which pixels of its tensor these are."""
+        _, height, width = self.graph.ops.shape(access)
+        _, down, across = access.copies or (1, 1, 1)
+        row, column = access.at or (0, 0)
+        rows, columns = np.divmod(pixels, self.graph.ops.operand_shape(operand)[2])
+        rows, columns = (rows - row) // down, (columns - column) // across
+        there = (rows >= 0) & (rows < height) & (columns >= 0) & (columns < width)
+        return there, rows[there] * width + columns[there]
+
+    def _place_of_access(self, access: Access, pixels: Numbers, channels: Span, offset: int) -> Place:
+        """Return where some channels of an operand are, of pixels of the tensor that is accessed."""
+        tensor, (begin, _) = access.source + 1, access.channels or (0, 0)
+        if access.copies is None:
+            return self._place(tensor, pixels, (begin + channels[0], begin + channels[1]), offset)
+        every = self.graph.ops.shape(access)[0]
+        place = self._place(tensor, pixels, (begin, begin + every), offset)
+        copied = np.arange(*channels) // access.copies[0]
+        return Place(place.cells[:, copied], place.elements[:, copied])
 
     def _load(self, tensor: int, pixels: Numbers, readers: int | None = None) -> Iterator[Instruction]:
         """Load some pixels of a tensor, of which some operations (a bit mask; by default this step's) read.
@@ -503,7 +531,7 @@ class StepProgram:
             return
         ((begin, end),) = spans
         operation = self.group.last
-        places = zip(operation.op.producers, self._offsets(operation), strict=True)
+        places = zip(operation.op.producers, operation.offsets(self.graph.ops), strict=True)
         for offset in dict.fromkeys(offset for producer, offset in places if producer + 1 == tensor):
             first, last = begin + max(0, window[0][0] - offset), min(end, begin + window[0][1] - offset)
             if first < last:

@@ -14,6 +14,7 @@ from tilewright.residency.shapes.pareto_shapes import Limits, pareto_shapes
 from tilewright.residency.shapes.shape import Shape, buffer_sizes, step_buffers
 from tilewright.residency.shapes.strips import strip_widths
 from tilewright.residency.transitions import Transitions
+from tilewright.residency.views import graph_of_views
 from tilewright.spec.coarsening import coarse_graph
 from tilewright.spec.errors import InputError
 from tilewright.spec.graph import NetworkGraph
@@ -129,7 +130,7 @@ class Problem(Minimising):
     @cached_property
     def network_graph(self) -> NetworkGraph:
         """The network, coarse as it is executed."""
-        return coarse_graph(self.network)
+        return graph_of_views(coarse_graph(self.network))
 
     @cached_property
     def graph(self) -> Graph:

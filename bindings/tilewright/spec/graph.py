@@ -7,8 +7,10 @@ became part of it, so that nothing of the network is lost on the way to emitted 
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import cached_property
+from operator import mul
 from typing import TYPE_CHECKING, NamedTuple
 
 from tilewright.spec.layer import Layer
@@ -30,10 +32,17 @@ class Access(NamedTuple):
         Number of the operation that computes the tensor; `OWN` for the network's own input.
     channels : (first, end), optional
         The channels that are read, where these are not all.
+    at : (row, column), optional
+        Where what is read lies in an operand that is put together of parts: its first row and column there.
+        The part at (0, 0) begins the operand, and the parts that follow belong to it.
+    copies : (C, H, W), optional
+        How often each channel, row and column stands in the operand, one copy after the other.
     """
 
     source: int
     channels: tuple[int, int] | None = None
+    at: tuple[int, int] | None = None
+    copies: Shape | None = None
 
 
 @dataclass(frozen=True)
@@ -47,8 +56,8 @@ class Operation:
     spec
         What it does; of a coarse graph with what was folded into its weights and padding.
     accesses
-        What it reads, in order: concatenated along channels, or operand by operand. A further input of the
-        network reads nothing.
+        What it reads, in order: concatenated along channels, or operand by operand; see `operands`. A further
+        input of the network reads nothing.
     leaves
         Whether what it computes is an output of the network, perhaps read inside as well.
     folded
@@ -70,6 +79,22 @@ class Operation:
     def producers(self) -> tuple[int, ...]:
         """Numbers of the operations that it reads; `OWN` for the network's own input."""
         return tuple(access.source for access in self.accesses)
+
+    @cached_property
+    def operands(self) -> tuple[tuple[Access, ...], ...]:
+        """Its accesses, those together that are parts of one operand."""
+        found: list[tuple[Access, ...]] = []
+        for access in self.accesses:
+            if access.at in (None, (0, 0)):
+                found.append((access,))
+            else:
+                found[-1] = (*found[-1], access)
+        return tuple(found)
+
+    @property
+    def has_views(self) -> bool:
+        """Whether an operand is put together of parts, or of copies of what is read."""
+        return any(access.at is not None or access.copies is not None for access in self.accesses)
 
     @property
     def depthwise(self) -> bool:
@@ -115,6 +140,16 @@ class NetworkGraph:
         if access.channels is not None:
             channels = access.channels[1] - access.channels[0]
         return (channels, plane[0], plane[1])
+
+    def operand_shape(self, operand: Sequence[Access]) -> Shape:
+        """Return the shape (C, H, W) of an operand: see `Operation.operands`."""
+        ends = []
+        for access in operand:
+            copies, (row, column) = access.copies or (1, 1, 1), access.at or (0, 0)
+            channels, height, width = map(mul, self.shape(access), copies)
+            ends.append((channels, row + height, column + width))
+        channels, height, width = map(max, zip(*ends, strict=True))
+        return (channels, height, width)
 
     @cached_property
     def consumers(self) -> tuple[tuple[int, ...], ...]:

@@ -85,6 +85,9 @@ def _refuse_shapes(problem: Problem, operation: Operation) -> None:
     spec = operation.op.spec
     if operation.parts:
         raise refusal(problem.network, spec, "there is no C for reading some channels of a map alone")
+    if operation.op.has_views:
+        limit = "there is no C for reading parts of a concatenation, or copies"
+        raise refusal(problem.network, spec, limit)
     if isinstance(spec, NamedLayer) and spec.kind == "fc" and spec.groups > 1:
         raise refusal(problem.network, spec, "there is no C for groups of a fully connected layer")
     if in_a_row(operation):

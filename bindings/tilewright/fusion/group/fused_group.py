@@ -387,7 +387,7 @@ def _joined(graph: NetworkGraph, run: tuple[Access, ...]) -> Feature:
     """Return the map of a run of operations, side by side in DRAM."""
     names = [
         graph.name(source) if channels is None else f"{graph.name(source)}[{channels[0]}:{channels[1]}]"
-        for source, channels in run
+        for source, channels, *_ in run
     ]
     shapes = [graph.shape(access) for access in run]
     name = names[0] if len(names) == 1 else f"{names[0]} to {names[-1]}"

@@ -35,6 +35,18 @@ def last(place: int, plane: int, stride: int, before: int, extent: int) -> int:
 
 
 @jit.lean
+def is_before(place: int, stride: int, before: int, extent: int) -> bool:
+    """Whether all that a row or column of the output reads lies before the tensor, a part of an operand."""
+    return place * stride - before + extent <= 0
+
+
+@jit.lean
+def is_behind(place: int, plane: int, stride: int, before: int) -> bool:
+    """Whether all that a row or column of the output reads lies behind the tensor, a part of an operand."""
+    return place * stride - before >= plane
+
+
+@jit.lean
 def end(pixel: int, of: Ints) -> int:
     """Return the end of what output pixels before one read: see `Reading.end`."""
     if pixel <= 0:
@@ -42,8 +54,10 @@ def end(pixel: int, of: Ints) -> int:
     if of[8] == 0:
         return int(of[0] * of[1])
     row, column = (pixel - 1) // of[3], (pixel - 1) % of[3]
-    own = last(row, of[0], of[4], of[6], of[8]) * of[1] + last(column, of[1], of[5], of[7], of[9]) + 1
-    if row > 0:
+    own = 0
+    if not is_before(row, of[4], of[6], of[8]) and not is_before(column, of[5], of[7], of[9]):
+        own = last(row, of[0], of[4], of[6], of[8]) * of[1] + last(column, of[1], of[5], of[7], of[9]) + 1
+    if row > 0 and not is_before(row - 1, of[4], of[6], of[8]):
         final = last(of[3] - 1, of[1], of[5], of[7], of[9])
         own = max(own, last(row - 1, of[0], of[4], of[6], of[8]) * of[1] + final + 1)
     return int(own)
@@ -57,8 +71,10 @@ def first(pixel: int, of: Ints) -> int:
         return int(of[0] * of[1])
     if of[8] == 0:
         return 0
-    own = begin(row, of[0], of[4], of[6]) * of[1] + begin(column, of[1], of[5], of[7])
-    if row + 1 < of[2]:
+    own = of[0] * of[1]
+    if not is_behind(row, of[0], of[4], of[6]) and not is_behind(column, of[1], of[5], of[7]):
+        own = begin(row, of[0], of[4], of[6]) * of[1] + begin(column, of[1], of[5], of[7])
+    if row + 1 < of[2] and not is_behind(row + 1, of[0], of[4], of[6]):
         own = min(own, begin(row + 1, of[0], of[4], of[6]) * of[1])
     return int(own)
 

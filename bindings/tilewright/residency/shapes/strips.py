@@ -14,6 +14,7 @@ import numpy as np
 
 from tilewright.residency.graph import Reading
 from tilewright.residency.shapes.groups import Group, pass_sizes
+from tilewright.residency.views import reads_whole
 from tilewright.simulator.program import Counts
 
 MOST_ENDS = 2**12
@@ -150,8 +151,13 @@ def strips_of(group: Group, columns: int) -> Strips:
 
 
 def strip_widths(group: Group) -> list[int]:
-    """Return the columns of strips: the least for each number of strips from two on, the widest first."""
-    width = group.graph.tensors[group.output].shape[2] if group.graph.tiles else 1
+    """Return the columns of strips: the least for each number of strips from two on, the widest first.
+
+    There are none where windows go over an operand that is put together of parts: a strip might have no
+    column of one.
+    """
+    parts = any(operation.op.has_views and not reads_whole(operation.op) for operation in group.operations)
+    width = group.graph.tensors[group.output].shape[2] if group.graph.tiles and not parts else 1
     return [columns for columns in reversed(pass_sizes(width)) if columns < width]
 
 

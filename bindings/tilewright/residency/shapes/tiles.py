@@ -33,7 +33,7 @@ def summed_channels(graph: Graph, operation: Operation) -> int:
     spec, producers = operation.op.spec, operation.op.producers
     if operation.channelwise or not isinstance(spec, NamedLayer) or spec.groups > 1:
         return 0
-    if len(set(producers)) < len(producers):
+    if len(set(producers)) < len(producers) or operation.op.has_views:
         return 0
     sources = [graph.tensors[producer + 1] for producer in producers]
     if len({source.shape[1:] for source in sources}) > 1:

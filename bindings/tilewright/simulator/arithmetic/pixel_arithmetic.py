@@ -68,7 +68,7 @@ def work_of_value(operation: Operation) -> Work:
         window = prod(spec.kernel)
         return Work(0, window, window + 1)
     if isinstance(spec, Add | Mul):
-        operands = len(operation.producers)
+        operands = len(operation.operands)
         return Work(0, max(1, operands - 1), operands + 1)
     return Work(0, int(isinstance(spec, Map)), 2)
 
