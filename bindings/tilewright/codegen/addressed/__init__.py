@@ -128,8 +128,8 @@ class _Project:
 
     def _refuse_sums(self, operation: Operation) -> None:
         """Refuse sums that do not fit where the plan keeps them, or to which a bias cannot be added first."""
-        form, machine = self._numbers.operations[operation.name], self._problem.machine
-        bits = c_sum_bits([form.sum_bits])
+        arithmetic, machine = self._numbers.operations[operation.name], self._problem.machine
+        bits = c_sum_bits([arithmetic.sum_bits])
         if 8 * self._size * self._graph.sum_elements < bits:
             limit = (
                 f"layer {operation.name}: a sum of the C program has {bits} bits, at least {bits // 8} bytes"
@@ -143,13 +143,13 @@ class _Project:
 
     def _bias_first(self, operation: Operation) -> bool:
         """Whether it makes no difference if a bias is added within the accumulator or after it."""
-        form = self._numbers.operations[operation.name]
-        if form.bias_within or form.biases is None:
+        arithmetic = self._numbers.operations[operation.name]
+        if arithmetic.bias_within or arithmetic.biases is None:
             return True
-        biases, kernels = (np.abs(each).astype(object) for each in (form.biases, form.kernels))
-        widest = max(bits or 8 * self._size for _, bits in form.reads)
-        most = (biases << form.bias_shift) + (kernels.sum(axis=1) << (widest - 1))
-        return bool(most.max() < 1 << (form.sum_bits - 1))
+        biases, kernels = (np.abs(each).astype(object) for each in (arithmetic.biases, arithmetic.kernels))
+        widest = max(bits or 8 * self._size for _, bits in arithmetic.reads)
+        most = (biases << arithmetic.bias_shift) + (kernels.sum(axis=1) << (widest - 1))
+        return bool(most.max() < 1 << (arithmetic.sum_bits - 1))
 
     def _named(self) -> tuple[dict[int, str], list[str]]:
         """Return what C calls the tensors that are ever in DRAM, and arrays for those between steps."""
@@ -211,7 +211,7 @@ class _Project:
 
     def _machine_text(self) -> str:
         size = self._size
-        sums = [form.sum_bits for form in self._numbers.operations.values() if form.kind == "CONV"]
+        sums = [each.sum_bits for each in self._numbers.operations.values() if each.kind == "CONV"]
         planned = self._elements * size
         told = [
             f"The machine: {self._problem.machine.memory_bytes:,} bytes on chip, of which the plan takes "
@@ -315,8 +315,8 @@ class _Project:
             lines.append("};")
         lines.append(f"static const part_t {name}_parts[] = {{")
         for operation in step.operations:
-            form = self._numbers.operations[self._first(operation.operation).name]
-            for part, read in zip(operation.parts, form.reads, strict=True):
+            arithmetic = self._numbers.operations[self._first(operation.operation).name]
+            for part, read in zip(operation.parts, arithmetic.reads, strict=True):
                 lines.append(f"    {array_literal((part.place, part.first, int(part.whole), *read))},")
         lines += ["};", f"static const operation_t {name}_operations[] = {{"]
         first = 0
@@ -330,7 +330,7 @@ class _Project:
 
     def _operation(self, name: str, each: OperationInStep, first: int, sums: int | None) -> list[str]:
         operation, spec = each.operation, each.operation.op.spec
-        form = self._numbers.operations[self._first(operation).name]
+        arithmetic = self._numbers.operations[self._first(operation).name]
         window, groups, bias = window_fields(operation.op)
         kernel, stride, padding, dilation = map(array_literal, window)
         weights = "NULL"
@@ -338,7 +338,7 @@ class _Project:
             weights = f"network_weights + {self._weights[self._first(operation).number] * self._size}"
         return [
             f"{{ /* {safe_text(operation.name)} */",
-            f"    .kind = {form.kind}, .map = {each.output},",
+            f"    .kind = {arithmetic.kind}, .map = {each.output},",
             f"    .parts = {name}_parts + {first}, .part_count = {len(each.parts)}, "
             f".in_a_row = {int(in_a_row(operation))},",
             f"    .input_channels = {spec.input[0]}, .groups = {groups},",
@@ -348,10 +348,11 @@ class _Project:
             f".each = {-(-operation.parameters // operation.units)},",
             f"    .address = {each.address}, .kept = {int(each.kept)}, "
             f".stays = {int(operation.staying > 0)},",
-            f"    .sum_bits = {form.sum_bits}, .has_bias = {bias}, .bias_shift = {form.bias_shift}, "
-            f".bias_within = {int(form.bias_within or sums is not None)},",
-            f"    .relu = {int(form.relu)}, .shift = {form.shift}, .divisor = {form.divisor}, "
-            f".bits = {form.bits},",
+            f"    .sum_bits = {arithmetic.sum_bits}, .has_bias = {bias}, "
+            f".bias_shift = {arithmetic.bias_shift}, "
+            f".bias_within = {int(arithmetic.bias_within or sums is not None)},",
+            f"    .relu = {int(arithmetic.relu)}, .shift = {arithmetic.shift}, "
+            f".divisor = {arithmetic.divisor}, .bits = {arithmetic.bits},",
             "},",
         ]
 

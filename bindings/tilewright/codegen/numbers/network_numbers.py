@@ -16,6 +16,9 @@ from tilewright.simulator.arithmetic.integer_operation import IntegerOperation
 from tilewright.spec.errors import InputError
 from tilewright.spec.network import AnyLayer, Network
 
+LABEL_BITS = 32
+"""Of a class in ``labels.bin``."""
+
 Arrange = Callable[[Mapping[str, NDArray[Any]]], NDArray[Any]]
 """Returns the outputs of a network, given by name, in the order in which a program writes their values."""
 
@@ -84,7 +87,7 @@ class NetworkNumbers:
     @property
     def labels_data(self) -> bytes:
         """What ``labels.bin`` has, which is empty where classes are not known."""
-        return b"" if self.labels is None else self.labels.astype("<i4").tobytes()
+        return b"" if self.labels is None else pack_elements(self.labels, LABEL_BITS)
 
 
 def refusal(network: Network, layer: AnyLayer, reason: str = "there is no C for it") -> InputError:

@@ -67,11 +67,6 @@ class QuantisedOperation:
         """The layer's name."""
         return self.layer.name
 
-    @property
-    def shape(self) -> tuple[int, int, int]:
-        """Channels, rows and columns of the output."""
-        return self.layer.output
-
 
 class QuantisedOperations:
     """The operations of a quantised network.

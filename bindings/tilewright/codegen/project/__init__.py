@@ -177,7 +177,7 @@ class _Project:
             if operation.biases is None:
                 continue
             begins = []
-            biases = operation.biases.astype(f"<i{BIAS_BITS // 8}").tobytes()
+            biases = pack_elements(operation.biases, BIAS_BITS)
             kernels = pack_elements(operation.kernels, self.bits.weights)
             for part in (kernels, biases):
                 found += bytes(-len(found) % ALIGNED)

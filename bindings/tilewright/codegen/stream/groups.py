@@ -192,7 +192,7 @@ class GroupText:
         ]
 
     def _operation(self, op: Operation, first: int, count: int) -> list[str]:
-        spec, form = op.spec, self._numbers.operations[op.name]
+        spec, arithmetic = op.spec, self._numbers.operations[op.name]
         window, groups, bias = window_fields(op)
         kernel, stride, padding, dilation = map(array_literal, window)
         return [
@@ -200,8 +200,8 @@ class GroupText:
             f"    .input_channels = {spec.input[0]}, .kernels = {spec.output[0]}, .groups = {groups},",
             f"    .kernel = {kernel}, .stride = {stride}, .padding = {padding}, .dilation = {dilation},",
             f"    .parameters = network_parameters + {self._parameters[op.name]},",
-            f"    .has_bias = {bias}, .bias_shift = {form.bias_shift},",
-            f"    .relu = {int(form.relu)}, .shift = {form.shift},",
+            f"    .has_bias = {bias}, .bias_shift = {arithmetic.bias_shift},",
+            f"    .relu = {int(arithmetic.relu)}, .shift = {arithmetic.shift},",
             "},",
         ]
 
