@@ -6,6 +6,7 @@ import json
 import shutil
 import tempfile
 from collections.abc import Mapping
+from dataclasses import replace
 from pathlib import Path
 from random import Random
 from typing import Any
@@ -23,7 +24,7 @@ from tilewright.codegen import QuantisedNetwork
 from tilewright.codegen.numbers.c_integers import c_bits
 from tilewright.core import catalogue
 from tilewright.run.solve import solve
-from tilewright.simulator.arithmetic.fixed_point import Integers
+from tilewright.simulator.arithmetic.fixed_point import Format, Integers
 from tilewright.spec.errors import InputError
 from tilewright.spec.network import Network
 from tilewright.tiling import Plan, Problem, simulate, violation
@@ -172,6 +173,9 @@ def planned_bits(part: Any, executed: Any) -> int:
 def test_any_network_and_plan_computes_what_the_integer_network_does(random: Random) -> None:
     """And moves what the simulator says, whether transfers happen early or late."""
     layers = needed(tables(random, ("relu", "relu")))
+    assume(
+        any("kernels" in layer or layer.get("kind") == "fc" for layer in layers)
+    )  # there is something to tile
     batch = random.choice([1, 1, 2])
     for layer in layers:
         if "kernels" in layer or layer.get("kind") == "fc":
@@ -259,6 +263,45 @@ def test_known_networks(tmp_path: Path, layers: Any, bits: tuple[int, ...] | Non
     assert len(np.unique(built.outputs(values.outputs, widths.output))) > 4
     assert_equal(built, problem, values)
     assert_as_planned(built, problem, result)
+
+
+def of_two_scales(op: str, seed: int, **machine: Any) -> tuple[Problem, QuantisedNetwork]:
+    """Return a pool of two maps, which other layers read in other scales."""
+    conv = {"kernel": [1, 1], "kernels": 2, "input": [2, 4, 4]}
+    pool = {"kernel": [2, 2], "stride": [2, 2]}
+    layers: list[Table] = [
+        {"name": "a", **conv},
+        {"name": "b", "inputs": ["a"], **conv},
+        {"name": "p", "kind": "pool", "op": op, "inputs": ["a", "b"], "input": [4, 4, 4], **pool},
+        {"name": "c", "inputs": ["a"], **conv, **pool, "kernels": 4},
+        {"name": "e", "inputs": ["b"], **conv, **pool, "kernels": 4},
+        {"name": "s", "kind": "add", "inputs": ["p", "c", "e"], "input": [4, 2, 2]},
+        {"name": "d", "inputs": ["s"], **conv, "input": [4, 2, 2]},
+    ]
+    problem = problem_of(layers, **machine)
+    assert problem.network is not None
+    network, _ = numbers(Random(seed), problem.network, (8, 32))
+    assert network.formats["a"].fraction != network.formats["b"].fraction
+    images = network.quantise(np.random.default_rng(0).normal(0, 2, (3, 2, 4, 4)))
+    return problem, QuantisedNetwork(network, images, None, "a test")
+
+
+@needs_compiler
+@pytest.mark.parametrize("op", ["max", "average"])
+def test_maps_of_several_scales_are_pooled(tmp_path: Path, op: str) -> None:
+    problem, values = of_two_scales(op, 0, element_bytes=4)
+    files = codegen.project("net", "", problem, any_plan(Random(1), problem), values)
+    assert_equal(Built(tmp_path, files, *CHECKED), problem, values)
+
+
+def test_scales_that_elements_do_not_hold_are_refused() -> None:
+    problem, values = of_two_scales("max", 0, bits={"input": 16, "weights": 16, "output": 12, "partial": 40})
+    layers = dict(values.network.layers)
+    layers["e"] = replace(layers["e"], inputs=Format(12, -8))
+    values = replace(values, network=replace(values.network, layers=layers))
+    limit = r"machine\.bits\.output = 12: layer p: inputs of several scales, brought to one, of \d+ bits"
+    with pytest.raises(InputError, match=limit):
+        codegen.project("net", "", problem, any_plan(Random(1), problem), values)
 
 
 def test_narrow_outputs_are_the_wide_ones_rounded() -> None:

@@ -10,7 +10,7 @@ from tilewright.codegen.numbers.c_integers import c_bits, pack_elements
 from tilewright.codegen.numbers.quantised_network import QuantisedNetwork
 from tilewright.codegen.numbers.quantised_operations import QuantisedOperations
 from tilewright.codegen.project.machine import image_bits, machine_of, machine_text
-from tilewright.codegen.project.nodes import ALIGNED, EmittedNode, layer_text, operation_text, read_scale
+from tilewright.codegen.project.nodes import ALIGNED, EmittedNode, layer_text, operation_text, read_scales
 from tilewright.codegen.project_files import (
     Files,
     array_literal,
@@ -31,6 +31,14 @@ __all__ = ["network_project"]
 
 RUNTIME = ("bits.h", "dma.h", "dma.c", "expected.h", "layers.h", "layers.c", "main.c", "numbers.h")
 """Sources that are the same for every network."""
+
+OPERANDS = {
+    "input": "inputs",
+    "weights": "weights",
+    "partial": "sums of parts of its input maps",
+    "output": "inputs of several scales, brought to one,",
+}
+"""What does not fit an operand of the machine."""
 
 RUN = (
     "void run_network(const unsigned char *weights, const unsigned char *images, unsigned char *outputs, "
@@ -123,21 +131,21 @@ class _Project:
     def _check_widths(self) -> None:
         """Refuse numbers that do not fit the machine's elements."""
         for each in self.nodes:
-            own = self.quantised.network.layers.get(each.name)
-            if own is None:
-                continue
-            needed = {"input": own.inputs.bits, "weights": own.weights.bits}
-            if each.sums_leave:
-                needed["partial"] = own.accumulator
-            for operand, bits in needed.items():
+            for operand, bits in self._needed_bits(each).items():
                 if bits > getattr(self.bits, operand):
                     field, value = "machine.element_bytes", self.machine.element_bytes
                     if self.machine.bits is not None:
                         field, value = f"machine.bits.{operand}", getattr(self.bits, operand)
-                    what = {"input": "inputs", "partial": "sums of parts of its input maps"}.get(
-                        operand, operand
-                    )
-                    raise InputError(field, value, f"layer {each.name}: {what} of {bits} bits do not fit")
+                    limit = f"layer {each.name}: {OPERANDS[operand]} of {bits} bits do not fit"
+                    raise InputError(field, value, limit)
+
+    def _needed_bits(self, each: EmittedNode) -> dict[str, int]:
+        """Return the bits that an operation needs of the machine's operands."""
+        own = self.quantised.network.layers.get(each.name)
+        if own is None:
+            return {"output": each.gathered_bits}
+        needed = {"input": own.inputs.bits, "weights": own.weights.bits}
+        return needed | ({"partial": own.accumulator} if each.sums_leave else {})
 
     # Files ----------------------------------------------------------------------------------------------
 
@@ -299,8 +307,7 @@ class _Project:
         lines = []
         if each.gathered:
             sources = array_literal(
-                array_literal((array, bits, maps, read_scale(source)))
-                for array, bits, maps, source in zip(inputs, each.bits, each.maps, each.sources, strict=True)
+                map(array_literal, zip(inputs, each.bits, each.maps, read_scales(each), strict=True))
             )
             lines += [
                 "    {",

@@ -7,9 +7,9 @@ from dataclasses import dataclass
 from math import prod
 
 from tilewright.codegen.c_text import safe_text
-from tilewright.codegen.numbers.quantised_operations import OperationInput, QuantisedOperation
+from tilewright.codegen.numbers.quantised_operations import WIDE, OperationInput, QuantisedOperation
 from tilewright.codegen.project_files import array_literal
-from tilewright.simulator.arithmetic.integer_operation import IntegerOperation
+from tilewright.simulator.arithmetic.integer_operation import AS_STORED, IntegerOperation
 from tilewright.spec.layer import Layer
 from tilewright.spec.network import Add, AnyLayer, Pool
 from tilewright.tiling import Problem
@@ -106,6 +106,12 @@ class EmittedNode:
         return len(self.sources) > 1 or any(self.border) or changed or {*self.bits} != {self.read}
 
     @property
+    def gathered_bits(self) -> int:
+        """Bits of what is gathered in a finer scale than it is stored in; 0 where nothing is."""
+        reads = zip(self.sources, self.operation.reads, strict=True) if self.gathered else ()
+        return max((each.formats[1].bits - shift for each, (shift, bits) in reads if bits == WIDE), default=0)
+
+    @property
     def sums_leave(self) -> bool:
         """Whether sums that are not complete are stored in the buffers of a tile."""
         if not isinstance(self.plan, DspPlan):
@@ -156,10 +162,13 @@ class EmittedNode:
         return 0
 
 
-def read_scale(source: OperationInput) -> str:
-    """Return how values are read that are gathered."""
-    first, last = source.formats
-    return array_literal((0, first.fraction - last.fraction, 1, last.bits))
+def read_scales(node: EmittedNode) -> list[str]:
+    """Return how the values of each source are read that are gathered."""
+    found = []
+    for source, (shift, bits) in zip(node.sources, node.operation.reads, strict=True):
+        kept = source.formats[1].bits if (shift, bits) == AS_STORED else min(bits, node.read)
+        found.append(array_literal((0, shift, 1, kept)))
+    return found
 
 
 def _stored_scale(operation: IntegerOperation) -> str:
