@@ -30,6 +30,8 @@ COMMAND = re.compile(r"^ {4}\$ (tilewright.+)$", re.MULTILINE)
 BLOCK = re.compile(r"```(\w+)\n(.*?)```", re.DOTALL)
 TARGET = re.compile(r"[#%] (\S+/\S+\.(?:py|mzn))\n")
 LINK = re.compile(r"\]\(([^)#]*)(?:#([^)]*))?\)")
+COLUMNS = 110
+"""The most columns of a line of prose."""
 
 each_page = pytest.mark.parametrize("page", PAGES, ids=lambda page: str(page.relative_to(ROOT)))
 
@@ -93,6 +95,22 @@ def test_links_lead_somewhere(page: Path) -> None:
         assert path.resolve().is_relative_to(ROOT), f"{page.name}: {target} leaves the repository"
         if anchor:
             assert anchor in anchors(path), f"{page.name}: {target}#{anchor}"
+
+
+def prose(page: Path) -> Iterator[tuple[int, str]]:
+    """Yield the lines of a page outside of code and tables, with their numbers."""
+    fenced = False
+    for number, line in enumerate(page.read_text(encoding="utf-8").splitlines(), 1):
+        if line.lstrip().startswith("```"):
+            fenced = not fenced
+        elif not fenced and not line.startswith(("|", " " * 4)):
+            yield number, line
+
+
+@pytest.mark.parametrize("page", sorted((ROOT / "docs").rglob("*.md")), ids=lambda page: page.name)
+def test_prose_is_narrow(page: Path) -> None:
+    wide = [f"{page.name}:{number}: {len(line)}" for number, line in prose(page) if len(line) > COLUMNS]
+    assert not wide, f"lines of more than {COLUMNS} columns: {wide}"
 
 
 @each_page

@@ -5,6 +5,7 @@
 
 from __future__ import annotations
 
+import textwrap
 from collections.abc import Iterator
 from typing import Any, get_type_hints
 
@@ -19,6 +20,9 @@ from tilewright.core.measures import (
     meanings,
     tables_of,
 )
+
+WIDTH = 110
+"""The most columns of a line outside of tables."""
 
 HEAD = """# Measures
 
@@ -79,7 +83,8 @@ def _section(table: type[Table]) -> Iterator[str]:
     bases = [f"[{base.__name__}](#{base.__name__.lower()})" for base in table.__bases__ if _is_told(base)]
     more = f" It has all of {' and '.join(bases)}{', and' if fields_of(table) else ''}" if bases else ""
     about = (table.__doc__ or "").split("\n")[0]
-    yield f"{about}{more}{':' if fields_of(table) and more else '.' if more else ''}\n"
+    text = f"{about}{more}{':' if fields_of(table) and more else '.' if more else ''}"
+    yield textwrap.fill(text, WIDTH, break_long_words=False, break_on_hyphens=False) + "\n"
     if not fields_of(table):
         return
     yield "| measure | unit | meaning |"
