@@ -314,6 +314,20 @@ def test_a_class_token_and_repeated_heads_move_nothing_by_themselves(file: Path)
     assert accesses(heads, sizes, q=[1, 6, 8, 4], k=[1, 2, 1, 4, 8]) == read_by_each
 
 
+@pytest.mark.parametrize(
+    ("reads", "place"),
+    [(["t", "x"], 0), (["x", "t"], 1), (["x", "t", "z"], 1), (["t", "x", "u"], None), (["t", "u", "x"], 0)],
+)
+def test_where_numbers_of_the_file_stand_in_a_concatenation(
+    file: Path, reads: list[str], place: int | None
+) -> None:
+    nodes = [N("Relu", ["x"], ["z"]), N("Concat", reads, ["c"], axis=1), N("MatMul", ["c", "w"], ["y"])]
+    weights = [w("t", 1, 1, 8), w("u", 1, 2, 8), w("w", 8, 8)]
+    found = network(save(file, nodes, weights, inputs={"x": [1, 15, 8]}))
+    (joined,) = [layer for layer in found.layers if layer.kind == "function"]
+    assert joined.op == "concat" and joined.numbers_at == place
+
+
 # Transposed convolutions and others ----------------------------------------------------------------
 
 

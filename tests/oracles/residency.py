@@ -978,7 +978,7 @@ def _read_source(found: list[Json], view: Json, readers: list[Json], shapes: dic
 
 
 def _read_parts(found: list[Json], view: Json, readers: list[Json], shapes: dict[str, Any]) -> None:
-    """Let readers of a concatenation read its parts, the numbers of the file first."""
+    """Let readers of a concatenation read its parts."""
     output, given = view["output"], [tuple(shapes[name]) for name in view["inputs"]]
     # Of parts that are put together themselves, those count as one that begin together.
     starts = [n for n, at in enumerate(view["at"]) if at in (None, (0, 0))]
@@ -1000,14 +1000,20 @@ def _read_parts(found: list[Json], view: Json, readers: list[Json], shapes: dict
             break
     else:
         return
-    parts: list[tuple[str, tuple[int, int]]] = [(view["name"], (0, 0))] if numbers else []
-    place = numbers
-    for start, end, box in zip(starts, ends, boxes, strict=True):
-        for name, at in zip(view["inputs"][start:end], view["at"][start:end], strict=True):
-            moved = list(at or (0, 0))
-            moved[axis] += place
-            parts.append((name, (moved[0], moved[1])))
-        place += box[axis]
+    parts: list[tuple[str, tuple[int, int]]] = []
+    known = view.get("numbers_at")
+    place, before = 0, min(known or 0, len(starts)) if numbers else None
+    for count in range(len(starts) + 1):
+        if count == before:
+            parts.append((view["name"], (place, 0) if axis == 0 else (0, place)))
+            place += numbers
+        if count < len(starts):
+            start, end = starts[count], ends[count]
+            for name, at in zip(view["inputs"][start:end], view["at"][start:end], strict=True):
+                moved = list(at or (0, 0))
+                moved[axis] += place
+                parts.append((name, (moved[0], moved[1])))
+            place += boxes[count][axis]
     for reader in readers:
         if reader["kind"] in ("conv", "fc") and reader.get("groups", 1) == 1:
             return
@@ -1017,7 +1023,8 @@ def _read_parts(found: list[Json], view: Json, readers: list[Json], shapes: dict
             return
         names = [part for part, _ in parts]
         read = [n for name in reader["inputs"] for n in (names if name == view["name"] else [name])]
-        if numbers or len(set(read)) < len(read) or list(reader["input"][1:]) != list(output[1:]):
+        astray = numbers and known is None
+        if astray or len(set(read)) < len(read) or list(reader["input"][1:]) != list(output[1:]):
             return
         op = Op(0, {**reader, "inputs": [], "channels": [], "at": []}, (), [])
         for i in (0, 1):

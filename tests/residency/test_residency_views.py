@@ -104,6 +104,7 @@ def test_what_cannot_be_read_in_parts_is_an_operation() -> None:
         ([*TOKENS], ["tokens"]),
         ([*TOKENS, conv("c", "tokens", (4, 1, 16), 2)], ["tokens", "c"]),
         ([fixed, pool], ["t", "p"]),
+        ([{**fixed, "numbers_at": 1}, pool], ["p"]),
         ([fixed, whole], ["f"]),
         ([copies, short], ["t", "p"]),
         ([*TOKENS, {**pool, "inputs": ["tokens"], "stride": [1, 2]}], ["tokens", "p"]),
@@ -147,14 +148,17 @@ class Drawn:
         shape = self.shapes[source]
         alike = [n for n, s in self.shapes.items() if all(s[i] == shape[i] for i in range(3) if i != axis)]
         parts = self.rng.sample(alike, min(len(alike), self.rng.choice([1, 2, 2, 2, 3])))
-        numbers = int(len(parts) == 1 or (not self.windows and self.rng.random() < 0.25))
+        numbers = int(len(parts) == 1 or self.rng.random() < 0.25)
         output = list(shape)
         output[axis] = sum(self.shapes[part][axis] for part in parts) + numbers
         count = numbers * output[0] * output[3 - axis]
         if prod(output) > 24:
             return
         joined = (output[0], output[1], output[2])
-        self.add(function(name, "concat", parts, self.shapes[parts[0]], joined, count), joined)
+        table = function(name, "concat", parts, self.shapes[parts[0]], joined, count)
+        if count and (self.windows or self.rng.random() < 0.5):
+            table["numbers_at"] = self.rng.randint(0, len(parts))
+        self.add(table, joined)
 
     def copy(self, name: str) -> None:
         """Add copies of a tensor."""

@@ -73,7 +73,19 @@ def function(operation: OnnxOperation) -> list[Table]:
     name = WORDS.sub("_", operation.operator).lower()
     if operation.operator in ("Resize", "Upsample"):
         name = f"resize_{operation.attributes.get('mode', 'nearest')}"
-    return _each(operation, {"kind": "function", "op": name, "input": own}, loose=False)
+    table: Table = {"kind": "function", "op": name, "input": own}
+    if operation.operator == "Concat" and parameters(operation):
+        table["numbers_at"] = numbers_at(operation)
+    return _each(operation, table, loose=False)
+
+
+def numbers_at(operation: OnnxOperation) -> int | None:
+    """Return how many inputs of a concatenation stand before numbers of the file, if these have one place."""
+    given = {value.name for value in operation.given}
+    computed = [value is not None and value.name in given for value in operation.inputs]
+    first = computed.index(False)
+    after = computed[first:]
+    return first if sorted(after) == after else None
 
 
 def opaque(operation: OnnxOperation) -> list[Table]:

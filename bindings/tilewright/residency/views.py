@@ -102,9 +102,8 @@ class _Views:
             return
         operand, numbers = joined
         self.operands[op.number] = operand
-        if not all(
-            self._can_read(reader, op.number, numbers is not None) for reader in self._readers(op.number)
-        ):
+        astray = numbers is not None and spec.numbers_at is None
+        if not all(self._can_read(reader, op.number, astray) for reader in self._readers(op.number)):
             del self.operands[op.number]
         elif numbers is not None:
             self.numbers[op.number] = numbers
@@ -119,11 +118,15 @@ class _Views:
             left = _with(spec.output, axis, rest)
             if left[0] * left[1] * left[2] != spec.parameters:
                 continue
-            found, end, numbers = [], 0, None
-            if rest:
-                numbers = Input(kind="input", name=spec.name, inputs=(), input=left)
-                found, end = [Access(op.number, at=(0, 0))], rest
-            for access, shape in zip(op.accesses, shapes, strict=True):
+            numbers = Input(kind="input", name=spec.name, inputs=(), input=left) if rest else None
+            found, end = list[Access](), 0
+            for number in range(len(shapes) + 1):
+                if rest and number == min(spec.numbers_at or 0, len(shapes)):
+                    found.append(Access(op.number, at=(end, 0) if not place else (0, end)))
+                    end += rest
+                if number == len(shapes):
+                    break
+                access, shape = op.accesses[number], shapes[number]
                 for part in self.operands.get(access.source, (access,)):
                     if part.copies is not None or access.channels is not None:
                         return None
@@ -134,12 +137,17 @@ class _Views:
             return tuple(found), numbers
         return None
 
-    def _can_read(self, reader: Operation, number: int, has_numbers: bool) -> bool:
+    def _can_read(self, reader: Operation, number: int, astray: bool) -> bool:
         """Whether an operation can read the parts of a concatenation.
 
         One that goes over windows must do so along a line, read all parts without gaps, and each tensor once.
-        Where the numbers of the file stand among the parts is not known, which makes a difference to windows.
         What may add up blocks of input channels finds them in one piece alone.
+
+        Parameters
+        ----------
+        astray
+            Whether it is not known where numbers of the file stand among the parts, which makes a difference
+            to windows.
         """
         spec = reader.spec
         if isinstance(spec, NamedLayer) and spec.groups == 1:
@@ -148,7 +156,7 @@ class _Views:
             return True
         assert isinstance(spec, Window)
         read, plane = self._read(reader), self.given.ops[number].spec.output[1:]
-        if has_numbers or spec.input[1:] != plane or len({access.source for access in read}) < len(read):
+        if astray or spec.input[1:] != plane or len({access.source for access in read}) < len(read):
             return False
         if 1 not in plane:
             return False

@@ -385,7 +385,12 @@ class Function(NetworkLayer):
         Multiplications and additions for all images.
     parameters : int
         Numbers that were trained.
+    numbers_at : int, optional
+        Of a concatenation, ``concat``, with numbers of the file: how many of its inputs stand before them, if
+        they stand in one place.
     """
+
+    later: ClassVar[tuple[str, ...]] = ("numbers_at",)
 
     kind: Literal["function"]
     op: Name
@@ -393,6 +398,14 @@ class Function(NetworkLayer):
     output: Shape
     macs: Work = 0
     parameters: Count = 0
+    numbers_at: Count | None = None
+
+    def model_post_init(self, _context: object) -> None:
+        """Refuse what belongs to another function."""
+        super().model_post_init(_context)
+        if self.numbers_at is not None and (self.op != "concat" or not self.parameters):
+            limit = f"layer {self.name}: is for op concat with parameters only"
+            raise InputError("layer.numbers_at", self.numbers_at, limit)
 
 
 class Opaque(NetworkLayer):
