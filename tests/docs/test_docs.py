@@ -27,9 +27,14 @@ PAGES = [
     *sorted((ROOT / "docs").rglob("*.md")),
 ]
 COMMAND = re.compile(r"^ {4}\$ (tilewright.+)$", re.MULTILINE)
+CONTINUED = re.compile(r" *\\\n *")  # a backslash at the end of a line of a command
 BLOCK = re.compile(r"```(\w+)\n(.*?)```", re.DOTALL)
+FILE = re.compile(r"# (\w+\.toml)\n")  # the first line of an instance that commands of the page read
 TARGET = re.compile(r"[#%] (\S+/\S+\.(?:py|mzn))\n")
 LINK = re.compile(r"\]\(([^)#]*)(?:#([^)]*))?\)")
+GROUPS = ["Tutorials", "How-to", "Reference", "Explanation"]
+"""The kinds of pages, in the index and in the site's navigation."""
+
 COLUMNS = 110
 """The most columns of a line of prose."""
 
@@ -62,7 +67,10 @@ def test_commands_run(page: Path, tmp_path: Path) -> None:
     work.mkdir()
     for file in (ROOT / "docs" / "files").glob("*.onnx"):  # which pages offer
         shutil.copy(file, work)
-    for line in COMMAND.findall(text):
+    for _, block in BLOCK.findall(text):
+        if named := FILE.match(block):
+            (work / named[1]).write_text(block)
+    for line in COMMAND.findall(CONTINUED.sub(" ", text)):
         _program, *arguments = shlex.split(line, comments=True)
         done = command.run(work, *arguments)
         assert done.returncode == 0, f"{page.name}: {line}\n{done.stdout}{done.stderr}"
@@ -111,6 +119,44 @@ def prose(page: Path) -> Iterator[tuple[int, str]]:
 def test_prose_is_narrow(page: Path) -> None:
     wide = [f"{page.name}:{number}: {len(line)}" for number, line in prose(page) if len(line) > COLUMNS]
     assert not wide, f"lines of more than {COLUMNS} columns: {wide}"
+
+
+def test_the_index_and_the_site_have_every_page() -> None:
+    folder = ROOT / "docs"
+    pages = {str(page.relative_to(folder)) for page in folder.rglob("*.md")} - {"index.md"}
+    index = (folder / "index.md").read_text(encoding="utf-8")
+    assert pages <= {target for target, _ in LINK.findall(index)}
+    assert re.findall(r"^## (.+)$", index, re.MULTILINE) == GROUPS
+    site = (ROOT / "mkdocs.yml").read_text(encoding="utf-8")
+    assert pages <= set(re.findall(r": (\S+\.md)$", site, re.MULTILINE))
+    assert re.findall(r"^  - ([\w-]+):$", site.split("\nnav:\n")[1].split("\n\n")[0], re.MULTILINE) == GROUPS
+
+
+def test_the_readme_is_short() -> None:
+    lines = (ROOT / "README.md").read_text(encoding="utf-8").splitlines()
+    assert len(lines) <= 110
+    assert max(map(len, lines)) <= COLUMNS
+
+
+@pytest.mark.parametrize("words", [r"venv\/bin\/tilewright solve", r"venv\/bin\/pytest"])
+def test_ci_runs_the_commands_of_the_readme(words: str) -> None:
+    """`.ci/run` finds both commands, each as one line that says what a shell reads in the README."""
+    function = re.search(r"^readme_command\(\) \{\n.*?^\}\n", (ROOT / ".ci/run").read_text(), re.M | re.S)
+    assert function
+    found = subprocess.run(
+        ["bash", "-c", f"set -euo pipefail\n{function[0]}readme_command '{words}'"],
+        cwd=ROOT,
+        capture_output=True,
+        text=True,
+        check=True,
+    ).stdout
+    (block,) = [
+        block
+        for block in re.findall(r"(?:^ {4}.*\n)+", (ROOT / "README.md").read_text(), re.MULTILINE)
+        if words.replace("\\", "") in block
+    ]
+    assert found.count("\n") == 1
+    assert shlex.split(found) == shlex.split(block.replace("\\\n", ""))  # a shell joins lines like this
 
 
 @each_page
