@@ -159,6 +159,14 @@ def test_ci_runs_the_commands_of_the_readme(words: str) -> None:
     assert shlex.split(found) == shlex.split(block.replace("\\\n", ""))  # a shell joins lines like this
 
 
+@pytest.mark.parametrize("page", sorted((ROOT / "docs").rglob("*.md")), ids=lambda page: page.name)
+def test_a_page_begins_with_its_question_and_a_command(page: Path) -> None:
+    _title, first, rest = page.read_text(encoding="utf-8").split("\n\n", 2)
+    assert "?" in first, "a page begins with the question that it answers"
+    begin = rest.splitlines()[:4]
+    assert any(line.startswith((" " * 4, "```")) for line in begin), "and with a command, or code"
+
+
 @each_page
 def test_toml_blocks_are_instances(page: Path) -> None:
     for kind, block in BLOCK.findall(page.read_text(encoding="utf-8")):

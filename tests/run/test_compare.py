@@ -119,7 +119,7 @@ def test_every_seed_is_run_under_the_conditions_asked_for(tilewright: Run, tmp_p
     assert {line["reference"] for line in table} == {str(min(row["objective"] for row in rows))}
     page = (tmp_path / "all.md").read_text()
     assert "| zigzag | 3 | 0 | 3 |" in page and "--journal" not in page
-    pictures = re.findall(r"!\[.*?\]\((.*?)\)", page)
+    pictures = re.findall(r"!\[.*?\]\((.*?)\)", page, re.DOTALL)
     assert len(pictures) == 2 and all((tmp_path / picture).stat().st_size for picture in pictures)
     assert (tmp_path / "profile.png").stat().st_size
 

@@ -26,10 +26,13 @@ WIDTH = 110
 
 HEAD = """# Measures
 
-What a result's `report.measures` has, room by room; [formats](formats.md#measures) says how to read it.
-A name ends with its unit. Each table is a class of the Python API: `result.measures` and
-`tw.simulate(...).measures` are objects of them. This page is written by
-`python -m tilewright.run.formats.measures_page`.
+What does each number of a result's `report.measures` mean?
+
+    $ tilewright solve s1-example2 -o result.json
+
+[Results and plans](formats.md#measures) says how to read them. A name ends with its unit. Each table is a
+class of the Python API: `result.measures` and `tw.simulate(...).measures` are objects of them. This page is
+written by `python -m tilewright.run.formats.measures_page`.
 """
 
 UNITS = {

@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import platform
 import re
+import textwrap
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from datetime import UTC, datetime
@@ -79,16 +80,23 @@ def write_page(
     folder = path.with_suffix("")
     folder.mkdir(parents=True, exist_ok=True)
     rooms = by_room(found)
-    parts = [f"# {_title(path)}", _conditions(found, conditions), *_legend(conditions)]
+    question = "Which method is best, room by room, and how long does it take? This command compares them:"
+    parts = [f"# {_title(path)}", question, f"    {conditions.command}"]
+    parts += [_conditions(found, conditions), *map(_filled, _legend(conditions))]
     for room, own in rooms.items():
-        parts += [f"## {room}", _markdown(*methods_table(summaries(own))), counts(own)]
+        parts += [f"## {room}", _markdown(*methods_table(summaries(own))), _filled(counts(own))]
         for name, draw in PICTURES.items():
             picture = folder / f"{room}-{name}.png"
             draw([profile(own, room)], picture)
-            parts.append(f"![{CAPTIONS[name]}: {room}]({folder.name}/{picture.name})")
+            parts.append(_filled(f"![{CAPTIONS[name]}: {room}]({folder.name}/{picture.name})"))
         parts += [f"### Instances of {room}", _references(own)]
         parts += [f"### Runs of {room}", _markdown(*runs_table(own, remarks, units.get(room, "")))]
     write_atomically(path, "\n\n".join(parts) + "\n")
+
+
+def _filled(text: str) -> str:
+    """Return a paragraph in lines of at most 110 columns."""
+    return textwrap.fill(text, 110, break_long_words=False, break_on_hyphens=False)
 
 
 def _title(path: Path) -> str:
@@ -106,7 +114,6 @@ def _conditions(found: Sequence[Score], conditions: Conditions) -> str:
     load = ", ".join(f"{value:.1f}" for value in os.getloadavg())
     memory = psutil.virtual_memory().total / 2**30
     lines = [
-        ("made by", f"`{conditions.command}`"),
         ("date", datetime.now(UTC).date().isoformat()),
         ("computer", f"{computer()}, {memory:.0f} GiB of memory"),
         (
