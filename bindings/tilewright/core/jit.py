@@ -4,11 +4,13 @@ Numba notices a change in the file of the function that it has compiled, but not
 constants that this one uses. So each kernel's place is named after a digest of its own module and of all of
 tilewright's modules that this one imports, directly or through others: no change can leave a stale kernel.
 
-Importing this module imports numba; only modules with kernels do.
+Kernels run as the Python that they are written in, too: inside `uncompiled`, and where the environment
+variable ``NUMBA_DISABLE_JIT`` is set. A small problem is solved that way before numba is imported.
 """
 
 from __future__ import annotations
 
+import functools
 import hashlib
 import os
 import re
@@ -21,27 +23,10 @@ from functools import cache
 from pathlib import Path
 from typing import Any
 
-import numba
-from numba.core.caching import FunctionCache
-
 from tilewright.core import kernel_cache
 
 IMPORT = re.compile(r"^(?:from (tilewright[\w.]*) import (\([^)]*\)|[^\n]*)|import (tilewright[\w.]*))", re.M)
 """An import at the top of a module: those in functions cannot be reached from compiled code."""
-
-_INNER = {"no_cpython_wrapper": True, "no_cfunc_wrapper": True}
-
-inner: Any = numba.njit(**_INNER)
-"""For functions that only compiled ones call: without the ways in from Python they compile faster."""
-
-lean: Any = numba.njit(**_INNER, _nrt=False)
-"""For those of them that allocate nothing: references to arrays are not counted, which takes long."""
-
-inlined: Any = numba.njit(**_INNER, _nrt=False, forceinline=True)
-"""For parts of a lean function that do less than handing over their arguments takes."""
-
-recursive: Any = numba.njit
-"""For what calls itself, which numba cannot load again once it is compiled."""
 
 KEPT: dict[str, Path] = {}
 """Folders of the compiled kernels of the modules that have been imported."""
@@ -50,22 +35,59 @@ UNKEPT: list[Exception] = []
 """Why compiled kernels could not be kept."""
 
 
-class _Cache(FunctionCache):  # type: ignore[misc]
-    """Numba's cache, whose faults are no faults of a call: of a broken file or a full disk, say."""
+_uncompiled = 0
+"""How many blocks of `uncompiled` this process is in."""
 
-    def load_overload(self, *arguments: Any) -> Any:
-        try:
-            return super().load_overload(*arguments)
-        except Exception:
-            with suppress(OSError):
-                self.flush()  # nothing is found in an index that is broken, or leads to what is
-            return None  # so it is compiled
 
-    def save_overload(self, *arguments: Any) -> None:
-        try:
-            super().save_overload(*arguments)
-        except Exception as error:
-            UNKEPT.append(error)
+@contextmanager
+def uncompiled() -> Iterator[None]:
+    """Let kernels run as Python meanwhile, in all threads: slower, with the same answers."""
+    global _uncompiled
+    _uncompiled += 1
+    try:
+        yield
+    finally:
+        _uncompiled -= 1
+
+
+class Kernel:
+    """A function that runs compiled, or as it is.
+
+    Parameters
+    ----------
+    function
+        What is compiled. It may call other kernels.
+    options
+        Of ``numba.njit``.
+    kept
+        Whether what is compiled is kept in a file.
+    """
+
+    def __init__(self, function: Any, options: dict[str, Any], *, kept: bool = False) -> None:
+        functools.update_wrapper(self, function)
+        self._function, self._options, self._kept = function, options, kept
+
+    def __call__(self, *arguments: Any) -> Any:
+        """Run the function."""
+        if _uncompiled or kernel_cache.disabled():
+            return self._function(*arguments)
+        return self.compiled(*arguments)
+
+    @functools.cached_property
+    def compiled(self) -> Any:
+        """Numba's form of the function, which is compiled or loaded on its first call."""
+        _teach_numba()
+        import numba  # for start-up time
+
+        compiled = numba.njit(**self._options)(self._function)
+        template = compiled.get_call_template
+        compiled.get_call_template = lambda types, kws: template(tuple(map(_widened, types)), kws)
+        place = _place(self._function.__module__) if self._kept else None
+        if place is not None:
+            KEPT[self._function.__module__] = place
+            with _cache_folder(place), suppress(RuntimeError):  # numba's, if the folder cannot be made
+                compiled._cache = _cache(self._function)
+        return compiled
 
 
 def kernel(**options: Any) -> Callable[[Any], Any]:
@@ -81,17 +103,90 @@ def kernel(**options: Any) -> Callable[[Any], Any]:
     callable
         A decorator.
     """
+    return lambda function: Kernel(function, options, kept=True)
 
-    def decorate(function: Any) -> Any:
-        compiled = numba.njit(**options)(function)
-        place = _place(function.__module__)
-        if place is not None:
-            KEPT[function.__module__] = place
-            with _cache_folder(place), suppress(RuntimeError):  # numba's, if the folder cannot be made
-                compiled._cache = _Cache(function)
-        return compiled
 
-    return decorate
+_INNER = {"no_cpython_wrapper": True, "no_cfunc_wrapper": True}
+
+
+def inner(function: Any) -> Any:
+    """Make a kernel that only kernels call: without the ways in from Python it compiles faster."""
+    return Kernel(function, _INNER)
+
+
+def lean(function: Any) -> Any:
+    """Make an inner kernel that allocates nothing: references to arrays are not counted, which takes long."""
+    return Kernel(function, {**_INNER, "_nrt": False})
+
+
+def inlined(function: Any) -> Any:
+    """Make a lean kernel that does less than handing over its arguments takes."""
+    return Kernel(function, {**_INNER, "_nrt": False, "forceinline": True})
+
+
+def recursive(function: Any) -> Any:
+    """Make a kernel that calls itself, which numba cannot load again once it is compiled."""
+    return Kernel(function, {})
+
+
+def popcount(word: Any) -> int:
+    """Count the bits of a word of 64 bits; compiled, by one instruction of the processor."""
+    return int(word).bit_count()
+
+
+@cache
+def _teach_numba() -> None:
+    """Let numba know kernels and `popcount` where compiled functions use them."""
+    from numba import types  # for start-up time
+    from numba.extending import intrinsic, overload, typeof_impl
+
+    @typeof_impl.register(Kernel)
+    def _(kernel: Kernel, _context: Any) -> Any:
+        return types.Dispatcher(kernel.compiled)
+
+    @intrinsic
+    def ones(_context: Any, _word: Any) -> Any:
+        return types.int64(types.uint64), lambda _c, builder, _s, words: builder.ctpop(words[0])
+
+    @overload(popcount)
+    def _(word):  # type: ignore[no-untyped-def]  # numba compares it with what it returns
+        return lambda word: ones(word)
+
+
+def _widened(given: Any) -> Any:
+    """Return the type of an argument that a kernel is compiled for: of all integers, not of the figure 0.
+
+    A function would be compiled anew for each figure and each member of an enumeration that it is given.
+    """
+    from numba import types  # for start-up time
+
+    if isinstance(given, types.IntEnumMember):
+        return given.dtype
+    if type(given) in (types.Tuple, types.UniTuple):
+        return types.BaseTuple.from_types([_widened(each) for each in given])
+    return types.unliteral(given)
+
+
+def _cache(function: Any) -> Any:
+    """Return numba's cache of a function, whose faults are no faults of a call: of a broken file, say."""
+    from numba.core.caching import FunctionCache  # for start-up time
+
+    class Cache(FunctionCache):  # type: ignore[misc]
+        def load_overload(self, *arguments: Any) -> Any:
+            try:
+                return super().load_overload(*arguments)
+            except Exception:
+                with suppress(OSError):
+                    self.flush()  # nothing is found in an index that is broken, or leads to what is
+                return None  # so it is compiled
+
+        def save_overload(self, *arguments: Any) -> None:
+            try:
+                super().save_overload(*arguments)
+            except Exception as error:
+                UNKEPT.append(error)
+
+    return Cache(function)
 
 
 def compiled_files() -> list[Path]:
@@ -169,6 +264,8 @@ def _copy(folder: Path, place: Path) -> None:
 @contextmanager
 def _cache_folder(place: Path) -> Iterator[None]:
     """Let numba choose a folder for what is decorated meanwhile."""
+    import numba  # for start-up time
+
     before = numba.config.CACHE_DIR
     numba.config.CACHE_DIR = str(place)
     try:

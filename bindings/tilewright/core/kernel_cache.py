@@ -29,6 +29,15 @@ TEMPORARY = "TILEWRIGHT_TMPDIR"
 """Variable of a worker's environment: where temporary files are for the process that started it."""
 
 
+def disabled() -> bool:
+    """Whether kernels are never compiled, by the environment variable ``NUMBA_DISABLE_JIT``."""
+    return os.environ.get("NUMBA_DISABLE_JIT", "0") not in ("", "0")
+
+
+COMPILED = (".nbi", ".nbc")
+"""Endings of the files in which numba keeps what it has compiled: an index, and code."""
+
+
 class Unit(NamedTuple):
     """What is compiled together.
 
@@ -105,9 +114,15 @@ def _holds(note: Path) -> bool:
     """Whether a note is there and what it names is as it was."""
     try:
         noted = json.loads(note.read_text("utf-8"))
-        return all(_stamp(path) == stamp for path, stamp in noted.items())
+        return all(_is_whole(path, stamp) for path, stamp in noted.items())
     except (OSError, ValueError, AttributeError):  # none yet, or none of ours
         return False
+
+
+def _is_whole(path: str, noted: list[int]) -> bool:
+    """Whether a source is as it was noted, or a compiled file at least as long: other processes add to it."""
+    found = _stamp(path)
+    return found[0] >= noted[0] if Path(path).suffix in COMPILED else found == noted
 
 
 def note_compiled(unit: Unit, files: Iterable[Path]) -> None:

@@ -52,16 +52,17 @@ def solve(problem: Any, method: str | Method = "auto", **options: Any) -> Result
     assert asked.started is not None
     run = Run(Incumbent(room, problem, asked.started, asked.on_plan), asked)
     interrupted, gained = False, None
-    try:
-        gained = search(run, method)
-    except (KeyboardInterrupt, Interrupted):
-        interrupted = True
-    except CallbackError as failed:
-        raise failed.error from None
-    finally:
-        run.dismiss()
     said = method if isinstance(method, str) else name_of(method)
-    result = judge(run, name, said, interrupted, run.incumbent.started + asked.time_limit)
+    with run.uncompiled:
+        try:
+            gained = search(run, method)
+        except (KeyboardInterrupt, Interrupted):
+            interrupted = True
+        except CallbackError as failed:
+            raise failed.error from None
+        finally:
+            run.dismiss()
+        result = judge(run, name, said, interrupted, run.incumbent.started + asked.time_limit)
     spent = run.phases.seconds()
     return replace(result, time_limit=asked.time_limit, threads=run.threads, spent=spent, wider=gained)
 
@@ -77,7 +78,7 @@ def search(run: Run, method: str | Method) -> dict[str, Any] | None:
     room, incumbent, asked = run.room, run.incumbent, run.options
     wider = room.wider(incumbent.problem) if asked.widen and method == "auto" else None
     run.prepare(method)
-    run.compile([])
+    run.begin_uncompiled()
     with run.in_phase("bounding"):
         bound = room.best_bound(incumbent.problem)
     run.simulation_seconds = room.simulation_seconds(incumbent.problem, bound.steps)

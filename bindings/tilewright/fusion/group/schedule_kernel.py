@@ -12,7 +12,7 @@ from typing import Any, NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from tilewright.core.jit import inner, kernel
+from tilewright.core.jit import kernel, lean
 
 Ints = NDArray[np.int64]
 
@@ -168,7 +168,7 @@ class Pass(NamedTuple):
     records: Ints
 
 
-@inner
+@lean
 def _record(
     p: Any,
     engine: int,
@@ -188,17 +188,18 @@ def _record(
     n = p.counts[Count.RECORDS]
     p.counts[Count.RECORDS] = n + 1
     if n < len(p.records):
-        row = p.records[n]
-        row[Record.ENGINE], row[Record.WHAT], row[Record.FEATURE] = engine, what, feature
-        row[Record.START], row[Record.FINISH] = start, finish
         plane, channels, summed = region
-        row[Record.TOP], row[Record.BOTTOM], row[Record.LEFT], row[Record.RIGHT] = plane
-        row[Record.FIRST_CHANNEL], row[Record.END_CHANNEL] = channels
-        row[Record.FIRST_SUMMED], row[Record.END_SUMMED] = summed
-        row[Record.PLACE] = p.features[feature, Column.PLACE]
+        p.records[n, Record.ENGINE], p.records[n, Record.WHAT] = engine, what
+        p.records[n, Record.FEATURE] = feature
+        p.records[n, Record.START], p.records[n, Record.FINISH] = start, finish
+        p.records[n, Record.TOP], p.records[n, Record.BOTTOM] = plane[0], plane[1]
+        p.records[n, Record.LEFT], p.records[n, Record.RIGHT] = plane[2], plane[3]
+        p.records[n, Record.FIRST_CHANNEL], p.records[n, Record.END_CHANNEL] = channels
+        p.records[n, Record.FIRST_SUMMED], p.records[n, Record.END_SUMMED] = summed
+        p.records[n, Record.PLACE] = p.features[feature, Column.PLACE]
 
 
-@inner
+@lean
 def _issue(
     p: Any,
     engine: int,
@@ -217,7 +218,7 @@ def _issue(
     return finish
 
 
-@inner
+@lean
 def _needed(p: Any, feature: int, tile: int) -> Any:
     """Return rows and columns of a map that a tile needs: top, bottom, left, right."""
     across = p.across.shape[1]
@@ -230,7 +231,7 @@ def _needed(p: Any, feature: int, tile: int) -> Any:
     )
 
 
-@inner
+@lean
 def _fresh(p: Any, feature: int, tile: int) -> Any:
     """Return what a tile needs and is not on chip from the tile before."""
     top, bottom, left, right = _needed(p, feature, tile)
@@ -239,7 +240,7 @@ def _fresh(p: Any, feature: int, tile: int) -> Any:
     return top, bottom, left, right
 
 
-@inner
+@lean
 def _leaving(p: Any, feature: int, tile: int) -> Any:
     """Return what a tile has and the next one does not need."""
     top, bottom, left, right = _needed(p, feature, tile)
@@ -248,7 +249,7 @@ def _leaving(p: Any, feature: int, tile: int) -> Any:
     return top, bottom, left, right
 
 
-@inner
+@lean
 def _channels_read(p: Any, reader: int, feature: int, channels: Any) -> Any:
     """Return the channels of a map that an operation reads for a block of its own."""
     first = 0
@@ -260,7 +261,7 @@ def _channels_read(p: Any, reader: int, feature: int, channels: Any) -> Any:
     return low, max(low, min(p.features[feature, Column.CHANNELS], channels[1] - first))
 
 
-@inner
+@lean
 def _transfer(p: Any, rate: int, plane: Any, channels: Any) -> Any:
     """Return the cycles in which part of a map is moved."""
     area = (plane[1] - plane[0]) * (plane[3] - plane[2])
@@ -268,14 +269,14 @@ def _transfer(p: Any, rate: int, plane: Any, channels: Any) -> Any:
     return -(-values * p.settings[Setting.SCALE] // rate)
 
 
-@inner
+@lean
 def _free_at(p: Any, feature: int) -> Any:
     """Return the cycle at which there is a place for the next residency of a map."""
     n, slots = p.features[feature, Column.RESIDENCIES], p.features[feature, Column.SLOTS]
     return p.features[feature, Column.RELEASED + n % slots] if n >= slots else 0
 
 
-@inner
+@lean
 def _load(p: Any, feature: int, tile: int, channels: Any) -> None:
     """Load what a tile needs of a map."""
     plane = _fresh(p, feature, tile)
@@ -286,7 +287,7 @@ def _load(p: Any, feature: int, tile: int, channels: Any) -> None:
         )
 
 
-@inner
+@lean
 def _end_residency(p: Any, feature: int, tile: int, channels: Any) -> None:
     """Save or free what is not needed any more."""
     plane = _leaving(p, feature, tile)
@@ -301,27 +302,26 @@ def _end_residency(p: Any, feature: int, tile: int, channels: Any) -> None:
     p.features[feature, Column.RESIDENCIES] = n + 1
 
 
-@inner
+@lean
 def _block(p: Any, index: int, channels: int) -> Any:
     """Return where a channel block begins and ends."""
     size = p.settings[Setting.KERNELS]
     return index * size, min((index + 1) * size, channels)
 
 
-@inner
+@lean
 def _blocks(p: Any, channels: int) -> Any:
     """Return into how many blocks channels are cut."""
     return -(-channels // p.settings[Setting.KERNELS])
 
 
-@inner
-def _parameters(p: Any, feature: int, block: Any, summed: Any) -> Any:
-    """Return what is known of the parameters of a channel block and a part of the input channels."""
-    part = summed[0] // max(1, p.settings[Setting.DEPTH])
-    return p.fetched[feature, block[0] // p.settings[Setting.KERNELS], part]
+@lean
+def _parameters(p: Any, block: Any, summed: Any) -> Any:
+    """Return where `Pass.fetched` has a channel block and a part of the input channels: the middle axes."""
+    return block[0] // p.settings[Setting.KERNELS], summed[0] // max(1, p.settings[Setting.DEPTH])
 
 
-@inner
+@lean
 def _fetch(p: Any, feature: int, block: Any, summed: Any) -> Any:
     """Load parameters that are not on chip; return the cycle at which they are."""
     each = p.features[feature, Column.WINDOW] * (summed[1] - summed[0]) + p.features[feature, Column.FLAT]
@@ -329,32 +329,32 @@ def _fetch(p: Any, feature: int, block: Any, summed: Any) -> Any:
         each += p.features[feature, Column.BIAS]
     if each == 0:
         return 0
-    entry = _parameters(p, feature, block, summed)
-    if entry[Fetched.READY] == 0:
+    index, part = _parameters(p, block, summed)
+    if p.fetched[feature, index, part, Fetched.READY] == 0:
         n, places = p.counts[Count.FETCHES], p.settings[Setting.PLACES]
         p.counts[Count.FETCHES] = n + 1
         after = p.dropped[n % places] if places and n >= places else 0
         cycles = -(-each * (block[1] - block[0]) * p.settings[Setting.SCALE] // p.settings[Setting.LOAD_RATE])
         done = _issue(p, EngineIndex.LOAD, What.FETCH, feature, after, cycles, ((0, 0, 0, 0), block, summed))
-        entry[Fetched.READY] = done
-        entry[Fetched.USED] = done
-        entry[Fetched.NUMBER] = n
-    return entry[Fetched.READY]
+        p.fetched[feature, index, part, Fetched.READY] = done
+        p.fetched[feature, index, part, Fetched.USED] = done
+        p.fetched[feature, index, part, Fetched.NUMBER] = n
+    return p.fetched[feature, index, part, Fetched.READY]
 
 
-@inner
+@lean
 def _drop(p: Any, feature: int, block: Any, summed: Any) -> None:
     """Free the place of parameters."""
-    entry, places = _parameters(p, feature, block, summed), p.settings[Setting.PLACES]
-    if entry[Fetched.READY]:
-        used = entry[Fetched.USED]
+    index, part = _parameters(p, block, summed)
+    if p.fetched[feature, index, part, Fetched.READY]:
+        used, places = p.fetched[feature, index, part, Fetched.USED], p.settings[Setting.PLACES]
         if places:
-            p.dropped[entry[Fetched.NUMBER] % places] = used
+            p.dropped[p.fetched[feature, index, part, Fetched.NUMBER] % places] = used
         _record(p, EngineIndex.NONE, What.DROP, feature, used, used, ((0, 0, 0, 0), block, summed))
-        entry[Fetched.READY] = 0
+        p.fetched[feature, index, part, Fetched.READY] = 0
 
 
-@inner
+@lean
 def _compute(p: Any, feature: int, tile: int, block: Any, summed: Any) -> None:
     """Compute a channel block of an operation, or a part of its sums."""
     plane = _fresh(p, feature, tile)
@@ -388,9 +388,10 @@ def _compute(p: Any, feature: int, tile: int, block: Any, summed: Any) -> None:
     p.features[feature, Column.READY] = done
     for k in range(p.features[feature, Column.FIRST_READ], p.features[feature, Column.END_READ]):
         p.features[p.reads[k, 0], Column.USED] = max(p.features[p.reads[k, 0], Column.USED], done)
-    entry = _parameters(p, feature, block, summed)
-    if entry[Fetched.READY]:
-        entry[Fetched.USED] = max(entry[Fetched.USED], done)
+    index, part = _parameters(p, block, summed)
+    if p.fetched[feature, index, part, Fetched.READY]:
+        used = p.fetched[feature, index, part, Fetched.USED]
+        p.fetched[feature, index, part, Fetched.USED] = max(used, done)
         if p.settings[Setting.PASSES]:
             _drop(p, feature, block, summed)
     if split:
@@ -398,7 +399,7 @@ def _compute(p: Any, feature: int, tile: int, block: Any, summed: Any) -> None:
             _end_residency(p, p.reads[k, 0], tile, _channels_read(p, feature, p.reads[k, 0], summed))
 
 
-@inner
+@lean
 def _begin_residencies(p: Any, tile: int, stage: int, index: int) -> None:
     """Load the maps that a stage needs whole, and choose places for those that it computes."""
     loaded = 0 if p.settings[Setting.SPLITS] else p.order[0]
@@ -414,7 +415,7 @@ def _begin_residencies(p: Any, tile: int, stage: int, index: int) -> None:
             p.features[feature, Column.PLACE] = p.features[feature, Column.RESIDENCIES] % 2
 
 
-@inner
+@lean
 def _execute_block(p: Any, tile: int, stage: int, block: Any) -> None:
     """Execute all operations of a stage for a channel block."""
     head = p.order[0]
@@ -450,7 +451,7 @@ def _execute_block(p: Any, tile: int, stage: int, block: Any) -> None:
             _end_residency(p, feature, tile, block)
 
 
-@inner
+@lean
 def _end_residencies(p: Any, tile: int) -> None:
     """Save or free the maps that a tile had whole."""
     for feature in range(len(p.features)):
@@ -458,7 +459,7 @@ def _end_residencies(p: Any, tile: int) -> None:
             _end_residency(p, feature, tile, (0, p.features[feature, Column.CHANNELS]))
 
 
-@inner
+@lean
 def _end(p: Any) -> Any:
     """Return a cycle before which the last instruction cannot end."""
     end = 0
@@ -467,7 +468,7 @@ def _end(p: Any) -> Any:
     return end
 
 
-@inner
+@lean
 def _drop_block(p: Any, feature: int, block: Any) -> None:
     """Free the places of an operation's parameters for a channel block, of all input channels."""
     deep = p.features[feature, Column.SUMMED]
@@ -477,7 +478,7 @@ def _drop_block(p: Any, feature: int, block: Any) -> None:
         _drop(p, feature, block, (first, min(first + size, deep)))
 
 
-@inner
+@lean
 def _drop_all(p: Any) -> None:
     """Free the places of parameters that stay to the end."""
     for feature in p.order:
@@ -514,4 +515,7 @@ def run(p: Any) -> int:
                 return int(_end(p))
         if not p.settings[Setting.PASSES]:
             _drop_all(p)
-    return int(p.engine_free.max())
+    end = 0
+    for engine in range(len(p.engine_free)):
+        end = max(end, p.engine_free[engine])
+    return int(end)

@@ -15,7 +15,7 @@ from typing import NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from tilewright.core.jit import inlined, kernel
+from tilewright.core.jit import inlined, kernel, popcount
 from tilewright.grouping.exact.bitsets import NEVER, Bits, Words
 from tilewright.grouping.exact.pruning_kernel import (
     ONE,
@@ -28,7 +28,6 @@ from tilewright.grouping.exact.pruning_kernel import (
     lowest_bit,
     overcommitted,
     pixels_gapped,
-    popcount,
     still_needed,
 )
 from tilewright.grouping.exact.workspace import Workspace

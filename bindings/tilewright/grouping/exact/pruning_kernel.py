@@ -9,14 +9,12 @@ docs/bounds.md proves them.
 from __future__ import annotations
 
 from enum import IntEnum
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 import numpy as np
-from numba import types
-from numba.extending import intrinsic
 from numpy.typing import NDArray
 
-from tilewright.core.jit import lean
+from tilewright.core.jit import lean, popcount
 from tilewright.grouping.exact.bitsets import Bits, Words, unpack
 
 Ints = NDArray[np.int64]
@@ -33,12 +31,6 @@ class Delay(IntEnum):
     """A patch that can as well wait for the next group does so while that one is not full."""
     MERGED = 2
     """Moreover, no two neighbouring groups fit into one: plans with fewer steps are searched elsewhere."""
-
-
-@intrinsic
-def popcount(_context: Any, _word: Any) -> Any:
-    """Count the bits of a word, by one instruction of the processor."""
-    return types.int64(types.uint64), lambda _c, builder, _s, words: builder.ctpop(words[0])
 
 
 @lean

@@ -31,7 +31,6 @@ def confirm_claim(run: Run, method: str | Method, own: Bound) -> None:
     took, left = now - incumbent.started, run.deadline - now
     asked = second_route.asked(incumbent.problem, claim.by, claim.bound is None, took, left)
     for other, seconds in asked:
-        run.compile([other])
         found = Incumbent(run.room, incumbent.problem, time.monotonic(), None)
         found.raise_bound(own.value, str(own))
         again = Run(found, run.quiet_options)
@@ -44,6 +43,8 @@ def confirm_claim(run: Run, method: str | Method, own: Bound) -> None:
             continue
         except TilewrightError:
             continue  # its solver is not installed, or it does not take the problem
+        finally:
+            run.let_clock_stand(again.stood)
         denial = f"{other} finds a plan of {found.objective}"
         if not claim.denied(found.objective):
             least = found.bound

@@ -39,8 +39,6 @@ def run_portfolio(run: Run, warm_start: Any) -> None:
     # Heuristics come first, unless they are a part themselves.
     starts = warm_start != "auto" or parts.constructs_first
     start = starting_plan(run, warm_start) if starts else None
-    if not run.incumbent.closed:
-        run.compile(list(parts.methods))
     run.portfolio(parts, start)
     if parts.alone and parts.proving is not None and run.incumbent.plan is None and not run.incumbent.closed:
         run.find_any_plan(parts.proving)

@@ -11,7 +11,7 @@ from dataclasses import replace
 from functools import partial
 from typing import Any
 
-from tilewright.core import catalogue
+from tilewright.core import catalogue, jit
 from tilewright.core.context import CONSTRUCT, Outcome, RunContext
 from tilewright.core.portfolio import Portfolio
 from tilewright.run.arguments import LARGEST, whole
@@ -27,6 +27,7 @@ from tilewright.run.solving.incumbent import Claim, Incumbent
 from tilewright.run.solving.options import Method, Options, name_of
 from tilewright.run.solving.phases import Phases
 from tilewright.run.solving.shares import Share, alike, shares, successors
+from tilewright.run.solving.uncompiled import Compiled, Tick, run_uncompiled
 from tilewright.run.workers import compiling
 from tilewright.spec.errors import (
     Disagreement,
@@ -76,6 +77,8 @@ class Run:
         self.room, self.incumbent, self.options = incumbent.room, incumbent, options
         self.threads, self.seed, self.stop = options.threads, options.seed, options.stop
         self.deadline = self.latest = float("inf")
+        self.stood = 0.0
+        self.uncompiled = contextlib.ExitStack()
         self.simulation_seconds = 0.0
         self.part_bounds: tuple[int, ...] = ()
         self.optional = self.alone = self.chooses = False
@@ -94,18 +97,55 @@ class Run:
         """The options of a run beside this one, which tells nobody and remembers nothing."""
         return Options(threads=self.threads, seed=self.seed, stop=self.stop)
 
-    def compile(self, methods: list[str]) -> float:
-        """Have compiled what the room and some methods need; return for how many seconds the clock stood."""
+    def begin_uncompiled(self) -> None:
+        """Run what the room itself uses uncompiled until `compile` has ended, unless it can be loaded."""
+        if compiling.lacking(compiling.units(self.room.name, [], self.incumbent.problem)):
+            self.uncompiled.enter_context(jit.uncompiled())
+
+    def compile(self, methods: list[str], uncompiled: Callable[[Tick], None] | None = None) -> bool:
+        """Have compiled what the room and some methods need, while the clock stands.
+
+        Parameters
+        ----------
+        uncompiled
+            Runs the methods meanwhile, and calls what it is given several times a second.
+
+        Returns
+        -------
+        bool
+            Whether that has ended by itself, so that nothing need be compiled.
+        """
+        needed = compiling.lacking(compiling.units(self.room.name, methods, self.incumbent.problem))
+        if not needed:
+            self.uncompiled.close()
+            return False
         began = time.monotonic()
+        tell = self.options.on_compile or (lambda _text: None)
+        answered = False
         try:
-            needed = compiling.units(self.room.name, methods, self.incumbent.problem)
-            compiling.ensure(needed, self.options.on_compile, self._look_for_stop)
+            if uncompiled is not None:
+                answered = run_uncompiled(uncompiled, needed, tell, self._on_tick)
+                answered = answered and self._has_ended(methods)
+            if not answered:
+                compiling.ensure(needed, tell, self._look_for_stop)
+                self.uncompiled.close()
         finally:
-            stood = time.monotonic() - began
-            self.incumbent.started += stood
-            self.deadline += stood
-            self.latest += stood
-        return stood
+            # What has been answered in the time that there was has taken that time.
+            self.let_clock_stand(time.monotonic() - (max(began, self.deadline) if answered else began))
+        return answered
+
+    def _has_ended(self, methods: list[str]) -> bool:
+        """Whether methods that have ended uncompiled know all: a search that has given up may know more."""
+        searches = [name for name in methods if name != CONSTRUCT and proves(self.room.name, name)]
+        return self.incumbent.closed or self.incumbent.infeasible or not searches
+
+    def let_clock_stand(self, seconds: float) -> None:
+        """Let some seconds count for nothing."""
+        stood = max(0.0, seconds)
+        self.stood += stood
+        self.incumbent.started += stood
+        self.deadline += stood
+        self.latest += stood
 
     @contextlib.contextmanager
     def in_phase(self, phase: str) -> Iterator[None]:
@@ -184,11 +224,14 @@ class Run:
             return
         if any("@" in method for method in methods):
             self._wait_for_solver(methods)
-        stood = self.compile(methods)
-        deadline = self.deadline if until is None else min(until + stood, self.deadline)
+        stood = self.stood
+        divided = alike(methods, self.threads)
+        if self.compile(methods, lambda tick: self._work_uncompiled(divided, start, tick)):
+            return
+        deadline = self.deadline if until is None else min(until + self.stood - stood, self.deadline)
         if here and len(methods) == 1 and self.try_here(methods[0], start, deadline):
             return
-        self._work(self._jobs(alike(methods, self.threads), start, deadline), deadline)
+        self._work(self._jobs(divided, start, deadline), deadline)
 
     def _wait_for_solver(self, methods: list[str]) -> None:
         """Wait to hear whether the solver is installed that the method names, as `_look_for_solver` does."""
@@ -211,19 +254,23 @@ class Run:
 
     def construct(self, until: float, latest: float) -> None:
         """Run the constructive heuristics until a moment; if there is no plan by then, until there is one."""
-        stood = 0.0 if self.incumbent.closed else self.compile([CONSTRUCT])
-        until, latest = until + stood, latest + stood
+        self.alone = False
+        stood = self.stood
+        divided = alike([CONSTRUCT], self.threads)
+        if self.incumbent.closed or self.compile(
+            [CONSTRUCT], lambda tick: self._work_uncompiled(divided, None, tick)
+        ):
+            return
+        until, latest = until + self.stood - stood, latest + self.stood - stood
 
         def look() -> None:
             self._on_tick()
             if time.monotonic() >= until and self.incumbent.plan is not None:
                 raise Enough
 
-        self.alone = False
-        if not self.incumbent.closed:
-            latest = min(latest, self.deadline)
-            with contextlib.suppress(Enough):
-                self._work(self._jobs(alike([CONSTRUCT], self.threads), None, latest), latest, on_tick=look)
+        latest = min(latest, self.deadline)
+        with contextlib.suppress(Enough):
+            self._work(self._jobs(divided, None, latest), latest, on_tick=look)
 
     def portfolio(self, parts: Portfolio, start: Any) -> None:
         """Run the parts of ``auto`` until they end, time is up, or plan and bound meet; see `shares`."""
@@ -231,29 +278,44 @@ class Run:
         incumbent = self.incumbent
         if incumbent.closed and not self.chooses:
             return
+        if self.compile(
+            list(parts.methods), lambda tick: self._divide(parts, start, float("inf"), tick, uncompiled=True)
+        ):
+            return
         if parts.proving is not None and self.try_here(parts.proving, start, self.deadline):
             if incumbent.closed:
                 return
             parts, self.chooses = replace(parts, proving=None), False
+        self._divide(parts, start, self.deadline)
+
+    def _divide(
+        self,
+        parts: Portfolio,
+        start: Any,
+        deadline: float,
+        on_tick: Tick | None = None,
+        *,
+        uncompiled: bool = False,
+    ) -> None:
+        """Run the parts of ``auto`` in workers."""
+        incumbent = self.incumbent
+
+        def jobs(shares: list[Share]) -> list[dict[str, Any]]:
+            return self._jobs(shares, incumbent.plan or start, deadline, uncompiled=uncompiled)
 
         def next_jobs(ended: dict[str, Any]) -> list[dict[str, Any]]:
-            share = Share(ended["method"], ended["threads"])
-            return self._jobs(successors(parts, share, self.threads), incumbent.plan, self.deadline)
+            return jobs(successors(parts, Share(ended["method"], ended["threads"]), self.threads))
 
         divided = shares(parts, self.threads)
         self.alone = parts.alone and parts.proving is not None
-        self._work(
-            self._jobs(divided, incumbent.plan or start, self.deadline),
-            self.deadline,
-            successors=next_jobs,
-            in_turns=len(divided) > self.threads,
-        )
+        in_turns = len(divided) > self.threads
+        self._work(jobs(divided), deadline, on_tick, successors=next_jobs, in_turns=in_turns)
 
     def _work(
         self,
         jobs: list[dict[str, Any]],
         deadline: float,
-        on_tick: Callable[[], None] | None = None,
+        on_tick: Tick | None = None,
         **how: Any,
     ) -> None:
         """Let workers do jobs, as `supervisor.run` says."""
@@ -269,7 +331,13 @@ class Run:
             finally:
                 self.phases.end_all()
 
-    def _jobs(self, shares: list[Share], start: Any, deadline: float) -> list[dict[str, Any]]:
+    def _work_uncompiled(self, shares: list[Share], start: Any, on_tick: Tick) -> None:
+        deadline = float("inf")
+        self._work(self._jobs(shares, start, deadline, uncompiled=True), deadline, on_tick)
+
+    def _jobs(
+        self, shares: list[Share], start: Any, deadline: float, *, uncompiled: bool = False
+    ) -> list[dict[str, Any]]:
         """Return what workers are told, for the methods that share the threads."""
         problem = self.incumbent.problem.model_dump(mode="json") if shares else None
         self._jobs_made += len(shares)
@@ -288,6 +356,7 @@ class Run:
                 "part_bounds": self.part_bounds,
                 "remember": self.options.remember,
                 "only_look": False,
+                "uncompiled": uncompiled,
             }
             for number, share in enumerate(shares)
         ]
@@ -386,6 +455,8 @@ class Run:
         kind = event["event"]
         if kind in ("error", "outcome"):
             self.phases.tell(job["number"], None)
+        if job["uncompiled"] and event.get("died", False):
+            raise Compiled  # which may go better
         if kind == "plan":
             plan = self.room.plan_type.from_json(event["plan"])
             incumbent.offer(plan, proven=proves(self.room.name, method))

@@ -27,7 +27,6 @@ def search_wider(run: Run, wider: Wider, kept: float) -> dict[str, Any] | None:
         found.offer(incumbent.plan)
     again = Run(found, run.quiet_options)
     again.part_bounds, again.simulation_seconds = bound.parts, run.simulation_seconds
-    run.compile(list(run.room.portfolio(wider.problem).methods))
     now = time.monotonic()
     again.deadline = min(run.deadline, now + max(kept, now - incumbent.started))
     try:
@@ -37,8 +36,10 @@ def search_wider(run: Run, wider: Wider, kept: float) -> dict[str, Any] | None:
         run.failures.append(f"among {wider.space}: {error}")
     except (KeyboardInterrupt, Interrupted):
         pass  # which has its answer then, too
+    finally:
+        run.let_clock_stand(again.stood)
     if found.objective is None or found.bound is None:
         return None
-    seconds = round(time.monotonic() - began, 3)
+    seconds = round(time.monotonic() - began - again.stood, 3)
     told = {"space": wider.space, "set": wider.setting}
     return told | {"objective": found.objective, "bound": found.bound, "seconds": seconds}

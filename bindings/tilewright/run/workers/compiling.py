@@ -1,11 +1,12 @@
 """Compile the kernels that methods need while no clock runs, once, in processes that no deadline kills.
 
-A process of its own compiles, and numba keeps what it has compiled. Others that need the same wait for it.
+A process of its own compiles, and numba keeps what it has compiled. Others that need the same wait for it, or
+run uncompiled meanwhile.
 """
 
 from __future__ import annotations
 
-import contextlib
+import atexit
 import os
 import subprocess
 import sys
@@ -14,7 +15,7 @@ import threading
 import time
 from collections.abc import Callable, Collection, Iterable
 from pathlib import Path
-from typing import IO, Any
+from typing import IO, Any, NamedTuple
 
 from tilewright.core import catalogue, kernel_cache
 from tilewright.core.context import CONSTRUCT
@@ -28,6 +29,9 @@ from tilewright.run.workers import processes
 
 Tell = Callable[[str], None]
 """Called with a sentence for the user."""
+
+TICK_SECONDS = 0.05
+"""How often it is looked whether compiling has ended."""
 
 _given_up: set[object] = set()
 """What could not be compiled ahead (`_as_it_is`); this process says so once, and does not try again."""
@@ -70,7 +74,54 @@ def all_units() -> list[Unit]:
 
 def missing(wanted: Iterable[Unit]) -> list[Unit]:
     """Return what is not compiled yet, or has been from other sources."""
+    if kernel_cache.disabled():
+        return []
     return [unit for unit in wanted if not kernel_cache.is_compiled(unit)]
+
+
+def lacking(wanted: Iterable[Unit]) -> list[Unit]:
+    """Return what is not compiled yet and can be, as far as is known."""
+    return [unit for unit in missing(wanted) if _as_it_is(unit) not in _given_up]
+
+
+def begin(wanted: Collection[Unit], tell: Tell) -> None:
+    """Begin to compile what is not compiled yet; `ended` says when it is.
+
+    Parameters
+    ----------
+    wanted
+        What must be compiled.
+    tell
+        Called before compiling begins, and if it cannot.
+    """
+    needed = lacking(wanted)
+    if needed and kernel_cache.home(PACKAGE) is None:
+        _given_up.update(map(_as_it_is, needed))
+        tell(
+            "no folder can be written to, so compiled code cannot be kept: every process compiles it again, "
+            "within the time limit; the environment variable NUMBA_CACHE_DIR names a folder"
+        )
+    elif needed:
+        tell(f"compiling {_names(needed)}, once; the time limit does not count this")
+        _COMPILER.ask(needed)
+
+
+def ended(wanted: Collection[Unit], tell: Tell) -> bool:
+    """Whether what has begun has ended, well or not; to be called again and again.
+
+    Parameters
+    ----------
+    wanted
+        What `begin` was given.
+    tell
+        Called if it has failed: kernels are then compiled where they are used.
+    """
+    try:
+        _COMPILER.look(tell)
+    except OSError as error:  # no process more, or no temporary file
+        _COMPILER.stop()
+        _give_up(lacking(wanted), reason(error), tell)
+    return not _COMPILER.has(wanted)
 
 
 def ensure(
@@ -94,19 +145,14 @@ def ensure(
     """
     began = time.monotonic()
     tell = tell or (lambda _text: None)
-    lacking = [unit for unit in missing(wanted) if _as_it_is(unit) not in _given_up]
-    if lacking and kernel_cache.home(PACKAGE) is None:
-        _given_up.update(map(_as_it_is, lacking))
-        tell(
-            "no folder can be written to, so compiled code cannot be kept: every process compiles it again, "
-            "within the time limit; the environment variable NUMBA_CACHE_DIR names a folder"
-        )
-    elif lacking:
-        tell(f"compiling {_names(lacking)}, once; the time limit does not count this")
-        try:
-            _compile(_batches(lacking), tell, on_tick or (lambda: None))
-        except OSError as error:  # no process more, or no temporary file
-            _give_up(lacking, reason(error), tell)
+    begin(wanted, tell)
+    try:
+        while not ended(wanted, tell):
+            (on_tick or (lambda: None))()
+            time.sleep(TICK_SECONDS)
+    except BaseException:
+        _COMPILER.stop()
+        raise
     return time.monotonic() - began
 
 
@@ -133,53 +179,83 @@ def _kind(unit: Unit) -> str:
     return f"{unit.room}-{'exact' if exact else 'heuristics'}"
 
 
-def _compile(waiting: list[list[Unit]], tell: Tell, on_tick: Callable[[], None]) -> None:
-    """Run a process for each batch, as many at a time as there are processors; kill them if interrupted."""
-    running: list[tuple[list[Unit], subprocess.Popen[bytes], IO[bytes]]] = []
-    try:
-        while waiting or running:
-            while waiting and len(running) < (os.cpu_count() or 1):
-                said: IO[bytes] = tempfile.TemporaryFile()  # noqa: SIM115 (`_end` closes it)
-                batch = waiting.pop(0)
-                running.append((batch, _start(batch, said), said))
-            on_tick()
-            with contextlib.suppress(subprocess.TimeoutExpired):
-                running[0][1].wait(0.1)
-            for entry in [entry for entry in running if entry[1].poll() is not None]:
-                running.remove(entry)
-                _end(*entry, tell)
-    finally:
-        for _, process, said in running:
-            processes.kill(process)
-            said.close()
+class _Process(NamedTuple):
+    """A process that compiles a batch of units, and what it says."""
+
+    batch: list[Unit]
+    process: subprocess.Popen[bytes]
+    said: IO[bytes]
+
+    @classmethod
+    def start(cls, batch: list[Unit]) -> _Process:
+        """Start a process; it ends when this one does."""
+        said: IO[bytes] = tempfile.TemporaryFile()  # noqa: SIM115 (`end` and `kill` close it)
+        command = [sys.executable, "-m", "tilewright.run.workers.compiling", batch[0].room]
+        process = subprocess.Popen(
+            [*command, *(unit.method for unit in batch)],
+            stdin=subprocess.PIPE,
+            stdout=said,
+            stderr=said,
+            env=processes.environment(),
+            start_new_session=True,  # Ctrl-C reaches the parent alone
+        )
+        return cls(batch, process, said)
+
+    def end(self, tell: Tell) -> None:
+        """Say what went wrong, if anything did."""
+        self.process.communicate()
+        self.said.seek(0)
+        lines = self.said.read().decode(errors="replace").strip().splitlines()
+        self.said.close()
+        failed = missing(self.batch)
+        if failed:
+            _give_up(failed, lines[-1] if lines else f"exit status {self.process.returncode}", tell)
+
+    def kill(self) -> None:
+        """End the process before it has compiled everything."""
+        processes.kill(self.process)
+        self.said.close()
 
 
-def _start(batch: list[Unit], said: IO[bytes]) -> subprocess.Popen[bytes]:
-    return subprocess.Popen(
-        [
-            sys.executable,
-            "-m",
-            "tilewright.run.workers.compiling",
-            batch[0].room,
-            *(unit.method for unit in batch),
-        ],
-        stdin=subprocess.PIPE,  # it ends when this process does
-        stdout=said,
-        stderr=said,
-        env=processes.environment(),
-        start_new_session=True,  # Ctrl-C reaches the parent alone
-    )
+class _Compiler:
+    """Processes that compile, as many at a time as there are processors; they are killed at exit."""
+
+    def __init__(self) -> None:
+        self._lock = threading.RLock()
+        self._waiting: list[list[Unit]] = []
+        self._running: list[_Process] = []
+
+    def ask(self, units: Iterable[Unit]) -> None:
+        """Compile units that are not in hand yet."""
+        with self._lock:
+            self._waiting += _batches(unit for unit in units if not self.has([unit]))
+
+    def has(self, units: Iterable[Unit]) -> bool:
+        """Whether one of the units is in hand."""
+        with self._lock:
+            batches = [*self._waiting, *(each.batch for each in self._running)]
+            return any(unit in batch for unit in units for batch in batches)
+
+    def look(self, tell: Tell) -> None:
+        """Start processes, and take note of those that have ended."""
+        with self._lock:
+            for each in [each for each in self._running if each.process.poll() is not None]:
+                self._running.remove(each)
+                each.end(tell)
+            while self._waiting and len(self._running) < (os.cpu_count() or 1):
+                self._running.append(_Process.start(self._waiting[0]))
+                del self._waiting[0]
+
+    def stop(self) -> None:
+        """Compile nothing more."""
+        with self._lock:
+            running, self._running, self._waiting = self._running, [], []
+        for each in running:
+            each.kill()
 
 
-def _end(batch: list[Unit], process: subprocess.Popen[bytes], said: IO[bytes], tell: Tell) -> None:
-    """Say what went wrong, if anything did."""
-    process.communicate()
-    said.seek(0)
-    lines = said.read().decode(errors="replace").strip().splitlines()
-    said.close()
-    failed = missing(batch)
-    if failed:
-        _give_up(failed, lines[-1] if lines else f"exit status {process.returncode}", tell)
+_COMPILER = _Compiler()
+atexit.register(_COMPILER.stop)
 
 
 def _give_up(failed: list[Unit], why: str, tell: Tell) -> None:

@@ -18,10 +18,11 @@ import shutil
 import signal
 import threading
 import time
+from contextlib import nullcontext
 from dataclasses import asdict
 from typing import IO, Any
 
-from tilewright.core import catalogue
+from tilewright.core import catalogue, jit
 from tilewright.core.context import RunContext
 from tilewright.run.methods import Listener, look_at, run_method
 from tilewright.run.workers.processes import kill_marked
@@ -117,7 +118,8 @@ def _run(job: dict[str, Any], events: IO[str]) -> Any:
         on_part=lambda part: _send(events, event="part", **asdict(part)),
     )
     run = look_at if job["only_look"] else run_method
-    return run(job["method"], problem, context, listener)
+    with jit.uncompiled() if job["uncompiled"] else nullcontext():
+        return run(job["method"], problem, context, listener)
 
 
 _sending = threading.Lock()

@@ -1,0 +1,63 @@
+"""Run methods as the Python that they are written in, while what they need is compiled for the first time.
+
+Many a problem is solved before that has ended, or even begun. What is not begins anew, compiled.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import time
+from collections.abc import Callable, Collection
+
+from tilewright.core import jit
+from tilewright.core.kernel_cache import Unit
+from tilewright.run.workers import compiling
+
+HEAD_START_SECONDS = 0.3
+"""How long methods run before what they need is compiled beside them."""
+
+Tick = Callable[[], None]
+"""Called several times a second; raises to stop."""
+
+
+class Compiled(Exception):
+    """What has been run uncompiled begins anew."""
+
+
+def run_uncompiled(
+    work: Callable[[Tick], None], needed: Collection[Unit], tell: compiling.Tell, on_tick: Tick
+) -> bool:
+    """Run methods until they end, fail, or what they need is compiled.
+
+    Parameters
+    ----------
+    work
+        Runs them, and calls what it is given several times a second.
+    needed
+        What is to be compiled.
+    tell
+        Called before compiling begins, and if it cannot.
+    on_tick
+        Called several times a second; raises to stop everything.
+
+    Returns
+    -------
+    bool
+        Whether they have ended by themselves.
+    """
+    begins = time.monotonic() + HEAD_START_SECONDS
+    begun = False
+
+    def look() -> None:
+        nonlocal begun
+        on_tick()
+        if not begun and time.monotonic() >= begins:
+            compiling.begin(needed, tell)
+            begun = True
+        if begun and compiling.ended(needed, tell):
+            raise Compiled
+
+    with jit.uncompiled(), contextlib.suppress(Compiled):
+        work(look)
+        return True
+    return False
