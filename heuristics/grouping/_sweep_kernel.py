@@ -382,7 +382,7 @@ def grow_by_group(sweep, style, seed):
                 task, varied, step, plans.on_chip[old, b], now, candidates.group[i, :quota]
             )
             _judge(task, plans, candidates, old, i, step, style.length, now)
-        ranking = np.argsort(candidates.score[: alive * tries])
+        ranking = np.argsort(candidates.score[: alive * tries], kind="mergesort")
         alive = 0
         for i in ranking:
             known = False

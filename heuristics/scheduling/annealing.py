@@ -32,7 +32,7 @@ def plan(problem: Problem, search: RunContext) -> Plan:
     pricer = Pricer(problem)
     best: Plan | None = search.start
     value = objective(problem, best) if best is not None else None
-    partition = merge_greedily(pricer, search.deadline - 0.3 * search.remaining())
+    partition = merge_greedily(pricer, search.until(0.7))
     given = _partition(pricer, best) if best is not None else None
     if given is not None:
         arrangement = Sequencing(pricer)
@@ -56,7 +56,7 @@ def plan(problem: Problem, search: RunContext) -> Plan:
             search.on_plan(found)
 
     seconds, idle, rounds = FIRST_SECONDS, 0, 0
-    last = search.deadline - LAST_SHARE * search.remaining()
+    last = search.until(1 - LAST_SHARE)
     while time.monotonic() < last and idle < IDLE_ROUNDS:
         if value is not None and search.bound is not None and value <= search.bound:
             break

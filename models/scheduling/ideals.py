@@ -50,14 +50,14 @@ def solve(problem: Problem, search: RunContext) -> Outcome:
     def bounded(ticks: int) -> None:
         search.on_bound(_bound(ticks, value, scale))
 
-    partition = merge_greedily(pricer, search.deadline - 0.8 * search.remaining())
+    partition = merge_greedily(pricer, search.until(0.2))
     annealing = Annealing(pricer, search.seed)
     annealing.run(partition, min(0.05 * search.remaining(), FIRST_SECONDS), search.deadline, better)
-    pieces = pieces_bound(pricer, search.deadline - 0.5 * search.remaining())
+    pieces = pieces_bound(pricer, search.until(0.5))
     bounded(pieces)
     # A plan is better if it is in whole units of time.
     below = LONGEST if value is None else (value - 1) * scale + 1
-    answer = find(pricer, below, search.deadline - LAST_SHARE * search.remaining(), bounded)
+    answer = find(pricer, below, search.until(1 - LAST_SHARE), bounded)
     if answer is not None and answer.ticks is not None:
         better(answer.ticks, answer.steps)
     if answer is not None and answer.proven:

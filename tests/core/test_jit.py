@@ -23,7 +23,7 @@ from tilewright.grouping.exact.sample_inner import (
 def outer():
     return value()
 
-print(outer(), sum(outer.stats.cache_hits.values()))
+print(outer(), sum(outer.compiled.stats.cache_hits.values()))
 """
 
 INNER = """

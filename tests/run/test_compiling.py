@@ -20,6 +20,9 @@ from tilewright.run.workers import compiling
 
 EXAMPLE = "s1-example2"
 
+ROUNDS = 10**9
+"""Rounds of a loop that take a minute as Python and no time compiled."""
+
 HEURISTIC = """
 import os, time
 from tilewright.core.jit import kernel
@@ -27,7 +30,10 @@ from tilewright.heuristics.grouping import zigzag
 
 @kernel()
 def three():
-    return 3
+    total = 0
+    for number in range({rounds}):
+        total += number
+    return 3 if total >= 0 else 0
 
 def plan(problem):
     assert three() == 3
@@ -48,7 +54,7 @@ def mine(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     folder = tmp_path / "mine/heuristics/grouping"
     folder.mkdir(parents=True)
     path = folder / "with_a_kernel.py"
-    path.write_text(HEURISTIC.replace("{before}", "pass"))
+    path.write_text(heuristic())
     monkeypatch.setenv("TILEWRIGHT_PATH", str(tmp_path / "mine"))
     monkeypatch.setenv("NUMBA_CACHE_DIR", str(tmp_path / "kernels"))
     monkeypatch.setenv("COUNTED", str(tmp_path / "counted"))
@@ -56,6 +62,19 @@ def mine(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     # What another test has imported lies in another folder.
     monkeypatch.delitem(sys.modules, "tilewright.heuristics.grouping.with_a_kernel", raising=False)
     return path
+
+
+def heuristic(before: str = "pass", rounds: int = ROUNDS) -> str:
+    """Return the text of a heuristic.
+
+    Parameters
+    ----------
+    before
+        A statement that runs before its kernel is compiled.
+    rounds
+        Of the loop in its kernel.
+    """
+    return HEURISTIC.replace("{before}", before).replace("{rounds}", str(rounds))
 
 
 def start(folder: Path, *arguments: str) -> subprocess.Popen[str]:
@@ -92,9 +111,24 @@ def test_kernels_are_compiled_once_and_again_if_a_source_changes(mine: Path, tmp
 
 
 def test_compiling_takes_nothing_of_the_time_limit(mine: Path) -> None:
-    mine.write_text(HEURISTIC.replace("{before}", "time.sleep(7)"))
+    mine.write_text(heuristic("time.sleep(7)"))
     result = tw.solve(EXAMPLE, "with_a_kernel", time_limit=6)
     assert result.plan is not None and result.seconds < 7
+
+
+def test_what_is_solved_uncompiled_waits_for_nothing(mine: Path, tmp_path: Path) -> None:
+    mine.write_text(heuristic("time.sleep(1000)", rounds=3))
+    result = tw.solve(EXAMPLE, "with_a_kernel", time_limit=60)
+    assert result.plan is not None and times(tmp_path) <= 1
+    again = tw.solve(EXAMPLE, "with_a_kernel", time_limit=60)
+    assert again.plan == result.plan and times(tmp_path) <= 1
+
+
+def test_what_fails_uncompiled_is_compiled(mine: Path, tmp_path: Path) -> None:
+    mine.write_text(heuristic().replace("    total = 0\n", "    total = 0\n    2**63 + np.int64(total)\n"))
+    mine.write_text(mine.read_text().replace("import os", "import numpy as np\nimport os"))
+    result = tw.solve(EXAMPLE, "with_a_kernel")
+    assert result.plan is not None and result.failures == [] and times(tmp_path) == 1
 
 
 def test_the_command_says_what_it_waits_for(mine: Path, tilewright: Run) -> None:
@@ -105,7 +139,7 @@ def test_the_command_says_what_it_waits_for(mine: Path, tilewright: Run) -> None
 
 def test_nobody_loses_time_to_it_in_a_comparison(mine: Path) -> None:
     """The first of three methods takes longer to compile than all may take."""
-    mine.write_text(HEURISTIC.replace("{before}", "time.sleep(7)"))
+    mine.write_text(heuristic("time.sleep(7)"))
     told: list[str] = []
     entries = tw.compare(
         [EXAMPLE],
@@ -126,13 +160,13 @@ def test_doctor_compiles(mine: Path, tilewright: Run, monkeypatch: pytest.Monkey
     assert done.returncode == 0 and "\n1 of 1 searches are compiled\n" in done.stdout
     assert "compiling grouping with_a_kernel" in done.stderr
     assert "compiling" not in tilewright("doctor", "--compile").stderr
-    mine.write_text(HEURISTIC.replace("{before}", "raise ValueError('not today')"))
+    mine.write_text(heuristic("raise ValueError('not today')"))
     done = tilewright("doctor", "--compile")
     assert done.returncode == 2 and "not today" in done.stderr and "0 of 1 searches" in done.stdout
 
 
 def test_processes_that_need_the_same_wait_for_one(mine: Path, tmp_path: Path) -> None:
-    mine.write_text(HEURISTIC.replace("{before}", "time.sleep(2)"))
+    mine.write_text(heuristic("time.sleep(2)"))
     running = [start(tmp_path, "solve", EXAMPLE, "--with", "with_a_kernel") for _ in range(2)]
     for process in running:
         out, err = process.communicate(timeout=300)
@@ -151,7 +185,7 @@ def test_processes_that_need_the_same_wait_for_one(mine: Path, tmp_path: Path) -
 def test_who_ends_a_command_ends_what_it_compiles(
     mine: Path, tmp_path: Path, command: str, end: signal.Signals
 ) -> None:
-    mine.write_text(HEURISTIC.replace("{before}", "time.sleep(1000)"))
+    mine.write_text(heuristic("time.sleep(1000)"))
     process = start(tmp_path, command, EXAMPLE, "--with", "with_a_kernel")
     while not times(tmp_path):
         assert process.poll() is None
@@ -161,7 +195,7 @@ def test_who_ends_a_command_ends_what_it_compiles(
     if end == signal.SIGINT:
         assert process.returncode in (1, 130) and "interrupted" in out + err and "Traceback" not in err
     with kernel_cache.lock("grouping-heuristics"):  # which who compiles holds to its end
-        mine.write_text(HEURISTIC.replace("{before}", "pass"))
+        mine.write_text(heuristic())
     assert tw.solve(EXAMPLE, "with_a_kernel").plan is not None
     assert times(tmp_path) == 2
 
@@ -217,13 +251,13 @@ def test_what_can_only_be_read_is_used(mine: Path, tmp_path: Path, monkeypatch: 
 
 
 def test_what_fails_is_said_and_done_where_it_is_used(mine: Path) -> None:
-    mine.write_text(HEURISTIC.replace("{before}", "raise ValueError('not today')"))
+    mine.write_text(heuristic("raise ValueError('not today')"))
     told: list[str] = []
     assert tw.solve(EXAMPLE, "with_a_kernel", on_compile=told.append).plan is not None
     assert len(told) == 2 and "not today" in told[1]
     tw.solve(EXAMPLE, "with_a_kernel", on_compile=told.append)
     assert len(told) == 2  # once is enough
-    mine.write_text(HEURISTIC.replace("{before}", "pass"))
+    mine.write_text(heuristic())
     tw.solve(EXAMPLE, "with_a_kernel", on_compile=told.append)
     assert len(told) == 3
 
@@ -247,7 +281,7 @@ def test_methods_without_kernels_wait_for_nothing(monkeypatch: pytest.MonkeyPatc
     def never(*_: Any) -> None:
         raise AssertionError("something is compiled")
 
-    monkeypatch.setattr(compiling, "_compile", never)
+    monkeypatch.setattr(compiling, "begin", never)
     for name, method in (("alexnet-conv3-64k", "auto"), (EXAMPLE, "zigzag"), ("mnist-tcpa", "paper")):
         assert tw.solve(name, method).plan is not None
 
@@ -274,10 +308,11 @@ from tilewright.run.methods import Listener, run_method
 
 def signatures():
     return {
-        value.py_func.__module__ + " " + value.py_func.__name__: value.signatures
-        for name in jit.KEPT
-        for value in vars(sys.modules[name]).values()
-        if type(getattr(value, "_cache", None)) is jit._Cache
+        value.__module__ + " " + value.__name__: value.signatures
+        for name, module in list(sys.modules.items())
+        if name.startswith("tilewright.")
+        for value in list(vars(module).values())
+        if isinstance(value, jit.Kernel) and value.kept
     }
 
 room, method, *instances = sys.argv[1:]

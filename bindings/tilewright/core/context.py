@@ -74,6 +74,10 @@ class RunContext:
         """Seconds until the deadline, never negative."""
         return max(0.0, self.deadline - time.monotonic())
 
+    def until(self, share: float) -> float:
+        """Return when a share of the time that is left is over, as ``time.monotonic()``."""
+        return time.monotonic() + share * self.remaining()
+
 
 @dataclass
 class Outcome:

@@ -23,6 +23,8 @@ from functools import cache
 from pathlib import Path
 from typing import Any
 
+import numpy as np
+
 from tilewright.core import kernel_cache
 
 IMPORT = re.compile(r"^(?:from (tilewright[\w.]*) import (\([^)]*\)|[^\n]*)|import (tilewright[\w.]*))", re.M)
@@ -45,7 +47,8 @@ def uncompiled() -> Iterator[None]:
     global _uncompiled
     _uncompiled += 1
     try:
-        yield
+        with np.errstate(over="ignore"):  # of hashes
+            yield
     finally:
         _uncompiled -= 1
 
@@ -65,13 +68,18 @@ class Kernel:
 
     def __init__(self, function: Any, options: dict[str, Any], *, kept: bool = False) -> None:
         functools.update_wrapper(self, function)
-        self._function, self._options, self._kept = function, options, kept
+        self._function, self._options, self.kept = function, options, kept
 
     def __call__(self, *arguments: Any) -> Any:
         """Run the function."""
         if _uncompiled or kernel_cache.disabled():
             return self._function(*arguments)
         return self.compiled(*arguments)
+
+    @property
+    def signatures(self) -> list[Any]:
+        """The types of arguments for which the function has been compiled."""
+        return self.compiled.signatures if "compiled" in vars(self) else []
 
     @functools.cached_property
     def compiled(self) -> Any:
@@ -82,7 +90,7 @@ class Kernel:
         compiled = numba.njit(**self._options)(self._function)
         template = compiled.get_call_template
         compiled.get_call_template = lambda types, kws: template(tuple(map(_widened, types)), kws)
-        place = _place(self._function.__module__) if self._kept else None
+        place = _place(self._function.__module__) if self.kept else None
         if place is not None:
             KEPT[self._function.__module__] = place
             with _cache_folder(place), suppress(RuntimeError):  # numba's, if the folder cannot be made

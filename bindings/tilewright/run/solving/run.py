@@ -27,7 +27,7 @@ from tilewright.run.solving.incumbent import Claim, Incumbent
 from tilewright.run.solving.options import Method, Options, name_of
 from tilewright.run.solving.phases import Phases
 from tilewright.run.solving.shares import Share, alike, shares, successors
-from tilewright.run.solving.uncompiled import Compiled, Tick, run_uncompiled
+from tilewright.run.solving.uncompiled import Compiled, Tick, run_uncompiled, uncompiled_deadline
 from tilewright.run.workers import compiling
 from tilewright.spec.errors import (
     Disagreement,
@@ -279,7 +279,8 @@ class Run:
         if incumbent.closed and not self.chooses:
             return
         if self.compile(
-            list(parts.methods), lambda tick: self._divide(parts, start, float("inf"), tick, uncompiled=True)
+            list(parts.methods),
+            lambda tick: self._divide(parts, start, uncompiled_deadline(), tick, uncompiled=True),
         ):
             return
         if parts.proving is not None and self.try_here(parts.proving, start, self.deadline):
@@ -332,7 +333,7 @@ class Run:
                 self.phases.end_all()
 
     def _work_uncompiled(self, shares: list[Share], start: Any, on_tick: Tick) -> None:
-        deadline = float("inf")
+        deadline = uncompiled_deadline()
         self._work(self._jobs(shares, start, deadline, uncompiled=True), deadline, on_tick)
 
     def _jobs(
@@ -455,8 +456,8 @@ class Run:
         kind = event["event"]
         if kind in ("error", "outcome"):
             self.phases.tell(job["number"], None)
-        if job["uncompiled"] and event.get("died", False):
-            raise Compiled  # which may go better
+        if job["uncompiled"] and kind == "error":
+            raise Compiled  # which may go better: there, integers have no end
         if kind == "plan":
             plan = self.room.plan_type.from_json(event["plan"])
             incumbent.offer(plan, proven=proves(self.room.name, method))

@@ -16,12 +16,20 @@ from tilewright.run.workers import compiling
 HEAD_START_SECONDS = 0.3
 """How long methods run before what they need is compiled beside them."""
 
+MOST_SECONDS = 60.0
+"""How long methods run uncompiled at most: about as long as all kernels take to be compiled."""
+
 Tick = Callable[[], None]
 """Called several times a second; raises to stop."""
 
 
 class Compiled(Exception):
     """What has been run uncompiled begins anew."""
+
+
+def uncompiled_deadline() -> float:
+    """Return when methods that begin now have to end, as ``time.monotonic()``."""
+    return time.monotonic() + MOST_SECONDS
 
 
 def run_uncompiled(
