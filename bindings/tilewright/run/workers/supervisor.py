@@ -282,8 +282,9 @@ def _solver(method: str) -> str:
 
 
 def _reusable(worker: Worker) -> bool:
-    """Whether a worker's job has ended without leaving processes of a solver behind."""
-    return worker.ended and worker.process.poll() is None and not _spawns(worker.job["method"])
+    """Whether a worker has ended its job and left nothing behind: processes of a solver, a low priority."""
+    left = worker.job["uncompiled"] or _spawns(worker.job["method"])
+    return worker.ended and worker.process.poll() is None and not left
 
 
 def _spawns(method: str) -> bool:

@@ -18,7 +18,6 @@ import shutil
 import signal
 import threading
 import time
-from contextlib import nullcontext
 from dataclasses import asdict
 from typing import IO, Any
 
@@ -28,6 +27,9 @@ from tilewright.run.methods import Listener, look_at, run_method
 from tilewright.run.workers.processes import kill_marked
 from tilewright.run.workers.warming import prepare
 from tilewright.spec.errors import SolverMissingError, TilewrightError
+
+UNCOMPILED_NICENESS = 10
+"""How much a worker that runs uncompiled gives way to others; it is not used again."""
 
 SELDOM = 50_000, 50, 100
 """When garbage is looked for: searches make millions of objects that stay, and few cycles."""
@@ -118,7 +120,10 @@ def _run(job: dict[str, Any], events: IO[str]) -> Any:
         on_part=lambda part: _send(events, event="part", **asdict(part)),
     )
     run = look_at if job["only_look"] else run_method
-    with jit.uncompiled() if job["uncompiled"] else nullcontext():
+    if not job["uncompiled"]:
+        return run(job["method"], problem, context, listener)
+    os.nice(UNCOMPILED_NICENESS)  # compiling comes first
+    with jit.uncompiled():
         return run(job["method"], problem, context, listener)
 
 
