@@ -142,13 +142,13 @@ def legend(limit: float, target: float) -> list[str]:
     """Say in sentences what the table of methods counts."""
     within = f"within {target:g} % of the reference" if target else "as good as the reference"
     return [
-        "Numbers of runs: all, and those that a bound of the room had closed before the method did anything "
-        "(not run), which count for nothing else. Of the others, with a plan, with a proof, with one that "
-        "the method has made itself rather than a bound that its plan meets, as good as the reference "
-        f"(best), {within} (in target), without a result (failed).",
-        "Times, gaps and primal integrals are shifted geometric means (shift 1 s, 1 %) over all runs, and "
-        "over those on shared instances. Without a proof, or short of the target, a run counts with "
-        f"{limit:g} s, without a plan with a gap of 100 %. The primal integral is that of the gap "
+        "The table counts runs. Not run are those that a bound of the room had closed before the method did "
+        "anything; they count for nothing else. Of the others it counts runs with a plan, with a proof, and "
+        "with a proof that the method has made itself rather than a bound that its plan meets. Then come "
+        f"runs as good as the reference (best), {within} (in target), and without a result (failed).",
+        "Times, gaps and primal integrals are shifted geometric means (shift 1 s, 1 %), over all runs and "
+        f"over those on shared instances. A run counts with {limit:g} s if it has no proof or misses the "
+        "target, and with a gap of 100 % if it has no plan. The primal integral is that of the gap "
         "|objective - reference| / max(|objective|, |reference|) over the time limit.",
     ]
 
