@@ -221,14 +221,14 @@ def test_a_terminal_has_one_line_of_progress(monkeypatch):
         def update(self, text):
             shown.append(text)
 
-    progress = _Progress(60.0, enabled=True)
+    progress = _Progress(60.0, "cycles", enabled=True)
     progress.terminal, progress.status = True, Line()
     progress.show(3.4, 200, None)
     progress.part(PartInHand(7, 18, "conv7", False, None, 5))
     progress.show(72.9, 200, 100)
     assert shown == [
-        "00:03 of 01:00, best 200, bound -, gap -",
-        "layer 7 of 18, 01:12 of 01:00, best 200, bound 100, gap 50.00 %",
+        "00:03 of 01:00, best 200 cycles, bound -, gap -",
+        "layer 7 of 18, 01:12 of 01:00, best 200 cycles, bound 100 cycles, gap 50.00 %",
     ]
 
 

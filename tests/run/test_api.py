@@ -307,7 +307,7 @@ def test_results_show_themselves() -> None:
     text = result.summary()
     assert str(result) == text
     assert text.splitlines()[0].split()[0] == "layer"
-    for told in ("lenet5-idsp", "optimal", f"{result.objective:,} fJ"):
+    for told in ("lenet5-idsp", "optimal", f"{result.objective / 1e12:.3f} mJ"):
         assert told in text
     page = result._repr_html_()
     assert page.count("<tr>") == len(text.splitlines()) - 4  # two tables, each with a rule and a blank line

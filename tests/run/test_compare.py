@@ -57,7 +57,7 @@ def test_a_room_may_have_none_of_them(tilewright: Run) -> None:
 
 def test_one_room_needs_no_heading(tilewright: Run) -> None:
     compared = tilewright("compare", GROUPING, "resnet8-conv-g8", "--with", "zigzag")
-    assert compared.returncode == 0 and compared.stdout.startswith("instance ")
+    assert compared.returncode == 0 and compared.stdout.splitlines()[0].split()[0] != "grouping"
     assert "not in this room" not in compared.stdout
 
 
@@ -125,7 +125,8 @@ def test_every_seed_is_run_under_the_conditions_asked_for(tilewright: Run, tmp_p
 
     again = tilewright("compare", GROUPING, *options, "--journal", "kept.journal")
     assert len((tmp_path / "kept.journal").read_text().splitlines()) == 6
-    assert "median, least to most of 3 seeds" in again.stdout and "shifted geometric means" in again.stdout
+    told = " ".join(again.stdout.split())
+    assert "median, least to most of 3 seeds" in told and "shifted geometric means" in told
 
 
 @pytest.mark.parametrize("seeds", ["3..1", "a", "0..", "0..5000", "4294967296", ""])
@@ -142,7 +143,8 @@ def test_a_method_whose_solver_is_missing_stays_in_the_table(tilewright: Run, tm
     options = ("--with", "zigzag,s1@pyomo:nosuch", "--time-limit", "1", "-o", "all.csv")
     compared = tilewright("compare", GROUPING, *options)
     assert compared.returncode == 0, compared.stderr
-    assert re.search(r"s1@pyomo:nosuch .*failed +solver not installed", compared.stdout)
+    assert re.search(r"s1@pyomo:nosuch .*failed$", compared.stdout, re.MULTILINE)
+    assert "s1@pyomo:nosuch: solver not installed" in compared.stdout
     zigzag, missing = csv.DictReader((tmp_path / "all.csv").read_text().splitlines())
     assert "nosuch" in missing["error"] and missing["primal_integral_seconds"] == "1.0"
     assert float(zigzag["primal_integral_seconds"]) < 1

@@ -207,7 +207,7 @@ def test_summaries_show_what_each_power_of_two_allows() -> None:
     report = simulate(problem, joined_fronts(problem))
     points = report.measures.front
     header, *lines = table(problem, report.measures)
-    assert header == ("bytes", "needed", "accesses", "any schedule", "/ least")
+    assert header == ("bytes", "needed", "accesses", "any schedule", "/least")
     numbers = [[int(cell.replace(",", "")) for cell in line[:4]] for line in lines]
     assert [line[0] for line in numbers] == [2**power for power in range(3, 3 + len(lines))]
     assert numbers[0][0] / 2 < points[-1].capacity_bytes <= numbers[0][0]

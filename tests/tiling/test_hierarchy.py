@@ -942,7 +942,7 @@ def test_energy_is_shown_where_it_has_prices(priced: bool) -> None:
         report = simulate(one, Plan(tuple(each.layers[0] for each in found if each))).measures
         assert ("energy" in dict(rows(one, report))) == priced
         assert all(
-            len(line) == (6 if "network" in table else 5) + priced for line in summary_table(one, report)
+            len(line) == (7 if "network" in table else 5) + priced for line in summary_table(one, report)
         )
 
 

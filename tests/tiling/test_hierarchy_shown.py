@@ -116,7 +116,10 @@ def test_the_longest_of_all_is_the_duration_and_is_named() -> None:
 def test_the_table_has_the_numbers_of_the_report() -> None:
     for _, problem, _, report in executed(range(40)):
         header, *lines = table(problem, report.measures)
-        assert header == ("level", "operand", "held bytes", "read bytes", "written bytes", "uJ")
+        assert header[:5] == ("level", "operand", "held bytes", "read bytes", "written bytes")
+        joules = 10.0 ** {"p": -12, "n": -9, "u": -6, "m": -3}[header[5][:-1]]
+        energy = sum(float(line[5].replace(",", "")) for line in lines) * joules
+        assert energy == pytest.approx(report.measures.energy_aj / 1e18, rel=0.01, abs=1e-14)
         for column, way in ((3, "read"), (4, "written")):
             shown = sum(float(line[column].replace(",", "") or 0) for line in lines)
             levels = report.measures.levels_bytes.values()

@@ -8,7 +8,9 @@ from typing import Any
 from tilewright.allocation.measures import PipelineLayer, PipelineMeasures, PipelinePoint
 from tilewright.allocation.problem import Problem
 from tilewright.core.front import thinned
+from tilewright.core.narrowing import Narrowing
 from tilewright.core.overview import Front, Overview, of_table
+from tilewright.core.quantities import written
 from tilewright.core.room import Rows
 
 MOST_POINTS = 40
@@ -16,7 +18,8 @@ MOST_POINTS = 40
 
 
 ABOUT = (
-    "All layers work at the same time, each on PEs of its own. Split: into which parts its PEs divide a "
+    "All layers work at the same time, each on PEs of its own. Limited by: its own PEs, or a slower layer "
+    "that it waits for; PEs of the largest load set the rate. Split: into which parts its PEs divide a "
     "layer. Work, pace: cycles from one output position to the next, without and with waits. Start: cycles "
     "after the begin of a frame. Busy, load: cycles for which a frame keeps a layer busy, with and without "
     "waits; the largest load sets the rate. Buffer: words that a layer's output takes."
@@ -42,7 +45,7 @@ def rows(problem: Problem, measures: PipelineMeasures) -> Rows:
         bottleneck = max(layers, key=lambda name: layers[name].load_cycles)
         busy = sum(layer.pes * layer.load_cycles for layer in layers.values()) / (measures.pes * interval)
         shown.append(("bottleneck", f"{bottleneck}; PEs are busy {busy:.0%} of the time"))
-    shown.append(("latency", f"{latency:,} cycles, {1e-3 * latency / machine.clock_mhz:.3g} ms"))
+    shown.append(("latency", f"{latency:,} cycles, {written(1e6 * latency / machine.clock_mhz, 'ps')}"))
     by_equations = f"{published.latency_cycles:,} cycles, {published.frames_per_second:,.1f} frames/s"
     shown.append(("by the paper", f"{by_equations} (equations 3 to 13)"))
     limit = f" of {machine.buffer_bytes:,}" if machine.buffer_bytes is not None else ""
@@ -62,8 +65,32 @@ def table(problem: Problem, measures: PipelineMeasures) -> list[tuple[str, ...]]
     if measures.front:
         points = thinned(measures.front, MOST_POINTS)
         return [("PEs", "frames/s", "interval", "latency"), *(_point(problem, point) for point in points)]
-    header = ("layer", "PEs", "split", "units", "work", "pace", "start", "busy", "load", "buffer")
-    return [header, *(_line(name, layer) for name, layer in measures.layers.items())]
+    header = (
+        "layer",
+        "PEs",
+        "limited by",
+        "split",
+        "units",
+        "work",
+        "pace",
+        "start",
+        "busy",
+        "load",
+        "buffer",
+    )
+    slowest = max(layer.load_cycles for layer in measures.layers.values()) if problem.parallel else None
+    return [header, *(_line(name, layer, slowest) for name, layer in measures.layers.items())]
+
+
+NARROWING = Narrowing(last=("units", "buffer", "start", "busy", "pace"))
+"""What becomes of the table where columns are few."""
+
+
+def _limit(layer: PipelineLayer, slowest: int | None) -> str:
+    """Name what a layer waits for: a slower layer, or its own PEs, which may set the rate of all."""
+    if layer.load_cycles == slowest:
+        return "PEs, sets the rate"
+    return "slower layer" if layer.pace_cycles > layer.work_cycles else "PEs"
 
 
 def _point(problem: Problem, point: PipelinePoint) -> tuple[str, ...]:
@@ -71,10 +98,11 @@ def _point(problem: Problem, point: PipelinePoint) -> tuple[str, ...]:
     return f"{point.pes:,}", f"{rate:,.1f}", f"{point.interval_cycles:,}", f"{point.latency_cycles:,}"
 
 
-def _line(name: str, layer: PipelineLayer) -> tuple[str, ...]:
+def _line(name: str, layer: PipelineLayer, slowest: int | None) -> tuple[str, ...]:
     return (
         name,
         f"{layer.pes:,}",
+        _limit(layer, slowest),
         " x ".join(map(str, layer.split)),
         " x ".join(map(str, layer.units)),
         f"{layer.work_cycles:,}",

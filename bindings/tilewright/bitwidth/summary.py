@@ -10,6 +10,7 @@ from tilewright.bitwidth.measures import BitwidthLayer, BitwidthMeasures, LayerS
 from tilewright.bitwidth.noise import decibels
 from tilewright.bitwidth.problem import Problem
 from tilewright.core.front import thinned
+from tilewright.core.narrowing import Narrowing
 from tilewright.core.overview import Front, Overview, of_table
 from tilewright.core.room import Rows
 
@@ -25,6 +26,10 @@ ABOUT = (
     "the point; K products are added up for each output. Together: the bits of both, and how many the "
     "accumulator leaves them. Noise: of quantisation by the model, in parts per billion of the signal."
 )
+
+
+NARROWING = Narrowing(last=("noise ppb", "K"))
+"""What becomes of the table where columns are few."""
 
 
 def rows(problem: Problem, measures: BitwidthMeasures) -> Rows:

@@ -8,7 +8,6 @@ import os
 import re
 import shlex
 import sys
-import textwrap
 import threading
 from collections.abc import Mapping, Sequence
 from functools import partial
@@ -30,7 +29,8 @@ from tilewright.cli.arguments import (
     take_seed,
 )
 from tilewright.cli.outputs import Saving, check_outputs, is_table, note, note_compiling, printing
-from tilewright.cli.tables import print_table
+from tilewright.cli.tables import columns, print_table, print_text, table_width
+from tilewright.core.narrowing import Narrowing
 from tilewright.spec.errors import InputError, SolverMissingError
 
 if TYPE_CHECKING:
@@ -39,6 +39,9 @@ if TYPE_CHECKING:
     from tilewright.run.scoring.scores import Score
 
 EXIT_FOUND_NOTHING = 1
+
+NARROWING = Narrowing({"gap to best bound": "gap"}, last=("of it solving", "own bound"))
+"""What becomes of the table of runs where columns are few; JSON has all of it."""
 
 
 MOST_SEEDS = 1000
@@ -186,7 +189,7 @@ def compare(
         else:
             _print_rooms(problems, list(zip(entries, found, strict=True)), named or [])
             for sentence in legend(time_limit, target):
-                click.echo(textwrap.fill(sentence, 110))
+                print_text(sentence)
         for path in kept:
             click.echo(f"kept: {path} holds plans of these instances; this run has found none", err=as_json)
     saving.finish()
@@ -228,12 +231,9 @@ def _without_journal(arguments: Sequence[str]) -> list[str]:
     return told
 
 
-def _units(problems: Sequence[Instance]) -> dict[str, str]:
-    """Return the unit of each room's objectives, where it is the same for all instances."""
-    units: dict[str, set[str]] = {}
-    for problem in problems:
-        units.setdefault(problem.room, set()).add(problem.problem.unit)
-    return {room: next(iter(own)) for room, own in units.items() if len(own) == 1}
+def _units(problems: Sequence[Instance]) -> dict[tuple[str, str], str]:
+    """Return the unit of each instance's objective, by its room and its name."""
+    return {(problem.room, problem.name): problem.problem.unit for problem in problems}
 
 
 def _is_parquet(path: str) -> bool:
@@ -315,20 +315,27 @@ def _print_rooms(problems: list[Instance], runs: list[tuple[Entry, Score]], name
             click.echo(("\n" if number else "") + room)
         own = [(entry, score) for entry, score in runs if entry.room == room]
         if own:
-            _print_comparison(own, _units(problems).get(room, ""))
+            _print_comparison(own, _units(problems))
         lacking = [name for name in named if name != "all" and name not in {entry.method for entry, _ in own}]
         if lacking:
             click.echo(f"not in this room: {', '.join(lacking)}")
 
 
-def _print_comparison(runs: list[tuple[Entry, Score]], unit: str) -> None:
+def _print_comparison(runs: list[tuple[Entry, Score]], units: Mapping[tuple[str, str], str]) -> None:
     from tilewright.run.scoring.scores import summaries
     from tilewright.run.scoring.tables import counts, methods_table, runs_table
 
     found = [score for _, score in runs]
-    header, lines = runs_table(found, {id(score): entry.remark for entry, score in runs}, unit)
-    print_table(lines, header)
+    header, lines = runs_table(found, {id(score): entry.remark for entry, score in runs}, units)
+    print_table([line[:-1] for line in lines], header[:-1], NARROWING)
+    for name, method, *_, remark in lines:
+        if remark:
+            print_text(f"{name} {method}: {remark}")
     click.echo()
     header, lines = methods_table(summaries(found))
-    print_table(lines, header)
-    click.echo(textwrap.fill(counts(found), 110))
+    if table_width(lines, header) <= columns():
+        print_table(lines, header)
+    else:  # numbers of runs; what is over all of them; what is over those on shared instances
+        for places in (slice(1, 9), slice(9, 17)):
+            print_table([(line[0], *line[places]) for line in lines], (header[0], *header[places]))
+    print_text(counts(found))

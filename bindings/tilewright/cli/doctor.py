@@ -7,7 +7,8 @@ import sys
 import click
 
 from tilewright.cli.outputs import note_compiling, printing
-from tilewright.cli.tables import print_table
+from tilewright.cli.tables import print_table, print_text
+from tilewright.core.narrowing import Narrowing
 from tilewright.spec.errors import SolverMissingError, TilewrightError
 
 
@@ -44,11 +45,13 @@ def doctor(compiles: bool) -> None:
                 for row in rows
             ],
             ("solver", "installed", "version"),
+            Narrowing(prose=("version",)),
         )
         for line in wrong_files:
-            click.echo(line)
+            print_text(line)
         hint = "" if compiles or not uncompiled else "; the others are on first use, or by --compile"
-        click.echo(f"\n{len(searches) - len(uncompiled)} of {len(searches)} searches are compiled{hint}")
+        click.echo()
+        print_text(f"{len(searches) - len(uncompiled)} of {len(searches)} searches are compiled{hint}")
     if broken:
         sys.exit(SolverMissingError.exit_status)
     wrong = wrong_files or locations.unusable() or (compiles and uncompiled)

@@ -3,16 +3,20 @@
 from __future__ import annotations
 
 import json
-from textwrap import shorten
 
 import click
 
 from tilewright.cli.arguments import print_json
 from tilewright.cli.outputs import printing
 from tilewright.cli.tables import print_table
+from tilewright.core.narrowing import Narrowing
 
-LONGEST = 140
-"""Most characters of a cell that is printed; JSON has all of it."""
+NARROWING = Narrowing(
+    {"macs_per_cycle": "macs per cycle", "clock_mhz": "MHz"},
+    last=("source", "kind"),
+    prose=("what", "decides", "source", "solvers", "version", "install", "memories", "rooms"),
+)
+"""What becomes of a list where columns are few; JSON has all of it."""
 
 
 @click.command(name="list")
@@ -35,7 +39,4 @@ def list_(what: str | None, as_json: bool) -> None:
             if what is None:
                 click.echo(("\n" if number else "") + kind)
             columns = [name for name in rows[0] if name not in inventory.DETAILS]
-            lines = [
-                tuple(shorten(str(row[name]), LONGEST, placeholder="...") for name in columns) for row in rows
-            ]
-            print_table(lines, tuple(columns))
+            print_table([[row[name] for name in columns] for row in rows], columns, NARROWING)

@@ -9,6 +9,7 @@ import click
 from tilewright.cli.arguments import take_seconds
 from tilewright.cli.outputs import printing
 from tilewright.cli.tables import print_table
+from tilewright.core.narrowing import Narrowing
 
 
 @click.command()
@@ -29,7 +30,7 @@ def reproduce(figure: str | None, time_limit: float, output: str) -> None:
     if figure is None:
         known = [(name, text) for name, (_, text) in figures.figures().items()]
         with printing():
-            print_table(known, ("figure", "what it shows"))
+            print_table(known, ("figure", "what it shows"), Narrowing(prose=("what it shows",)))
         return
     with printing():
         figures.run(figure, time_limit=time_limit, folder=Path(output))

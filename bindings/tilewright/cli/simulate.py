@@ -12,7 +12,11 @@ import click
 
 from tilewright.cli.arguments import on_instances, print_json, read_both, take_file, take_seed
 from tilewright.cli.outputs import Saving, check_outputs, printing
-from tilewright.cli.tables import print_table
+from tilewright.cli.tables import columns, print_table
+from tilewright.core.narrowing import Narrowing
+
+NARROWING = Narrowing(last=("computes",), prose=("freed", "written", "loaded"))
+"""What becomes of the table of steps where columns are few."""
 
 
 @click.command()
@@ -68,19 +72,21 @@ def _print_summary(problem: Any, measures: Any) -> None:
     room = room_of(problem)
     table = room.table(problem, measures)
     if table:
-        print_table(table[1:], table[0])
+        print_table(table[1:], table[0], room.narrowing)
         click.echo()
     print_table(room.rows(problem, measures))
+    click.echo()
 
 
 def _print_decisions(problem: Any, plan: Any, measures: Any) -> None:
     """Print what a plan decides, where its room has a table of that."""
     from tilewright.core.room import room_of
-    from tilewright.run.summary import decided
+    from tilewright.run.tables import decided
 
-    table = room_of(problem).decisions(problem, plan, measures)
+    room = room_of(problem)
+    table = room.decisions(problem, plan, measures)
     if table is not None:
-        click.echo("\n".join([*decided(table), ""]))
+        click.echo("\n".join([*decided(table, columns(), room.narrowing), ""]))
 
 
 def _amounts(counts: dict[str, int]) -> str:
@@ -110,7 +116,7 @@ def _print_steps(rows: list[dict[str, Any]], limit: int, clock: str) -> None:
     ]
     if len(rows) > limit:
         lines.insert(-1, ("...",) * 7)
-    print_table(lines, ("step", "computes", "freed", "written", "loaded", "on chip", clock))
+    print_table(lines, ("step", "computes", "freed", "written", "loaded", "on chip", clock), NARROWING)
     click.echo()
 
 

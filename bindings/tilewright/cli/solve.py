@@ -32,6 +32,7 @@ from tilewright.cli.outputs import (
     note_compiling,
     printing,
 )
+from tilewright.cli.tables import columns
 from tilewright.spec.errors import InputError
 
 if TYPE_CHECKING:
@@ -100,7 +101,7 @@ def solve(
     written = (*outputs, *(() if contest is None else (contest,)))
     check_outputs(written, plot, problem.room if picture == "plan" else None, inputs=problem.files)
     check_report(report, inputs=problem.files, others=(*written, plot))
-    with _Progress(time_limit, enabled=not as_json) as progress:
+    with _Progress(time_limit, problem.problem.unit, enabled=not as_json) as progress:
         result = run(
             problem,
             method,
@@ -120,7 +121,7 @@ def solve(
         notes += _write_solution(saving, problem, result, contest)
     with printing():
         # What has been found is told before it is drawn, which may take its time.
-        click.echo(json.dumps(result.to_json(), allow_nan=False) if as_json else result.summary())
+        click.echo(json.dumps(result.to_json(), allow_nan=False) if as_json else result.summary(columns()))
     if plot is not None and picture == "curve":
         _draw_curve(saving, problem, result, plot, arguments.STARTED + time_limit - PLOT_SECONDS / 2)
     elif plot is not None and result.plan is not None:
@@ -138,8 +139,8 @@ def solve(
 
 def _write(saving: Saving, result: Result, output: str) -> list[str]:
     """Write the result, unless it is unknown and the file holds a plan of its instance; say so."""
+    from tilewright.core.quantities import written_apart
     from tilewright.run.result import Result as Known
-    from tilewright.run.summary import shown
 
     if is_table(output):
         return _write_table(saving, result, output)
@@ -149,7 +150,8 @@ def _write(saving: Saving, result: Result, output: str) -> list[str]:
         except InputError:  # no result, so nothing that would be missed
             known = None
         if known and known.plan is not None and known.instance_sha256 == result.instance_sha256:
-            held = f"a plan of this instance, objective {shown(known.objective)}"
+            objective = written_apart([known.objective, known.bound], known.unit or "")[0]
+            held = f"a plan of this instance, objective {objective}"
             return [f"kept: {output} holds {held}; this run has found none"]
     saving.save(output, lambda: result.write(output))
     return []
@@ -225,8 +227,9 @@ def _report(saving: Saving, problem: Instance, result: Result, report: str) -> l
 class _Progress(StatusLine):
     """What goes on: on a terminal one line, elsewhere one for each layer that takes its time."""
 
-    def __init__(self, time_limit: float, enabled: bool) -> None:
+    def __init__(self, time_limit: float, unit: str, enabled: bool) -> None:
         super().__init__(enabled)
+        self.unit = unit
         self.limit = _clock(time_limit)
         self._part = ""
 
@@ -243,21 +246,22 @@ class _Progress(StatusLine):
         if self.terminal:
             self._part = f"{which}, "
         elif self.enabled and part.ended:
-            note(f"{which}, {part.name}: {_known(part.objective, part.bound)}")
+            note(f"{which}, {part.name}: {self._known(part.objective, part.bound)}")
 
     def show(self, seconds: float, objective: int | None, bound: int | None) -> None:
         """Show where the whole stands."""
         if self.status is not None:
-            self.status.update(f"{self._part}{_clock(seconds)} of {self.limit}, {_known(objective, bound)}")
+            self.status.update(
+                f"{self._part}{_clock(seconds)} of {self.limit}, {self._known(objective, bound)}"
+            )
+
+    def _known(self, objective: int | None, bound: int | None) -> str:
+        from tilewright.run.summary import known  # for start-up time
+
+        return known(objective, bound, self.unit)
 
 
 def _clock(seconds: float) -> str:
     """Show a time as minutes and seconds."""
     minutes, rest = divmod(int(seconds), 60)
     return f"{minutes:02}:{rest:02}"
-
-
-def _known(objective: int | None, bound: int | None) -> str:
-    from tilewright.run.summary import gap_shown, shown
-
-    return f"best {shown(objective)}, bound {shown(bound)}, gap {gap_shown(objective, bound)}"

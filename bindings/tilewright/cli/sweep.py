@@ -31,6 +31,7 @@ from tilewright.cli.arguments import (
     with_changes,
 )
 from tilewright.cli.outputs import Saving, StatusLine, check_outputs, is_table, note, note_compiling, printing
+from tilewright.cli.tables import columns
 from tilewright.spec.errors import InputError, SolverMissingError
 
 if TYPE_CHECKING:
@@ -118,7 +119,7 @@ def sweep(
         )
     saving = _save(found, outputs, plot)
     with printing():
-        click.echo(json.dumps(found.to_json(), allow_nan=False) if as_json else found.summary())
+        click.echo(json.dumps(found.to_json(), allow_nan=False) if as_json else found.summary(columns()))
         for path in () if as_json else saving.written:
             click.echo(f"written: {path}")
     saving.finish()

@@ -15,6 +15,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple, Protocol, TypeVar, cast
 
 from tilewright.core.bounds import Bound
 from tilewright.core.machines import MachineReading
+from tilewright.core.narrowing import AS_IT_IS, Narrowing
 from tilewright.core.portfolio import Portfolio
 from tilewright.simulator import Report
 from tilewright.spec.errors import InputError
@@ -254,6 +255,12 @@ class Room(Protocol[ProblemT, PlanT]):
         """Return a table of what a plan decides, or None; `measures` are None if it was not executed."""
         decisions = getattr(self._module("summary"), "decisions", None)
         return None if decisions is None else decisions(problem, plan, measures)
+
+    @property
+    def narrowing(self) -> Narrowing:
+        """How the room's tables become narrower where a terminal has too few columns."""
+        found: Narrowing = getattr(self._module("summary"), "NARROWING", AS_IT_IS)
+        return found
 
     def overview(self, problem: ProblemT, plan: PlanT, measures: Any) -> Overview:
         """Return what a report for people shows of a plan, from what was measured of it; here the table."""

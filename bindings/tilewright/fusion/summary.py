@@ -5,7 +5,9 @@ from __future__ import annotations
 from dataclasses import replace
 from typing import Any
 
+from tilewright.core.narrowing import Narrowing
 from tilewright.core.overview import Cell, Overview, of_table
+from tilewright.core.quantities import written
 from tilewright.core.room import Rows
 from tilewright.fusion.measures import FusionMeasures
 from tilewright.fusion.problem import Problem
@@ -21,6 +23,10 @@ ABOUT = (
 )
 
 
+NARROWING = Narrowing(last=("parameters", "halo", "outer loop", "buffers", "saved"))
+"""What becomes of the table where columns are few."""
+
+
 def rows(problem: Problem, measures: FusionMeasures) -> Rows:
     """Return labelled lines about a plan's totals."""
     machine = problem.machine
@@ -30,7 +36,10 @@ def rows(problem: Problem, measures: FusionMeasures) -> Rows:
     ]
     moved = f"{megabytes[0]} MB, {megabytes[1]} loaded and {megabytes[2]} saved"
     shown = [
-        ("time", f"{measures.duration_ms:.3f} ms, {measures.gops_per_second:,.1f} GOPs/s"),
+        (
+            "time",
+            f"{written(round(1e9 * measures.duration_ms), 'ps')}, {measures.gops_per_second:,.1f} GOPs/s",
+        ),
         ("groups", _counted(measures)),
         ("DRAM", f"{moved}; {measures.ops_per_byte:,.1f} operations per byte"),
         ("buffers", f"{measures.memory_bytes:,} of {machine.buffer_bytes:,} bytes in the largest group"),
@@ -38,7 +47,7 @@ def rows(problem: Problem, measures: FusionMeasures) -> Rows:
     if measures.energy_nj or problem.minimise == "energy":
         free = machine.energy.unpriced
         told = f"; without a price, not counted: {', '.join(free)}" if free else ""
-        shown.append(("energy", f"{measures.energy_nj / 1e6:,.2f} mJ{told}"))
+        shown.append(("energy", f"{written(measures.energy_nj, 'nJ')}{told}"))
     if problem.orders is not None:
         shown.append(("orders", problem.orders))
     if measures.on_host:

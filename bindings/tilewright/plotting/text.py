@@ -6,6 +6,7 @@ import re
 from bisect import bisect_right
 from collections.abc import Sequence
 from functools import lru_cache
+from math import ceil
 
 
 def with_prefix(value: float) -> str:
@@ -65,15 +66,24 @@ def shortened_to_end(name: str, max_length: int) -> str:
 def shortened_to_fit(words: str, inches: float, points: float) -> str:
     """Return a text, its middle left out where it is wider than `inches` in letters of `points`."""
     max_width = 72 * inches / points
-
-    def cut(left: int) -> str:
-        return words[: -(-left // 2)] + "…" + words[len(words) - left // 2 :]
-
     if len(words) < 200 and text_width(words) <= max_width:
         return words
     longest = min(len(words) - 1, 200)
-    fits = bisect_right(range(longest), max_width, key=lambda left: text_width(cut(left)))
-    return cut(max(1, fits - 1))
+    fits = bisect_right(range(longest), max_width, key=lambda left: text_width(_ends(words, left)))
+    return _ends(words, max(1, fits - 1))
+
+
+def shortened_in_middle(words: str, max_length: int, begin: float = 0.5) -> str:
+    """Return a text, its middle left out where it has more than `max_length` characters.
+
+    `begin` is the share of its beginning among what is left.
+    """
+    return words if len(words) <= max_length else _ends(words, max_length - 1, begin)
+
+
+def _ends(words: str, left: int, begin: float = 0.5) -> str:
+    first = ceil(left * begin)
+    return words[:first] + "…" + words[len(words) - (left - first) :]
 
 
 def common_prefix(names: Sequence[str]) -> str:

@@ -7,7 +7,9 @@ from dataclasses import replace
 from typing import Any
 
 from tilewright.core.measures import separated
+from tilewright.core.narrowing import Narrowing
 from tilewright.core.overview import Front, Overview, of_table
+from tilewright.core.quantities import written
 from tilewright.core.room import Rows
 from tilewright.plotting import shortened
 from tilewright.residency.exact.traffic_curve import point_of, traffic_curve
@@ -36,6 +38,10 @@ CURVE = (
 
 CURVE_SECONDS = 5.0
 """How long the curve may take to be shown: all of it or nothing."""
+
+
+NARROWING = Narrowing(last=("pixels", "passes", "buffers", "whole maps", "outer loop"))
+"""What becomes of the table where columns are few."""
 
 
 def rows(problem: Problem, measures: ResidencyMeasures) -> Rows:
@@ -69,7 +75,7 @@ def _time_and_energy(problem: Problem, measures: ResidencyMeasures) -> Rows:
     beside = f", {doubled} steps with second buffers" if doubled else ""
     return [
         ("cycles", f"{measures.cycles:,}, at least {measures.compulsory_cycles:,} in any case{beside}"),
-        ("energy", f"{measures.energy_fj / 1e9:,.3f} µJ, prices {problem.machine.prices.source}"),
+        ("energy", f"{written(measures.energy_fj, 'fJ')}, prices {problem.machine.prices.source}"),
     ]
 
 

@@ -14,13 +14,15 @@ from tilewright.core import catalogue, json_file
 from tilewright.core.context import MAX_SECONDS, Status
 from tilewright.core.files import write_atomically
 from tilewright.core.measures import read_measures
+from tilewright.core.narrowing import AS_IT_IS
+from tilewright.core.quantities import written_apart
 from tilewright.core.room import Rows, room_of
 from tilewright.core.version import __version__
 from tilewright.run.formats import format_1
 from tilewright.run.instance import Instance, read
 from tilewright.run.methods import is_method
 from tilewright.run.solving.phases import PHASES
-from tilewright.run.summary import csv_text, flat, gap_shown, html, shown, text
+from tilewright.run.summary import csv_text, flat, gap_shown, html, text
 from tilewright.simulator.report import Verdict
 from tilewright.spec.errors import InputError
 
@@ -149,9 +151,17 @@ class Result:
             )
         return replace(self, problem=instance.problem)
 
-    def summary(self) -> str:
-        """Return what the command line prints: parts, if there are several, what is decided, and totals."""
-        return text(self._rows(), self._table(), self._decisions())
+    def summary(self, columns: int | None = None) -> str:
+        """Return what the command line prints: parts, if there are several, what is decided, and totals.
+
+        Parameters
+        ----------
+        columns
+            The most characters of a line: tables leave out what does not fit, and say so. No limit by
+            default.
+        """
+        narrowing = AS_IT_IS if self.problem is None else room_of(self.problem).narrowing
+        return text(self._rows(), self._table(), self._decisions(), columns, narrowing)
 
     def __str__(self) -> str:
         return self.summary()
@@ -162,14 +172,15 @@ class Result:
 
     def _rows(self) -> Rows:
         """Return the lines of a summary as (what, how much)."""
-        unit = "" if self.problem is None or not self.problem.unit else f" {self.problem.unit}"
+        unit = self._unit
+        objective, bound = written_apart([self.objective, self.bound], unit)
         least = "at least " if self.at_least else ""
         rows = [
             ("instance", self.instance),
             ("method", self.method),
             ("status", self.status + (" (interrupted)" if self.interrupted else "") + self.among),
-            ("objective", least + shown(self.objective) + unit),
-            ("bound", shown(self.bound) + self._proven_by()),
+            ("objective", least + objective),
+            ("bound", bound + self._proven_by()),
             ("gap", self.gap_shown + self.among),
         ]
         if self.wider is not None:
@@ -196,6 +207,11 @@ class Result:
         return rows
 
     @property
+    def _unit(self) -> str:
+        """What the objective counts; nothing where that is not known."""
+        return self.unit or getattr(self.problem, "unit", None) or ""
+
+    @property
     def gap_shown(self) -> str:
         """The gap in percent; a dash where none is known, as where the objective is but a lower bound."""
         return "-" if self.at_least else gap_shown(self.objective, self.bound)
@@ -211,14 +227,13 @@ class Result:
         if self.wider is None:
             return ""
         least, bound, ours = self.wider["objective"], self.wider["bound"], self.objective
-        unit = f" {self.unit}" if self.unit else ""
+        cost, none_below = written_apart([least, bound], self._unit)
         if ours is not None and least >= ours:
-            tried = (
-                f"nothing better in {self.wider['seconds']:.1f} s; none costs less than {shown(bound)}{unit}"
-            )
+            seconds = self.wider["seconds"]
+            tried = f"nothing better in {seconds:.1f} s; none costs less than {none_below}"
             return "nothing better, proven" if bound >= ours else tried
         less = "" if ours is None else f", {100 * (1 - least / ours):.1f} % less"
-        return f"{shown(least)}{unit}{less}: --set {self.wider['set']}"
+        return f"{cost}{less}: --set {self.wider['set']}"
 
     @property
     def understated(self) -> list[str]:

@@ -9,7 +9,10 @@ from collections.abc import Iterable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
 from tilewright.core.files import as_text
+from tilewright.core.narrowing import AS_IT_IS, Narrowing
+from tilewright.core.quantities import written_apart
 from tilewright.core.room import Rows
+from tilewright.run.tables import aligned, decided
 
 if TYPE_CHECKING:
     from tilewright.core.overview import Decisions
@@ -46,6 +49,12 @@ def shown(value: int | None) -> str:
     return "-" if value is None else f"{value:,}"
 
 
+def known(objective: int | None, bound: int | None, unit: str = "") -> str:
+    """Say in a line where a search stands."""
+    best, proven = written_apart([objective, bound], unit)
+    return f"best {best}, bound {proven}, gap {gap_shown(objective, bound)}"
+
+
 def relative_gap(objective: int | None, bound: int | None) -> float | None:
     """Return (objective - bound) / objective, None where either is unknown.
 
@@ -57,56 +66,24 @@ def relative_gap(objective: int | None, bound: int | None) -> float | None:
 
 
 def gap_shown(objective: int | None, bound: int | None) -> str:
-    """Return the relative gap in percent, a dash where there is none."""
+    """Return the relative gap in percent, a dash where there is none; one that is not 0 does not look so."""
     gap = relative_gap(objective, bound)
+    if gap is not None and 0 < 100 * gap < 0.005:
+        return "<0.01 %"
     return "-" if gap is None else f"{100 * gap:.2f} %"
 
 
-def aligned(rows: Iterable[Sequence[object]], header: Sequence[str] | None = None) -> list[str]:
-    """Return the lines of a table: aligned columns, under a header those of numbers to the right."""
-    cells = [[str(cell) for cell in row] for row in ([header] if header else [])] + [
-        [str(cell) for cell in row] for row in rows
-    ]
-    widths = [max(len(row[i]) for row in cells) for i in range(len(cells[0]))]
-    body = cells[1:] if header else cells
-    numeric = [
-        header is not None and bool(body) and all(row[i].strip("-+., %x0123456789") == "" for row in body)
-        for i in range(len(widths))
-    ]
-    lines = []
-    for row in cells:
-        line = "  ".join(
-            cell.rjust(width) if right else cell.ljust(width)
-            for cell, width, right in zip(row, widths, numeric, strict=True)
-        )
-        lines.append(line.rstrip())
-    if header:
-        lines.insert(1, "  ".join("-" * width for width in widths))
-    return lines
-
-
-def decided(decisions: Decisions) -> list[str]:
-    """Return the lines of a table of what a plan decides."""
-    from tilewright.core.overview import said_once  # for start-up time
-
-    lines = said_once(decisions.lines)
-    widths = [max(map(len, column)) for column in zip(decisions.header, *lines, strict=True)]
-    cells = [
-        "  ".join(
-            cell.rjust(width) if right else cell.ljust(width)
-            for cell, width, right in zip(line, widths, decisions.right, strict=True)
-        ).rstrip()
-        for line in (decisions.header, *lines)
-    ]
-    rule = "  ".join("-" * width for width in widths)
-    return [cells[0], rule, *cells[1:], *([decisions.note] if decisions.note else [])]
-
-
-def text(rows: Rows, table: Sequence[Sequence[str]], decisions: Decisions | None = None) -> str:
+def text(
+    rows: Rows,
+    table: Sequence[Sequence[str]],
+    decisions: Decisions | None = None,
+    columns: int | None = None,
+    narrowing: Narrowing = AS_IT_IS,
+) -> str:
     """Return a summary as a person reads it in a terminal: tables, headers first, and rows."""
-    lines = [*aligned(table[1:], table[0]), ""] if table else []
-    lines += [*decided(decisions), ""] if decisions else []
-    return "\n".join([*lines, *aligned(rows)])
+    lines = [*aligned(table[1:], table[0], columns, narrowing), ""] if table else []
+    lines += [*decided(decisions, columns, narrowing), ""] if decisions else []
+    return "\n".join([*lines, *aligned(rows, columns=columns)])
 
 
 def html(rows: Rows, table: Sequence[Sequence[str]], decisions: Decisions | None = None) -> str:

@@ -14,13 +14,16 @@ from decimal import Decimal, InvalidOperation
 from fractions import Fraction
 from typing import TYPE_CHECKING, Any
 
+from tilewright.core.narrowing import Narrowing
+from tilewright.core.quantities import is_scaled, written_apart
 from tilewright.plotting.sweep import plot_sweep
 from tilewright.plotting.text import shortened
 from tilewright.run.batch.journal import Journal
 from tilewright.run.batch.tasks import Answer, Executor, Task, compiled, perform_all
 from tilewright.run.instance import Instance
 from tilewright.run.result import Result
-from tilewright.run.summary import aligned, flat, html, shown
+from tilewright.run.summary import flat, html
+from tilewright.run.tables import aligned
 from tilewright.run.workers import compiling
 from tilewright.spec.errors import InputError, TilewrightError
 
@@ -39,6 +42,9 @@ SUFFIXES = {"K": 2**10, "M": 2**20, "G": 2**30}
 
 MOST_SHOWN = 40
 """Points that a summary shows; a file has all."""
+
+
+NARROWING = Narrowing({"machine.": "", "levels.": ""}, ("remark", "gap"))
 
 
 @dataclass(frozen=True)
@@ -146,8 +152,7 @@ class Sweep:
             (
                 *(_written(point.values.get(field)) for field in self.fields),
                 point.status,
-                shown(point.result.objective if point.result else None),
-                shown(point.result.bound if point.result else None),
+                *_objective_and_bound(point.result),
                 point.result.gap_shown if point.result else "-",
                 shortened(point.record()["reason"] or "", LONGEST_REMARK),
             )
@@ -162,12 +167,19 @@ class Sweep:
         told = ", ".join(f"{number} {status}" for status, number in counts.items())
         return [("instance", self.name), ("method", self.method), ("points", f"{len(self.points)}: {told}")]
 
-    def summary(self) -> str:
-        """Return the table that the command line prints."""
+    def summary(self, columns: int | None = None) -> str:
+        """Return the table that the command line prints, in lines of at most so many characters."""
         header, lines = self._table(MOST_SHOWN)
         more = len(self.points) - len(lines)
         rest = [f"and {more} more: -o FILE.csv has all"] if more > 0 else []
-        return "\n".join([*aligned(lines, header), *rest, "", *aligned(self._totals())])
+        return "\n".join(
+            [
+                *aligned(lines, header, columns, NARROWING),
+                *rest,
+                "",
+                *aligned(self._totals(), columns=columns),
+            ]
+        )
 
     def __str__(self) -> str:
         return self.summary()
@@ -412,6 +424,14 @@ def _in_a_line(error: TilewrightError) -> str:
     file = getattr(error, "file", None)
     lines = str(error).splitlines()
     return "; ".join(line.removeprefix(f"{file}: ") if file else line for line in lines)
+
+
+def _objective_and_bound(result: Result | None) -> tuple[str, ...]:
+    """Return both as people read them."""
+    if result is None:
+        return "-", "-"
+    unit = result.unit or ""
+    return tuple(written_apart([result.objective, result.bound], unit if is_scaled(unit) else ""))
 
 
 def _written(given: Any) -> str:

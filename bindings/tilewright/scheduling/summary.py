@@ -5,6 +5,7 @@ from __future__ import annotations
 from dataclasses import replace
 from typing import Any
 
+from tilewright.core.narrowing import Narrowing
 from tilewright.core.overview import Overview, of_table
 from tilewright.core.room import Rows
 from tilewright.scheduling.measures import SchedulingMeasures, SubgraphMeasures
@@ -22,6 +23,10 @@ ABOUT = (
     "that stay in fast memory for the next subgraph. A step takes as long as computing or moving, whichever "
     "is longer; latency is the sum of all steps."
 )
+
+
+NARROWING = Narrowing(last=("kept", "order"))
+"""What becomes of the table where columns are few."""
 
 
 def rows(problem: Problem, measures: SchedulingMeasures) -> Rows:

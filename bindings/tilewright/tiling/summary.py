@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from typing import Any
 
+from tilewright.core.narrowing import Narrowing
+from tilewright.core.quantities import column, is_scaled, written
 from tilewright.core.room import Rows
 from tilewright.spec.energy import GIVEN
 from tilewright.spec.objectives import among_plans
@@ -16,7 +18,6 @@ from tilewright.tiling.measures import (
     Between,
     CycledBetween,
     DspLayer,
-    HierarchyLayer,
     LayerMeasures,
     NetworkMeasures,
     NpuLayer,
@@ -24,6 +25,7 @@ from tilewright.tiling.measures import (
     TimedBetween,
     duration,
 )
+from tilewright.tiling.npu.cut import cut_of
 from tilewright.tiling.operations.units import bits_of
 from tilewright.tiling.problem import Problem
 
@@ -95,7 +97,9 @@ def _front_of_network(problem: Problem, traded: tuple[str, str], measures: Netwo
     ]
     if len(points) > LINES:
         shown.append(("shown", f"each {_number(-(-len(points) // LINES))} of them, and the last"))
-    of_point = f"--minimise {second} --set limits.at_most.{first}=N, N being its {first}"
+    unit = problem.objectives[first].unit
+    exact = f" in {unit}, as in --json" if is_scaled(unit) else ""
+    of_point = f"--minimise {second} --set limits.at_most.{first}=N, N being its {first}{exact}"
     return [*shown, ("plan of a point", of_point), *_not_counted(problem)]
 
 
@@ -136,7 +140,7 @@ def _capacity_lines(problem: Problem, points: Sequence[tuple[int, int]]) -> list
     """Return the best point within each power of two bytes, beside what no schedule goes below."""
     assert problem.machine.kind == "hierarchy"
     layers, machine = [part.one_layer for _, part in problem.parts], problem.machine
-    lines: list[tuple[str, ...]] = [("bytes", "needed", "accesses", "any schedule", "/ least")]
+    lines: list[tuple[str, ...]] = [("bytes", "needed", "accesses", "any schedule", "/least")]
     first, last = ((capacity - 1).bit_length() for _, capacity in (points[-1], points[0]))
     for power in range(first, last + 1):
         moved, capacity = next(point for point in points if point[1] <= 2**power)
@@ -167,19 +171,56 @@ def table(problem: Problem, measures: Any) -> list[tuple[str, ...]]:
         return hierarchy_summary.table(problem.one_layer, machine, measures)
     if alone:
         return []
-    header: tuple[str, ...]
-    if machine.kind == "hierarchy":
-        columns = 5 + machine.priced
-        header = ("layer", "limited by", "accesses", "cycles", "busy", "uJ")[:columns]
-        line: Line = _hierarchy_line
-    elif machine.kind == "npu":
-        header = ("layer", "partition", "schedule", "loaded", "written", "us")
-        line = _npu_line
-    else:
-        header = ("layer", "schedule", "accesses", "/ least", "Ops/byte", "cycles", "GOps/s", "uJ")
-        line = _dsp_line
-    lines = [(name, *line(layer)[: len(header) - 1]) for name, layer in measures.layers.items()]
-    return _with_shares(list(measures.layers.values()), header, lines)
+    layers = dict(measures.layers)
+    lines = [(name, *_line(problem, part, layers[name])) for name, part in problem.parts]
+    times = [duration(layers[name]) for name, _ in problem.parts]
+    whole = max(1, sum(times))
+    columns = [(title, [line[place] for line in lines]) for place, title in enumerate(TITLES[machine.kind])]
+    if machine.kind == "npu":
+        columns.append(column(times, "ps"))
+    columns.append(("share", [f"{100 * time / whole:.1f} %" for time in times]))
+    energies = [_energy(layers[name]) for name, _ in problem.parts]
+    if machine.kind == "dsp" or (machine.kind == "hierarchy" and machine.priced):
+        columns.append(column(energies, "aJ"))
+    header, cells = zip(*columns, strict=True)
+    return [header, *zip(*cells, strict=True)]
+
+
+TITLES = {
+    "dsp": ("layer", "limited by", "busy", "schedule", "accesses", "/least", "Ops/byte", "GOps/s", "cycles"),
+    "npu": ("layer", "limited by", "cores", "partition", "schedule", "loaded", "written"),
+    "hierarchy": ("layer", "limited by", "PEs", "busy", "accesses", "cycles"),
+}
+"""Columns of a network's layers by the kind of machine, before time, share and energy; `_line` fills them."""
+
+NARROWING = Narrowing(
+    words={
+        "limited by": "limit",
+        "multipliers": "MACs",
+        "set-up of transfers": "set-up",
+        "bursts of dram": "bursts",
+        "vector unit": "vector",
+        "transfers of": "fill",
+        "input maps": "in",
+        "kernel rows": "krows",
+        "kernel columns": "kcols",
+        "columns": "cols",
+        "outermost first": "outer first",
+        "partial sums": "sums",
+        "conv, ": "",
+    },
+    last=(
+        *("GOps/s", "Ops/byte", "/least", "written", "loaded", "schedule", "accesses"),
+        *("does", "stays", "memory full", "kernel rows", "kernel columns"),
+    ),
+    prose=("loops, outermost first",),
+)
+"""What becomes of the tables of layers and of tiles where columns are few."""
+
+
+def _energy(layer: LayerMeasures) -> int:
+    """Return the attojoules of a layer; 0 where they are not known."""
+    return getattr(layer, "energy_aj", None) or 1000 * (getattr(layer, "energy_fj", None) or 0)
 
 
 def _front(problem: Problem, points: list[tuple[int, int]]) -> list[tuple[str, ...]]:
@@ -191,63 +232,61 @@ def _front(problem: Problem, points: list[tuple[int, int]]) -> list[tuple[str, .
         moved = "accesses" if problem.machine.bits is None else "bits moved"
         header: tuple[str, ...] = ("cycles", moved, "GOps/s", "Ops/byte")
         return [header, *(_throughput(problem, *point) for point in points)]
-    units = ((name, problem.objectives[name].unit) for name in problem.traded)
-    header = tuple(name if name == unit else f"{name}, {unit}" for name, unit in units)
     if problem.network is not None and len(points) > LINES:
         points = [*points[: -1 : -(-len(points) // LINES)], points[-1]]
-    return [header, *((f"{first:,}", f"{second:,}") for first, second in points)]
+    columns = []
+    for name, costs in zip(problem.traded, zip(*points, strict=True), strict=True):
+        unit, cells = problem.objectives[name].unit, [f"{cost:,}" for cost in costs]
+        if is_scaled(unit):
+            unit, cells = column(costs, unit)
+        columns.append((name if name == unit else f"{name}, {unit}", cells))
+    header, cells_of_points = zip(*columns, strict=True)
+    return [header, *zip(*cells_of_points, strict=True)]
 
 
-def _with_shares(
-    layers: Sequence[LayerMeasures], header: tuple[str, ...], lines: list[tuple[str, ...]]
-) -> list[tuple[str, ...]]:
-    """Put each layer's share of the whole time beside the time."""
-    place = 1 + header.index("cycles" if "cycles" in header else "us")
-    times = [duration(layer) for layer in layers]
-    shares = ["share", *(f"{100 * time / max(1, sum(times)):.1f} %" for time in times)]
-    rows = zip([header, *lines], shares, strict=True)
-    return [(*row[:place], share, *row[place:]) for row, share in rows]
-
-
-Line = Callable[[Any], tuple[str, ...]]
-
-
-def _dsp_line(layer: DspLayer | CycledBetween) -> tuple[str, ...]:
-    ratio = layer.accesses_elements / layer.least_accesses_elements
-    rates = ("", "") if isinstance(layer, CycledBetween) else _rates(layer)
+def _line(problem: Problem, part: Problem, layer: Any) -> tuple[str, ...]:
+    """Return the cells of a layer but its name, its share and what has a unit of its own."""
+    machine, between = problem.machine, isinstance(layer, CycledBetween | TimedBetween)
+    limited_by = layer.limited_by or ""
+    if machine.kind == "hierarchy":
+        used = ("", "") if between else (hierarchy_summary.pes(machine, layer), _share(layer.utilisation))
+        return limited_by, *used, f"{layer.accesses_elements:,}", f"{layer.duration_cycles:,}"
+    if machine.kind == "npu":
+        loaded, written = (sum(each.values()) for each in (layer.loaded_elements, layer.written_elements))
+        cores, plan = ("", ("", _does(layer))) if between else (_cores(part, layer), _npu_plan(layer))
+        return limited_by, cores, *plan, f"{loaded:,}", f"{written:,}"
+    busy = "" if between else _share(_busy(problem, layer))
     return (
-        _does(layer) if isinstance(layer, CycledBetween) else layer.schedule,
+        limited_by,
+        busy,
+        _does(layer) if between else layer.schedule,
         f"{layer.accesses_elements:,}",
-        f"{ratio:.2f}",
-        rates[0],
+        f"{layer.accesses_elements / layer.least_accesses_elements:.2f}",
+        *(("", "") if between else (f"{layer.ops_per_byte:.1f}", f"{layer.gops_per_second:.2f}")),
         f"{layer.duration_cycles:,}",
-        rates[1],
-        f"{(layer.energy_fj or 0) / 1e9:,.0f}",
     )
 
 
-def _rates(layer: DspLayer) -> tuple[str, str]:
-    return f"{layer.ops_per_byte:.1f}", f"{layer.gops_per_second:.2f}"
+def _npu_plan(layer: NpuLayer) -> tuple[str, str]:
+    return layer.partition, layer.schedule
 
 
-def _npu_line(layer: NpuLayer | TimedBetween) -> tuple[str, ...]:
-    return (
-        "" if isinstance(layer, TimedBetween) else layer.partition,
-        _does(layer) if isinstance(layer, TimedBetween) else layer.schedule,
-        f"{sum(layer.loaded_elements.values()):,}",
-        f"{sum(layer.written_elements.values()):,}",
-        f"{layer.duration_ps / 1e6:,.1f}",
-    )
+def _share(part: float) -> str:
+    return f"{100 * part:.1f} %"
 
 
-def _hierarchy_line(layer: HierarchyLayer | CycledBetween) -> tuple[str, ...]:
-    return (
-        layer.limited_by,
-        f"{layer.accesses_elements:,}",
-        f"{layer.duration_cycles:,}",
-        "" if isinstance(layer, CycledBetween) else f"{100 * layer.utilisation:.1f} %",
-        f"{(layer.energy_aj or 0) / 1e12:,.2f}",
-    )
+def _busy(problem: Problem, layer: DspLayer) -> float:
+    """Return the share of a DSP's multipliers that work, on average."""
+    assert problem.machine.kind == "dsp"
+    return layer.macs / (problem.machine.macs_per_cycle * max(1, layer.duration_cycles))
+
+
+def _cores(part: Problem, layer: NpuLayer) -> str:
+    """Tell how many cores of an NPU have something to do."""
+    machine = part.machine
+    assert machine.kind == "npu"
+    used = sum(len(share.cores) for share in cut_of(part.one_layer, machine, layer.partition).shares)
+    return f"{used} of {machine.tles * machine.tlts}"
 
 
 def _does(layer: Between) -> str:
@@ -284,16 +323,16 @@ def _total_time(problem: Problem, layers: Sequence[Any]) -> Rows:
     """Return how long the layers take together, and their energy, where it is priced."""
     machine, total = problem.machine, sum(map(duration, layers))
     if machine.kind == "npu":
-        return [("time", f"{total / 1e6:,.0f} us")]
-    milliseconds = total / machine.clock_mhz / 1e3
-    shown = [("duration", f"{total:,} cycles, {milliseconds:.2f} ms at {machine.clock_mhz} MHz")]
+        return [("time", written(total, "ps"))]
+    time = written(1e6 * total / machine.clock_mhz, "ps")
+    shown = [("duration", f"{total:,} cycles, {time} at {machine.clock_mhz} MHz")]
     if machine.kind == "dsp":
         energy = sum(layer.energy_fj for layer in layers)
-        return [*shown, ("energy", f"{energy / 1e12:.3f} mJ{_prices(problem)}")]
+        return [*shown, ("energy", f"{written(energy, 'fJ')}{_prices(problem)}")]
     filled = sum(getattr(layer, "filled_cycles", layer.duration_cycles) for layer in layers)
     shown += hierarchy_summary.left_out(total, filled)
-    energy = sum(layer.energy_aj // 1000 for layer in layers)
-    return [*shown, ("energy", f"{energy / 1e12:.3f} mJ")] if machine.priced else shown
+    energy = sum(layer.energy_aj for layer in layers)
+    return [*shown, ("energy", written(energy, "aJ"))] if machine.priced else shown
 
 
 def _prices(problem: Problem) -> str:
@@ -313,15 +352,21 @@ def _layer(problem: Problem, measures: Any) -> Rows:
         ("loaded", _amounts(measures.loaded_elements)),
         ("written", _amounts(measures.written_elements)),
     ]
-    return _npu_layer(moved, measures) if machine.kind == "npu" else _dsp_layer(problem, moved, measures)
+    return (
+        _npu_layer(problem, moved, measures)
+        if machine.kind == "npu"
+        else _dsp_layer(problem, moved, measures)
+    )
 
 
-def _npu_layer(moved: Rows, measures: NpuLayer) -> Rows:
+def _npu_layer(problem: Problem, moved: Rows, measures: NpuLayer) -> Rows:
     tile = ", ".join(f"{name} {size}" for name, size in measures.tile.items())
     shown = [("plan", f"{measures.partition}, {measures.schedule}, tile {tile}"), *moved]
     if measures.accesses_bits is not None:
         shown.append(("accesses", f"{measures.accesses_elements:,} elements{_bytes([measures])}"))
-    return [*shown, ("time", f"{measures.duration_ps / 1e6:,.1f} us")]
+    if measures.limited_by is not None:
+        shown.append(("limited by", f"{measures.limited_by}; {_cores(problem, measures)} cores have work"))
+    return [*shown, ("time", written(measures.duration_ps, "ps"))]
 
 
 def _dsp_layer(problem: Problem, moved: Rows, measures: DspLayer) -> Rows:
@@ -342,8 +387,11 @@ def _dsp_layer(problem: Problem, moved: Rows, measures: DspLayer) -> Rows:
         ("any schedule", f"{_least(problem, least)} {compared}"),
         ("efficiency", rates),
         ("duration", f"{measures.duration_cycles:,} cycles"),
-        ("energy", f"{measures.energy_fj / 1e9:,.1f} uJ{_prices(problem)}"),
+        ("energy", f"{written(measures.energy_fj, 'fJ')}{_prices(problem)}"),
     ]
+    if measures.limited_by is not None:
+        busy = _share(_busy(problem, measures))
+        shown.append(("limited by", f"{measures.limited_by}; multipliers are busy for {busy} of the time"))
     published = measures.published_accesses_elements
     if published is not None:
         counted = f"{published:,.0f} accesses, {measures.published_cycles:,.0f} cycles"

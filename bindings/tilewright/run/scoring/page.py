@@ -62,7 +62,7 @@ def write_page(
     path: str | Path,
     found: Sequence[Score],
     remarks: Mapping[int, str],
-    units: Mapping[str, str],
+    units: Mapping[tuple[str, str], str],
     conditions: Conditions,
 ) -> None:
     """Write a page, and its pictures into a folder beside it that has the page's name.
@@ -74,7 +74,7 @@ def write_page(
     remarks
         On runs, by ``id`` of the score.
     units
-        Of the objectives, by room, where all instances of it have the same.
+        Of the objectives, by room and instance.
     """
     path = Path(path)
     folder = path.with_suffix("")
@@ -90,7 +90,7 @@ def write_page(
             draw([profile(own, room)], picture)
             parts.append(_filled(f"![{CAPTIONS[name]}: {room}]({folder.name}/{picture.name})"))
         parts += [f"### Instances of {room}", _references(own)]
-        parts += [f"### Runs of {room}", _markdown(*runs_table(own, remarks, units.get(room, "")))]
+        parts += [f"### Runs of {room}", _markdown(*runs_table(own, remarks, units))]
     write_atomically(path, "\n\n".join(parts) + "\n")
 
 

@@ -3,13 +3,15 @@
 from __future__ import annotations
 
 import io
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
+from functools import partial
 from math import inf
 from typing import Any
 
+from tilewright.core.quantities import digits_apart, is_scaled, written
 from tilewright.plotting.text import shortened
 from tilewright.run.scoring.scores import COLUMNS, MethodSummary, Score, shared, spread
-from tilewright.run.summary import gap_shown, shown
+from tilewright.run.summary import gap_shown
 
 Cells = tuple[str, ...]
 
@@ -20,7 +22,7 @@ LONGEST_REMARK = 100
 
 
 def runs_table(
-    found: Sequence[Score], remarks: Mapping[int, str], unit: str = ""
+    found: Sequence[Score], remarks: Mapping[int, str], units: Mapping[tuple[str, str], str]
 ) -> tuple[Cells, list[Cells]]:
     """Return a line for each instance and method, with medians and spreads over seeds.
 
@@ -30,22 +32,24 @@ def runs_table(
         Of one room.
     remarks
         On runs, by ``id`` of the score.
-    unit
-        Of the objectives, if all have the same.
+    units
+        Of the objectives, by room and instance.
     """
     bounds: dict[str, int] = {}
     groups: dict[tuple[str, str], list[Score]] = {}
+    told: dict[str, list[int | None]] = {}
     for score in found:
         name, bound = score.row["instance"], score.row["bound"]
+        told.setdefault(name, []).extend([score.row["objective"], bound])
         groups.setdefault((name, score.method), []).append(score)
         if bound is not None:
             bounds[name] = max(bounds.get(name, bound), bound)
-    seeds = len({score.row.get("seed") for score in found})
-    each = f" (median, least to most of {seeds} seeds)" if seeds > 1 else ""
+    all_units = {units.get((score.row["room"], score.row["instance"]), "") for score in found}
+    (shared_unit,) = all_units if len(all_units) == 1 and not any(map(is_scaled, all_units)) else ("",)
     header: Cells = (
         "instance",
         "method",
-        ("objective" + (f", {unit}" if unit else "")) + each,
+        "objective" + (f", {shared_unit}" if shared_unit else ""),
         "own bound",
         "gap to best bound",
         "seconds",
@@ -59,12 +63,14 @@ def runs_table(
         median_plan = spread(objectives)[0]
         own_bounds = [s.row["bound"] for s in own if s.row["bound"] is not None]
         said = dict.fromkeys(remarks[id(score)] for score in own)
+        unit = "" if shared_unit else units.get((own[0].row["room"], name), "")
+        in_unit = partial(_in_unit, unit=unit, digits=digits_apart(told[name], unit))
         lines.append(
             (
                 name,
                 method,
-                _number(objectives),
-                shown(max(own_bounds, default=None)),
+                _number(objectives, in_unit),
+                in_unit(max(own_bounds, default=inf)),
                 gap_shown(int(median_plan), bounds.get(name)) if median_plan < inf else "-",
                 _seconds([s.row["seconds"] for s in own if "seconds" in s.row]),
                 _seconds([(s.row.get("spent") or {}).get("solving", 0.0) for s in own if s.row.get("spent")]),
@@ -75,15 +81,18 @@ def runs_table(
     return header, lines
 
 
-def _number(values: Sequence[float]) -> str:
+def _number(values: Sequence[float], in_unit: Callable[[float], str]) -> str:
     middle, least, most = spread(values)
     if least == most:
-        return _whole(middle)
-    return f"{_whole(middle)} ({_whole(least)} to {_whole(most)})"
+        return in_unit(middle)
+    return f"{in_unit(middle)} ({in_unit(least)} to {in_unit(most)})"
 
 
-def _whole(value: float) -> str:
-    return "-" if value == inf else f"{value:,.0f}"
+def _in_unit(value: float, unit: str, digits: int) -> str:
+    """Write an objective: a time or an energy with its unit, others as they are."""
+    if value == inf:
+        return "-"
+    return written(round(value), unit, digits)
 
 
 def _seconds(values: Sequence[float]) -> str:
@@ -131,9 +140,11 @@ def counts(found: Sequence[Score]) -> str:
     """Say of how many instances of a room something is known, and how many are shared."""
     instances = len({score.row["instance"] for score in found})
     known = len({score.row["instance"] for score in found if score.reference_known})
+    seeds = len({score.row.get("seed") for score in found})
+    medians = f"Objectives and seconds are the median, least to most of {seeds} seeds. "
     return (
-        f"Of {instances} instances, {len(shared(found))} are solved by all methods (shared), but for those "
-        "without any plan and those that fail on more than half. "
+        f"{medians if seeds > 1 else ''}Of {instances} instances, {len(shared(found))} are solved by all "
+        "methods (shared), but for those without any plan and those that fail on more than half. "
         f"The reference is the best known objective of {known}, the best of these runs of the others."
     )
 

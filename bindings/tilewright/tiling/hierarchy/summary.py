@@ -6,6 +6,7 @@ from collections.abc import Mapping
 from math import prod
 from typing import Any
 
+from tilewright.core.quantities import column, written
 from tilewright.core.room import Rows
 from tilewright.spec.layer import Layer
 from tilewright.tiling.hierarchy.cost import KINDS
@@ -30,6 +31,7 @@ def rows(machine: HierarchyMachine, measures: HierarchyLayer) -> Rows:
         shown.append(("chosen", "; ".join(choices)))
     cycles = measures.duration_cycles
     busy = f"PEs are busy for {100 * measures.utilisation:.1f} % of them"
+    shown.append(("PEs", pes(machine, measures)))
     shown.append(("duration", f"{cycles:,} cycles, {busy}"))
     idle = None
     if measures.filling_cycles is not None and measures.draining_cycles is not None:
@@ -37,8 +39,15 @@ def rows(machine: HierarchyMachine, measures: HierarchyLayer) -> Rows:
     shown += left_out(cycles, measures.filled_cycles or cycles, idle)
     shown.append(("limited by", measures.limited_by + "; " + ", ".join(_times(measures))))
     if machine.priced:
-        shown.append(("energy", f"{measures.energy_aj / 1e12:,.3f} uJ"))
+        shown.append(("energy", written(measures.energy_aj, "aJ")))
     return shown
+
+
+def pes(machine: HierarchyMachine, measures: HierarchyLayer) -> str:
+    """Tell how many of the PEs, instances of all axes together, a plan uses."""
+    axes = {node.name: node.axis.size for node in machine.nodes if node.axis is not None}
+    used = prod(prod(own.loops.values()) for own in measures.nest if own.node in axes)
+    return f"{used:,} of {prod(axes.values()):,}"
 
 
 def left_out(cycles: int, filled: int, idle: tuple[float, float] | None = None) -> Rows:
@@ -97,8 +106,8 @@ def _times(measures: HierarchyLayer) -> list[str]:
 
 def table(layer: Layer, machine: HierarchyMachine, measures: HierarchyLayer) -> list[tuple[str, ...]]:
     """Return a header and a line for each operand of each memory: bytes, and energy where it is priced."""
-    columns = 5 + machine.priced
-    lines: list[tuple[str, ...]] = [("level", "operand", "held bytes", "read bytes", "written bytes", "uJ")]
+    lines: list[tuple[str, ...]] = []
+    energies: list[int] = []
     for name, moved in measures.levels_bytes.items():
         held, energy = measures.held_bytes.get(name, {}), (measures.levels_aj or {}).get(name)
         first = name
@@ -108,14 +117,12 @@ def table(layer: Layer, machine: HierarchyMachine, measures: HierarchyLayer) -> 
                 continue
             ways = () if energy is None else (energy.read, energy.written)
             space = f"{held[kind]:,}" if kind in held else ""
-            cost = _microjoules(sum(way.get(kind, 0) for way in ways))
-            lines.append((first, NAMES.get(kind, kind), space, *(f"{each:,}" for each in amounts), cost))
+            lines.append((first, NAMES.get(kind, kind), space, *(f"{each:,}" for each in amounts)))
+            energies.append(sum(way.get(kind, 0) for way in ways))
             first = ""
-    if machine.priced:
-        cost = _microjoules(measures.mac_aj or 0)
-        lines.append(("multipliers", f"{layer.macs:,} MACs", "", "", "", cost))
-    return [line[:columns] for line in lines]
-
-
-def _microjoules(attojoules: int) -> str:
-    return f"{attojoules / 1e12:,.3f}"
+    header: tuple[str, ...] = ("level", "operand", "held bytes", "read bytes", "written bytes")
+    if not machine.priced:
+        return [header, *lines]
+    lines.append(("multipliers", f"{layer.macs:,} MACs", "", "", ""))
+    unit, cells = column([*energies, measures.mac_aj or 0], "aJ")
+    return [(*header, unit), *((*line, cell) for line, cell in zip(lines, cells, strict=True))]
