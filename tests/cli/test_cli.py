@@ -214,18 +214,15 @@ def test_layers_that_take_their_time_are_told(tilewright, monkeypatch):
     assert "layer " not in tilewright("solve", "lenet5-idsp", "--with", "exhaustive", "--json").stderr
 
 
-def test_a_terminal_has_one_line_of_progress(monkeypatch):
+def test_a_terminal_has_one_line_of_progress():
     shown = []
-
-    class Line:
-        def update(self, text):
-            shown.append(text)
-
     progress = _Progress(60.0, "cycles", enabled=True)
-    progress.terminal, progress.status = True, Line()
+    progress.terminal = True
     progress.show(3.4, 200, None)
+    shown.append(progress.__rich__())
     progress.part(PartInHand(7, 18, "conv7", False, None, 5))
     progress.show(72.9, 200, 100)
+    shown.append(progress.__rich__())
     assert shown == [
         "00:03 of 01:00, best 200 cycles, bound -, gap -",
         "layer 7 of 18, 01:12 of 01:00, best 200 cycles, bound 100 cycles, gap 50.00 %",

@@ -15,6 +15,7 @@ import pytest
 from conftest import THOROUGH, Run, thorough
 
 import tilewright as tw
+from tilewright.cli.outputs import StatusLine
 from tilewright.core import jit, kernel_cache
 from tilewright.run.workers import compiling
 
@@ -135,6 +136,30 @@ def test_the_command_says_what_it_waits_for(mine: Path, tilewright: Run) -> None
     done = tilewright("solve", EXAMPLE, "--with", "with_a_kernel", "--json")
     assert json.loads(done.stdout)["plan"] is not None
     assert "compiling grouping with_a_kernel" in done.stderr
+    assert "meanwhile methods run as Python" in done.stderr
+
+
+def test_a_terminal_shows_for_how_long_something_is_compiled(mine: Path) -> None:
+    compiling._COMPILER.stop()  # what a test before this one has begun
+    mine.write_text(heuristic("time.sleep(2.5)"))
+    line, shown = StatusLine(enabled=False), []
+    line.text = "00:00 of 01:00"
+    unit = next(unit for unit in compiling.units("grouping", ["with_a_kernel"]) if unit.method)
+
+    def look() -> None:
+        shown.append(line.__rich__())
+
+    assert line.__rich__() == "00:00 of 01:00"
+    compiling.ensure([unit], on_tick=look)
+    with jit.uncompiled():
+        assert line.__rich__() == "00:00 of 01:00"  # nothing is compiled any more
+    for seconds in (0, 1, 2):
+        assert f"compiling grouping with_a_kernel for {seconds} s, 00:00 of 01:00" in shown
+    mine.write_text(mine.read_text() + "# changed\n")
+    shown.clear()
+    with jit.uncompiled():
+        compiling.ensure([unit], on_tick=look)
+    assert any("for 1 s; meanwhile methods run as Python, 00:00" in one for one in shown)
 
 
 def test_nobody_loses_time_to_it_in_a_comparison(mine: Path) -> None:

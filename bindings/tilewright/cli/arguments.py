@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
+from tilewright.cli import completion
 from tilewright.core.context import MAX_SECONDS
 from tilewright.spec.errors import InputError
 
@@ -127,9 +128,16 @@ CHANGES = (
         "--machine",
         default=None,
         metavar="FILE",
+        shell_complete=completion.machines,
         help="For a network, or instead: a file, or a bundled one's name.",
     ),
-    click.option("--room", default=None, metavar="ROOM", help="Of a network. [that of the machine]"),
+    click.option(
+        "--room",
+        default=None,
+        metavar="ROOM",
+        shell_complete=completion.rooms,
+        help="Of a network. [that of the machine]",
+    ),
     click.option(
         "--minimise",
         default=None,

@@ -9,7 +9,7 @@ from typing import Any
 
 import click
 
-from tilewright.cli import arguments
+from tilewright.cli import arguments, completion
 from tilewright.cli.arguments import on_instances, opened, print_json, take_seconds
 from tilewright.cli.outputs import note_compiling, printing
 from tilewright.cli.tables import print_table
@@ -24,8 +24,8 @@ MARKS = {
 """What stands before each finding, by its state."""
 
 
-@click.command()
-@click.argument("instance")
+@click.command(short_help="Verify a RESULT anew: plan, numbers, bound and status.")
+@click.argument("instance", shell_complete=completion.instances)
 @click.argument("result", type=click.Path())
 @take_seconds(
     "Seconds for everything. [a minute, or more where the simulation or the result took long]", None

@@ -16,6 +16,7 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
+from tilewright.cli import completion
 from tilewright.cli.arguments import (
     JOURNAL,
     SCHEDULER,
@@ -69,13 +70,14 @@ class _Seeds(click.ParamType[tuple[int, ...]]):
         return tuple(dict.fromkeys(seeds))
 
 
-@click.command()
-@click.argument("instances", nargs=-1)
+@click.command(short_help="Compare methods on INSTANCES under the same conditions.")
+@click.argument("instances", nargs=-1, shell_complete=completion.instances)
 @click.option(
     "--with",
     "methods",
     default=None,
     metavar="A,B,...",
+    shell_complete=completion.methods,
     help="Methods, or `all`; each is run where its room has it. [the constructive heuristics and auto]",
 )
 @click.option(

@@ -6,13 +6,13 @@ import sys
 
 import click
 
-from tilewright.cli.outputs import note_compiling, printing
+from tilewright.cli.outputs import StatusLine, note_compiling, printing
 from tilewright.cli.tables import print_table, print_text
 from tilewright.core.narrowing import Narrowing
 from tilewright.spec.errors import SolverMissingError, TilewrightError
 
 
-@click.command()
+@click.command(short_help="Tell which solvers and files of yours work.")
 @click.option(
     "--compile", "compiles", is_flag=True, help="Compile now what searches would compile on first use."
 )
@@ -28,7 +28,9 @@ def doctor(compiles: bool) -> None:
 
     searches = compiling.all_units()
     if compiles:
-        compiling.ensure(searches, note_compiling)
+        with StatusLine(enabled=True) as progress:
+            progress.text = ""
+            compiling.ensure(searches, note_compiling)
     uncompiled = compiling.missing(searches)
 
     rows = inventory.solvers()

@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
+from tilewright.cli import completion
 from tilewright.cli.arguments import on_instances, read_both, take_seed
 from tilewright.cli.outputs import Saving, check_outputs, note, printing
 
@@ -19,8 +20,8 @@ if TYPE_CHECKING:
     from tilewright.run.instance import Instance
 
 
-@click.command()
-@click.argument("instance")
+@click.command(short_help="Write the plan of a RESULT as C, in Halide or as JSON.")
+@click.argument("instance", shell_complete=completion.instances)
 @click.argument("result", type=click.Path())
 @click.option(
     "--as",

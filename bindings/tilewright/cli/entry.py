@@ -40,7 +40,7 @@ def run() -> None:
     """Run the command line; errors become messages and exit statuses."""
     try:
         signal.signal(signal.SIGTERM, _as_interrupt)
-        commands.main(standalone_mode=False)
+        commands.main(prog_name="tilewright", standalone_mode=False)
     except TilewrightError as error:
         _fail(str(error), error.exit_status)
     except (click.exceptions.Abort, KeyboardInterrupt):
@@ -87,7 +87,14 @@ debug = click.option(
 )
 
 
-@click.group(context_settings={"help_option_names": ["-h", "--help"], "max_content_width": 100})
+class _InOrder(click.Group):
+    """Commands in the order in which they are used, rather than by their letters."""
+
+    def list_commands(self, ctx: click.Context) -> list[str]:
+        return list(self.commands)
+
+
+@click.group(cls=_InOrder, context_settings={"help_option_names": ["-h", "--help"], "max_content_width": 100})
 @click.version_option(__version__, prog_name="tilewright")
 @debug
 def commands() -> None:
@@ -98,15 +105,15 @@ def commands() -> None:
 
 for command in (
     solve,
+    check,
+    report,
+    list_,
     compare,
     sweep,
-    check,
     simulate,
+    import_,
     emit,
     export,
-    report,
-    import_,
-    list_,
     reproduce,
     doctor,
 ):

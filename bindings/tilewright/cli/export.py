@@ -8,15 +8,21 @@ from typing import Any
 
 import click
 
+from tilewright.cli import completion
 from tilewright.cli.arguments import SECONDS, on_instances, opened
 from tilewright.cli.outputs import Saving, check_outputs, printing
 from tilewright.spec.errors import InputError
 
 
-@click.command()
-@click.argument("instance")
+@click.command(short_help="Write a formulation for solvers of your own.")
+@click.argument("instance", shell_complete=completion.instances)
 @click.option(
-    "--with", "model", default=None, metavar="MODEL", help="A formulation; of FlatZinc MODEL@minizinc:SOLVER."
+    "--with",
+    "model",
+    default=None,
+    metavar="MODEL",
+    shell_complete=completion.models,
+    help="A formulation; of FlatZinc MODEL@minizinc:SOLVER.",
 )
 @click.option(
     "--layer", default=None, metavar="NAME", help="Of a network whose layers are solved one by one."

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
+from tilewright.cli import completion
 from tilewright.cli.arguments import ALLOW_UNKNOWN, SIZES, print_json
 from tilewright.cli.outputs import printing
 from tilewright.cli.tables import print_table
@@ -18,11 +19,23 @@ if TYPE_CHECKING:
     from tilewright.bitwidth.calibration import Executor
 
 
-@click.command(name="import")
+@click.command(name="import", short_help="Turn a NETWORK in ONNX into files.")
 @click.argument("network", type=click.Path())
 @click.option("-o", "--output", type=click.Path(), required=True, metavar="DIR", help="Folder for the files.")
-@click.option("--room", default=None, metavar="ROOM", help="Also write an instance of this room.")
-@click.option("--machine", default=None, metavar="FILE", help="Its machine: a file or a bundled one's name.")
+@click.option(
+    "--room",
+    default=None,
+    metavar="ROOM",
+    shell_complete=completion.rooms,
+    help="Also write an instance of this room.",
+)
+@click.option(
+    "--machine",
+    default=None,
+    metavar="FILE",
+    shell_complete=completion.machines,
+    help="Its machine: a file or a bundled one's name.",
+)
 @click.option(
     "--layers", is_flag=True, help="Also write an instance of each layer that differs from all others."
 )

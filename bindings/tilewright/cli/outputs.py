@@ -14,6 +14,9 @@ import click
 
 from tilewright.spec.errors import InputError, TilewrightError
 
+LONGEST = 60
+"""Most characters of the names of what is compiled."""
+
 
 def check_outputs(
     output: str | Sequence[str] | None,
@@ -139,19 +142,42 @@ class StatusLine:
 
     def __init__(self, enabled: bool) -> None:
         self.enabled, self.terminal = enabled, enabled and sys.stderr.isatty()
-        self.status: Any = None
+        self.text = "starting"
+        self._status: Any = None
+
+    def __rich__(self) -> str:
+        """Return the line as it is now: what is compiled, and for how long, goes on beside all else."""
+        from rich.markup import escape  # for start-up time
+
+        compiled = compiling_now()
+        return escape(", ".join(filter(None, (compiled, self.text))))
 
     def __enter__(self) -> Self:
         if self.terminal:
             from rich.console import Console
 
-            self.status = Console(stderr=True).status("starting")
-            self.status.start()
+            self._status = Console(stderr=True).status(self)
+            self._status.start()
         return self
 
     def __exit__(self, *_: object) -> None:
-        if self.status is not None:
-            self.status.stop()
+        if self._status is not None:
+            self._status.stop()
+
+
+def compiling_now() -> str:
+    """Say what is being compiled, for how many seconds, and what is done meanwhile; nothing if nothing is."""
+    from tilewright.core import jit
+    from tilewright.plotting.text import shortened
+    from tilewright.run.solving.uncompiled import AS_PYTHON
+    from tilewright.run.workers import compiling
+
+    found = compiling.in_hand()
+    if found is None:
+        return ""
+    names, seconds = found
+    meanwhile = f"; meanwhile {AS_PYTHON}" if jit.runs_uncompiled() else ""
+    return f"compiling {shortened(names, LONGEST)} for {seconds:.0f} s{meanwhile}"
 
 
 def note(message: str) -> None:

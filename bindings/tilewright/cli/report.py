@@ -7,13 +7,13 @@ from typing import Any
 
 import click
 
-from tilewright.cli import arguments
+from tilewright.cli import arguments, completion
 from tilewright.cli.arguments import on_instances, read_both, take_seconds
 from tilewright.cli.outputs import Saving, check_report, note_compiling, printing
 
 
-@click.command()
-@click.argument("instance")
+@click.command(short_help="Write a page about the plan of a RESULT, for people.")
+@click.argument("instance", shell_complete=completion.instances)
 @click.argument("result", type=click.Path())
 @click.option("-o", "--output", type=click.Path(), required=True, metavar="FILE", help="The page, .html.")
 @click.option(

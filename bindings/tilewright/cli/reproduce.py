@@ -6,14 +6,15 @@ from pathlib import Path
 
 import click
 
+from tilewright.cli import completion
 from tilewright.cli.arguments import take_seconds
 from tilewright.cli.outputs import printing
 from tilewright.cli.tables import print_table
 from tilewright.core.narrowing import Narrowing
 
 
-@click.command()
-@click.argument("figure", required=False)
+@click.command(short_help="Print a paper's table or FIGURE beside ours.")
+@click.argument("figure", required=False, shell_complete=completion.figures)
 @take_seconds("Seconds for each instance. [60]")
 @click.option(
     "-o",

@@ -10,6 +10,7 @@ from typing import Any
 
 import click
 
+from tilewright.cli import completion
 from tilewright.cli.arguments import on_instances, print_json, read_both, take_file, take_seed
 from tilewright.cli.outputs import Saving, check_outputs, printing
 from tilewright.cli.tables import columns, print_table
@@ -19,8 +20,8 @@ NARROWING = Narrowing(last=("computes",), prose=("freed", "written", "loaded"))
 """What becomes of the table of steps where columns are few."""
 
 
-@click.command()
-@click.argument("instance")
+@click.command(short_help="Execute the plan of a RESULT step by step.")
+@click.argument("instance", shell_complete=completion.instances)
 @click.argument("result", type=click.Path())
 @click.option("--numeric", is_flag=True, help="Move real integers and compare with the reference.")
 @click.option("--steps", type=click.IntRange(0, 10**6), default=12, metavar="N", help="Steps to print. [12]")

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from tilewright.cli import arguments
+from tilewright.cli import arguments, completion
 from tilewright.cli.arguments import (
     WITH_HELP,
     on_instances,
@@ -47,11 +47,17 @@ CURVE_SHARE = 0.5
 """Part of the time that is kept for a curve."""
 
 
-@click.command()
-@click.argument("instance")
-@click.option("--with", "method", default="auto", metavar="METHOD", help=WITH_HELP)
+@click.command(short_help="Find a plan for an INSTANCE, a file or a bundled one.")
+@click.argument("instance", shell_complete=completion.instances)
 @click.option(
-    "--warm-start", default="auto", metavar="START", help="A heuristic, a result file, auto or none."
+    "--with", "method", default="auto", metavar="METHOD", shell_complete=completion.methods, help=WITH_HELP
+)
+@click.option(
+    "--warm-start",
+    default="auto",
+    metavar="START",
+    shell_complete=completion.starts,
+    help="A heuristic, a result file, auto or none.",
 )
 @take_seconds("Seconds for everything. [60]")
 @take_count("--threads", "[one per core]")
@@ -112,7 +118,7 @@ def solve(
             seed=seed,
             progress=progress.show,
             on_part=progress.part,
-            on_compile=progress.say,
+            on_compile=note_compiling,
             started=arguments.STARTED,
         )
     saving = Saving()
@@ -233,13 +239,6 @@ class _Progress(StatusLine):
         self.limit = _clock(time_limit)
         self._part = ""
 
-    def say(self, text: str) -> None:
-        """Show what goes on before there is anything else to show, on a terminal or not."""
-        if self.status is not None:
-            self.status.update(text)
-        else:
-            note_compiling(text)
-
     def part(self, part: PartInHand) -> None:
         """Show which layer is in hand, or say which has ended."""
         which = f"layer {part.number} of {part.many}"
@@ -250,10 +249,7 @@ class _Progress(StatusLine):
 
     def show(self, seconds: float, objective: int | None, bound: int | None) -> None:
         """Show where the whole stands."""
-        if self.status is not None:
-            self.status.update(
-                f"{self._part}{_clock(seconds)} of {self.limit}, {self._known(objective, bound)}"
-            )
+        self.text = f"{self._part}{_clock(seconds)} of {self.limit}, {self._known(objective, bound)}"
 
     def _known(self, objective: int | None, bound: int | None) -> str:
         from tilewright.run.summary import known  # for start-up time

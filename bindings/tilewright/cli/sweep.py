@@ -15,6 +15,7 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
+from tilewright.cli import completion
 from tilewright.cli.arguments import (
     CHANGES,
     JOURNAL,
@@ -52,9 +53,16 @@ SWEPT = click.option(
 )
 
 
-@click.command()
-@click.argument("instance")
-@click.option("--with", "method", default="auto", metavar="METHOD", help=f"[auto] {WITH_HELP}")
+@click.command(short_help="Solve an INSTANCE at many values of its fields.")
+@click.argument("instance", shell_complete=completion.instances)
+@click.option(
+    "--with",
+    "method",
+    default="auto",
+    metavar="METHOD",
+    shell_complete=completion.methods,
+    help=f"[auto] {WITH_HELP}",
+)
 @take_file("--points", "Points from .csv or .json.")
 @take_seconds("Seconds for each point. [60]")
 @take_count("--jobs", "Points at a time. [the cores]")
@@ -215,11 +223,10 @@ class _Progress(StatusLine):
         self.done += 1
         self.counts[point.status] = self.counts.get(point.status, 0) + 1
         now = time.monotonic()
-        if self.status is not None:
-            self.status.update(self._line(now))
-        elif self.enabled and now - self.told > SECONDS_BETWEEN_LINES:
+        self.text = self._line(now)
+        if self.enabled and not self.terminal and now - self.told > SECONDS_BETWEEN_LINES:
             self.told = now
-            note(self._line(now))
+            note(self.text)
 
     def _line(self, now: float) -> str:
         counts = ", ".join(f"{number} {status}" for status, number in self.counts.items())

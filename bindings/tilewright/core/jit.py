@@ -53,6 +53,11 @@ def uncompiled() -> Iterator[None]:
         _uncompiled -= 1
 
 
+def runs_uncompiled() -> bool:
+    """Whether kernels of this process run as Python now."""
+    return _uncompiled > 0
+
+
 class Kernel:
     """A function that runs compiled, or as it is.
 

@@ -19,6 +19,9 @@ HEAD_START_SECONDS = 0.3
 MOST_SECONDS = 60.0
 """How long methods run uncompiled at most: about as long as all kernels take to be compiled."""
 
+AS_PYTHON = "methods run as Python"
+"""What is said of methods that run uncompiled."""
+
 Tick = Callable[[], None]
 """Called several times a second; raises to stop."""
 
@@ -60,7 +63,7 @@ def run_uncompiled(
         nonlocal begun
         on_tick()
         if not begun and time.monotonic() >= begins:
-            compiling.begin(needed, tell)
+            compiling.begin(needed, tell, meanwhile=AS_PYTHON)
             begun = True
         if begun and compiling.ended(needed, tell):
             raise Compiled

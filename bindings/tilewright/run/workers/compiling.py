@@ -84,7 +84,7 @@ def lacking(wanted: Iterable[Unit]) -> list[Unit]:
     return [unit for unit in missing(wanted) if _as_it_is(unit) not in _given_up]
 
 
-def begin(wanted: Collection[Unit], tell: Tell) -> None:
+def begin(wanted: Collection[Unit], tell: Tell, *, meanwhile: str = "") -> None:
     """Begin to compile what is not compiled yet; `ended` says when it is.
 
     Parameters
@@ -93,6 +93,8 @@ def begin(wanted: Collection[Unit], tell: Tell) -> None:
         What must be compiled.
     tell
         Called before compiling begins, and if it cannot.
+    meanwhile
+        What is done until it has ended, if anything is.
     """
     needed = lacking(wanted)
     if needed and kernel_cache.home(PACKAGE) is None:
@@ -102,8 +104,15 @@ def begin(wanted: Collection[Unit], tell: Tell) -> None:
             "within the time limit; the environment variable NUMBA_CACHE_DIR names a folder"
         )
     elif needed:
-        tell(f"compiling {_names(needed)}, once; the time limit does not count this")
+        done = f"; meanwhile {meanwhile}" if meanwhile else ""
+        tell(f"compiling {_names(needed)}, once; the time limit does not count this{done}")
         _COMPILER.ask(needed)
+
+
+def in_hand() -> tuple[str, float] | None:
+    """Return what is being compiled, and for how many seconds something has been; None where nothing is."""
+    units = _COMPILER.units
+    return (_names(units), time.monotonic() - _COMPILER.since) if units else None
 
 
 def ended(wanted: Collection[Unit], tell: Tell) -> bool:
@@ -224,17 +233,26 @@ class _Compiler:
         self._lock = threading.RLock()
         self._waiting: list[list[Unit]] = []
         self._running: list[_Process] = []
+        self.since = 0.0
+        """When it began to compile after it had nothing to do."""
+
+    @property
+    def units(self) -> list[Unit]:
+        """What is in hand."""
+        with self._lock:
+            return [unit for each in [*(one.batch for one in self._running), *self._waiting] for unit in each]
 
     def ask(self, units: Iterable[Unit]) -> None:
         """Compile units that are not in hand yet."""
         with self._lock:
+            if not self.units:
+                self.since = time.monotonic()
             self._waiting += _batches(unit for unit in units if not self.has([unit]))
 
     def has(self, units: Iterable[Unit]) -> bool:
         """Whether one of the units is in hand."""
-        with self._lock:
-            batches = [*self._waiting, *(each.batch for each in self._running)]
-            return any(unit in batch for unit in units for batch in batches)
+        known = self.units
+        return any(unit in known for unit in units)
 
     def look(self, tell: Tell) -> None:
         """Start processes, and take note of those that have ended."""
