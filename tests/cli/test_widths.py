@@ -9,7 +9,7 @@ from functools import partial
 from pathlib import Path
 
 import pytest
-from hypothesis import given
+from hypothesis import example, given
 from hypothesis import strategies as st
 from tests import command
 
@@ -87,6 +87,7 @@ def test_comparisons_lists_and_sweeps_fit_a_terminal(tmp_path: Path) -> None:
     narrow(tilewright("sweep", "alexnet-conv3-64k", *swept, "--with", "greedy", "--time-limit", "5").stdout)
 
 
+@example(["a" * 22, "b" * 22, "a" * 22], 1, 63)
 @given(
     st.lists(st.text("ab ", min_size=1, max_size=60), min_size=2, max_size=6),
     st.integers(0, 10**9),
@@ -95,7 +96,8 @@ def test_comparisons_lists_and_sweeps_fit_a_terminal(tmp_path: Path) -> None:
 def test_any_table_fits(texts: list[str], number: int, columns: int) -> None:
     header = tuple(f"title {place}" for place in range(len(texts) + 1))
     rows = [(*texts, f"{number:,}"), (*reversed(texts), "1")]
-    for narrowing in (Narrowing(), Narrowing(last=header[2:4], prose=header[1:2])):
+    some = Narrowing(prose=header[1:2])
+    for narrowing in (Narrowing(), some, some._replace(last=header[2:4])):
         lines = aligned(rows, header, columns, narrowing)
         narrow("\n".join(lines), columns)
         assert any(cell[:1] in "".join(lines) for cell in texts)

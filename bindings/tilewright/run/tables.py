@@ -59,7 +59,7 @@ class _Column:
 
     def cut(self, width: int) -> None:
         """Leave out the middle of what is wider."""
-        if self.broken is None:
+        if any(len(cell) > width for cell in self.cells):
             cuts = ([shortened_in_middle(cell, width, begin) for cell in self.cells] for begin in BEGINS)
             self.cells = max(cuts, key=lambda cells: len(set(cells)))
         if max(map(len, self.titles)) > width:
@@ -163,8 +163,9 @@ def _fitted(
     prose = [column for column in kept if column.name in narrowing.prose]
     for column, width in _reduced(prose, LEAST_PROSE, _width(kept) - columns):
         column.broken = width
+    others = [column for column in kept if column.name not in narrowing.prose]
     for floor in FLOORS:
-        for column, width in _reduced(kept, floor, _width(kept) - columns):
+        for column, width in _reduced(others, floor, _width(kept) - columns):
             column.cut(width)
     left_out = [column.name for column in body if all(column is not other for other in kept)]
     told = f"left out here: {', '.join(left_out)}; COLUMNS={enough} shows all, --json has all"
