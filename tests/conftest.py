@@ -30,7 +30,8 @@ if TYPE_CHECKING:
 
 ROOT = Path(__file__).parents[1]
 
-THOROUGH = os.environ.get("HYPOTHESIS_PROFILE") == "thorough"
+THOROUGH = False
+"""Whether all cases and seeds are tried: with ``-m nightly``, as `pytest_configure` finds."""
 
 
 def totals(report: Report) -> dict[str, Any]:
@@ -39,41 +40,41 @@ def totals(report: Report) -> dict[str, Any]:
 
 
 def examples(number: int) -> int:
-    """Return how many examples a test tries that is to try a number of them in a thorough run."""
+    """Return how many examples a test tries that is to try a number of them with ``-m nightly``."""
     return number if THOROUGH else max(6, number // 8)
 
 
-thorough = pytest.mark.skipif(not THOROUGH, reason="only in a thorough run: HYPOTHESIS_PROFILE=thorough")
-"""For tests that take a minute and hold what seldom changes, as a stored theorem."""
+nightly = pytest.mark.nightly
+"""For tests that take long or hold what seldom changes: commands of the docs, peers, a stored theorem."""
 
 
 def thinned(cases: Iterable[Any], every: int) -> list[Any]:
-    """Return the first of every few cases, all of them in a thorough run."""
+    """Return the first of every few cases, all of them with ``-m nightly``."""
     return list(cases)[:: 1 if THOROUGH else every]
 
 
 def in_turn(choices: Sequence[str], number: int) -> Sequence[str]:
-    """Return the choice whose turn it is in the test of some number, all of them in a thorough run."""
+    """Return the choice whose turn it is in the test of some number, all of them with ``-m nightly``."""
     return choices if THOROUGH else [choices[number % len(choices)]]
 
-
-settings.register_profile(
-    "ci",
-    max_examples=examples(100),
-    deadline=None,
-    derandomize=bool(os.environ.get("CI")),
-    suppress_health_check=[HealthCheck.too_slow, HealthCheck.filter_too_much],
-)
-settings.register_profile("thorough", settings.get_profile("ci"), derandomize=False)
-settings.load_profile("thorough" if THOROUGH else "ci")
 
 # A shell that runs the tests in the background lets all processes ignore Ctrl-C, which some tests send.
 signal.signal(signal.SIGINT, signal.default_int_handler)
 
 
 def pytest_configure(config: pytest.Config) -> None:
-    """Compile all kernels before there are parallel workers, of which each would compile what it needs."""
-    if os.environ.get("CI") and not hasattr(config, "workerinput"):
+    """Find whether the run is thorough; compile all kernels before each of several workers would."""
+    global THOROUGH
+    THOROUGH = config.option.markexpr == "nightly"
+    settings.register_profile(
+        "tilewright",
+        max_examples=examples(100),
+        deadline=None,
+        derandomize=not THOROUGH,
+        suppress_health_check=[HealthCheck.too_slow, HealthCheck.filter_too_much],
+    )
+    settings.load_profile("tilewright")
+    if not hasattr(config, "workerinput") and not config.option.collectonly:
         compiling.ensure(compiling.all_units(), print)
 
 
@@ -82,8 +83,12 @@ def pytest_xdist_auto_num_workers() -> int:
     return (os.cpu_count() or 1) + 2
 
 
+@pytest.hookimpl(tryfirst=True)
 def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
-    """Let parallel workers begin with the slow tests, so that none is left with one at the end."""
+    """Select all tests with ``-m nightly``; let parallel workers begin with the slow ones."""
+    if THOROUGH:
+        for item in items:
+            item.add_marker(nightly)
     if hasattr(config, "workerinput"):
         items.sort(key=lambda item: item.get_closest_marker("slow") is None)
 

@@ -7,7 +7,7 @@ import time
 import numpy as np
 import pytest
 from buffers_at_random import at_random, enumerated, problem_of
-from conftest import thorough
+from conftest import nightly
 
 from tilewright.addresses import Problem, least_height, pack, violation
 from tilewright.addresses.exact import packing
@@ -76,7 +76,7 @@ def test_searches_that_take_turns_find_the_least_height(turns: int, monkeypatch:
     assert between
 
 
-@thorough
+@nightly
 def test_the_least_height_is_that_of_all_orders_of_more_buffers() -> None:
     for seed in range(1000, 1400):
         rng = np.random.default_rng(seed)
@@ -149,7 +149,7 @@ def test_more_than_what_lives_is_needed_and_proven_by_search(live: int, least: i
         assert result.status == status and result.bound == least
 
 
-@thorough
+@nightly
 @pytest.mark.parametrize(("live", "least"), ABOVE_LIVE)
 def test_all_orders_need_more_than_what_lives(live: int, least: int) -> None:
     buffers = tuple(map(np.array, zip(*ABOVE_LIVE[live, least], strict=True)))
@@ -179,7 +179,7 @@ def full(rng: np.random.Generator) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
     return lower, upper, size
 
 
-@thorough
+@nightly
 def test_the_least_height_of_full_memories_is_that_of_all_orders() -> None:
     """Where nothing is ever free, little fits: the search has to go back often."""
     checked = 0

@@ -13,7 +13,7 @@ from pathlib import Path
 
 import psutil
 import pytest
-from conftest import processor_time, thinned, thorough
+from conftest import nightly, processor_time, thinned
 
 from tilewright.cli.solve import _Progress
 from tilewright.core import catalogue
@@ -422,7 +422,7 @@ def test_a_false_claim_of_infeasibility_is_caught(tilewright, tmp_path, monkeypa
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("signum", [signal.SIGINT, pytest.param(signal.SIGTERM, marks=thorough)])
+@pytest.mark.parametrize("signum", [signal.SIGINT, pytest.param(signal.SIGTERM, marks=nightly)])
 def test_interrupted_solve_saves_the_best_plan(tmp_path, signum):
     (tmp_path / "slow.toml").write_text(SLOW)
     # Before all is compiled there is no plan that could be saved.

@@ -12,7 +12,7 @@ from typing import Any
 
 import numpy as np
 import pytest
-from conftest import THOROUGH, thorough
+from conftest import THOROUGH, nightly
 from numbered import numbers
 from residency_cases import problem_of
 from tests.codegen.residency_in_c import (
@@ -80,7 +80,7 @@ def test_given_numbers_are_those_of_the_integer_network(seed: int, tmp_path: Pat
 
 
 @needs_compiler
-@thorough
+@nightly
 def test_digits_are_classified_in_32_kilobytes(tmp_path: Path) -> None:
     problem = instance.read("lenet5-64k").problem.with_(machine={"memory_bytes": 32768, "element_bytes": 1})
     bits = instance.read("lenet5-bits").problem.with_(machine={"widths": list(range(2, 9))})  # of a byte
@@ -92,7 +92,7 @@ def test_digits_are_classified_in_32_kilobytes(tmp_path: Path) -> None:
 
 
 @needs_compiler
-@pytest.mark.parametrize("name", ["ds-cnn-16k", *[pytest.param(each, marks=thorough) for each in BUNDLED]])
+@pytest.mark.parametrize("name", ["ds-cnn-16k", *[pytest.param(each, marks=nightly) for each in BUNDLED]])
 def test_bundled_instances(name: str, tmp_path: Path) -> None:
     problem = instance.read(name).problem
     plan = found(problem, "states")
@@ -107,7 +107,7 @@ SHORT = ("mb28-64k", "resnet8-64k", "vww-32k")
 
 
 @needs_compiler
-@thorough
+@nightly
 @pytest.mark.parametrize("name", SHORT)
 def test_bundled_instances_in_16_kilobytes(name: str, tmp_path: Path) -> None:
     problem = instance.read(name).problem.with_(machine={"memory_bytes": 16384})

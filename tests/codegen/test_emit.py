@@ -303,7 +303,7 @@ def sizes_of(problem: Problem) -> tuple[int, ...]:
 @needs_compiler
 @pytest.mark.parametrize("schedule", SCHEDULES)
 def test_schedules_of_the_thesis(schedule: str, tmp_path: Path) -> None:
-    """Every layer, one way of its padding; in a thorough run both."""
+    """Every layer, one way of its padding; with `-m nightly` both."""
     order, reuse = SCHEDULES[schedule]
     turn = list(SCHEDULES).index(schedule)
     cases = []
@@ -320,7 +320,7 @@ def test_schedules_of_the_thesis(schedule: str, tmp_path: Path) -> None:
 @pytest.mark.slow
 @needs_compiler
 def test_every_order_and_reuse(tmp_path: Path) -> None:
-    """Orders of the loops, in a thorough run all, with every reuse; layers, tiles and padding take turns."""
+    """Orders of the loops, with `-m nightly` all, with every reuse; layers, tiles and padding take turns."""
     layers = list(LAYERS.values())
     tiles: dict[int, Iterator[tuple[int, ...]]] = {}
     bundle: list[Case] = []

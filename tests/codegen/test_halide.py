@@ -123,7 +123,7 @@ def test_schedules_of_the_thesis(schedule: str, capfd: pytest.CaptureFixture[str
 
 
 def test_other_orders(capfd: pytest.CaptureFixture[str]) -> None:
-    """Orders of the loops, in a thorough run all, with every reuse; layers, tiles and padding take turns."""
+    """Orders of the loops, with `-m nightly` all, with every reuse; layers, tiles and padding take turns."""
     ways = [("".join(order), reuse) for order in permutations(ORDERED) for reuse in codegen.EMITTED]
     for number, (order, reuse) in enumerate(thinned(ways, 89)):
         check(case_of(number % len(LAYERS), order, reuse, number), capfd)

@@ -14,7 +14,7 @@ from typing import Any
 import numpy as np
 import pytest
 from compiled import CHECKED, Compiled
-from conftest import THOROUGH, thorough
+from conftest import THOROUGH, nightly
 from hypothesis import assume, given, settings
 from numbered import Table, needed, numbers, randoms, tables
 from tests import command
@@ -243,9 +243,9 @@ def assert_equal(built: Built, problem: Problem, values: QuantisedNetwork) -> No
         (BLOCK, (8, 8, 8, 32)),
         (CORNER, None),
         ("resnet8", (8, 4, 8, 20)),
-        pytest.param(BLOCK, (12, 6, 9, 17), marks=thorough),
-        pytest.param("resnet8", None, marks=thorough),
-        pytest.param("resnet8", (8, 8, 8, 32), marks=thorough),
+        pytest.param(BLOCK, (12, 6, 9, 17), marks=nightly),
+        pytest.param("resnet8", None, marks=nightly),
+        pytest.param("resnet8", (8, 8, 8, 32), marks=nightly),
     ],
     ids=lambda value: {id(BLOCK): "block", id(CORNER): "corner"}.get(id(value), str(value)),
 )

@@ -15,6 +15,7 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
+from conftest import nightly
 from tests import command
 
 from tilewright.run.instance import parse
@@ -58,9 +59,12 @@ def examples(page: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Ite
             del sys.modules[name]  # other tests have other files of that name
 
 
-@pytest.mark.slow
 @pytest.mark.usefixtures("examples")
-@each_page
+@pytest.mark.parametrize(
+    "page",
+    [pytest.param(page, marks=[nightly] * (page.name != "README.md")) for page in PAGES],
+    ids=lambda page: str(page.relative_to(ROOT)),
+)
 def test_commands_run(page: Path, tmp_path: Path) -> None:
     text = page.read_text(encoding="utf-8")
     work = tmp_path / "work"

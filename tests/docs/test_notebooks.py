@@ -33,7 +33,7 @@ def test_there_are_notebooks() -> None:
     assert len(NOTEBOOKS) >= 2
 
 
-@pytest.mark.slow
+@pytest.mark.nightly
 @pytest.mark.parametrize("notebook", NOTEBOOKS, ids=lambda notebook: notebook.stem)
 def test_cells_run_in_order(notebook: Path, tmp_path: Path) -> None:
     sources = ["".join(cell["source"]) for cell in cells(notebook)]

@@ -10,7 +10,7 @@ import time
 from pathlib import Path
 
 import pytest
-from conftest import thorough
+from conftest import nightly
 from tests import command
 
 from tilewright import drivers
@@ -98,7 +98,7 @@ def test_any_solver_proves_what_ours_prove(name, solver):
 
 
 @pytest.mark.parametrize(
-    "method", [pytest.param("lives@pyomo:appsi_highs", marks=thorough), "ordered@minizinc:gecode"]
+    "method", [pytest.param("lives@pyomo:appsi_highs", marks=nightly), "ordered@minizinc:gecode"]
 )
 def test_what_any_solver_proves_counts_when_a_second_method_has_proven_it(method):
     need(method.split("@")[1])
@@ -137,7 +137,7 @@ def test_a_solver_that_calls_a_start_optimal_is_caught_by_a_second_method(own):
     assert "lives@lying claims that this is optimal" in str(result.unverified)
 
 
-@thorough
+@nightly
 def test_a_result_that_rests_on_any_solver_alone_is_proven_by_another(tmp_path):
     instance = read("s1-example2")
     method = "ordered@minizinc:gecode"

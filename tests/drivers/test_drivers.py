@@ -13,7 +13,7 @@ from types import SimpleNamespace
 import highspy
 import psutil
 import pytest
-from conftest import processor_time, thorough
+from conftest import nightly, processor_time
 
 import tilewright.models.grouping
 from tilewright import drivers, tiling
@@ -288,7 +288,7 @@ def test_alarm_is_not_lost_in_a_garbage_collection():
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("threads", [pytest.param(1, marks=thorough), 2])
+@pytest.mark.parametrize("threads", [pytest.param(1, marks=nightly), 2])
 def test_gecode_keeps_to_the_deadline_and_leaves_no_process(gecode, threads):
     case = problem(9, 3)
     for limit in LIMITS:

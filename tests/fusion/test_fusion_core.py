@@ -11,7 +11,7 @@ from typing import Any
 
 import numpy as np
 import pytest
-from conftest import examples, thorough
+from conftest import examples, nightly
 from fusion_at_random import (
     AnyGroups,
     Table,
@@ -306,10 +306,10 @@ NETWORKS = {
     ("name", "arrays"),
     [
         ("resnet50", 2),
-        pytest.param("googlenet", 1, marks=thorough),
+        pytest.param("googlenet", 1, marks=nightly),
         ("squeezenet", 2),
         ("mobilenetv2", 1),
-        pytest.param("densenet", 1, marks=thorough),
+        pytest.param("densenet", 1, marks=nightly),
         ("densenet", 2),
     ],
 )

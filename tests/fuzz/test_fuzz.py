@@ -7,17 +7,15 @@ import sys
 from pathlib import Path
 
 import pytest
-from conftest import THOROUGH
 from tests.fuzz import trials
 
 ROOT = Path(__file__).parents[2]
 
 
-@pytest.mark.slow
+@pytest.mark.nightly
 @pytest.mark.parametrize("name", trials.names())
 def test_a_few_trials(name: str) -> None:
-    count = trials.campaign(name).IN_CI
-    tally = trials.run(name, first=0, count=count if THOROUGH else (count + 7) // 8)
+    tally = trials.run(name, first=0, count=trials.campaign(name).NIGHTLY)
     assert tally.tried > 0
     assert not tally.failures, "\n".join(f"--seed {seed}: {found}" for seed, found in tally.failures)
 

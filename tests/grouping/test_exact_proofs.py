@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 import verifier
-from conftest import examples, thinned, thorough
+from conftest import examples, nightly, thinned
 from enumeration import optimum
 from exact_cases import best_start, layer_of, soon, tiny
 from hypothesis import assume, given, settings
@@ -124,7 +124,7 @@ WATCHED = {
 LONG = {"dilation and stride"}
 
 
-@pytest.mark.parametrize("name", [pytest.param(name, marks=[thorough] * (name in LONG)) for name in WATCHED])
+@pytest.mark.parametrize("name", [pytest.param(name, marks=[nightly] * (name in LONG)) for name in WATCHED])
 def test_the_limit_of_two_loads_is_proven_twice(name: str, monkeypatch: pytest.MonkeyPatch) -> None:
     watched: dict[tuple[int, int], list[bool]] = {}
     original = search.plans_within

@@ -7,7 +7,7 @@ from fractions import Fraction
 from itertools import combinations
 
 import pytest
-from conftest import examples, make_problem, thorough
+from conftest import examples, make_problem, nightly
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
@@ -57,14 +57,14 @@ def test_no_sequence_in_a_box_has_less_than_is_known(known: ExcessTheorem) -> No
 # parallel workers has them all.
 
 
-@thorough
+@nightly
 @pytest.mark.parametrize("known", KNOWN)
 def test_searches_find_what_is_known(known: ExcessTheorem) -> None:
     least = search_plane(known.kernel, known.group, known.rate, known.held, 100_000)
     assert least == {last: Fraction(parts, known.parts) for last, parts in known.by_last.items()}
 
 
-@thorough
+@nightly
 @pytest.mark.parametrize(
     ("box", "kernel", "group", "rate", "held"),
     [
@@ -89,7 +89,7 @@ def test_no_sequence_in_a_box_has_less(
     assert min(found.values()) == min(least.values())
 
 
-@thorough
+@nightly
 def test_a_search_that_does_not_fit_or_is_not_made_for_a_kernel_says_so() -> None:
     with pytest.raises(MemoryError, match="more than 100 states"):
         search_plane(3, 3, Fraction(1), states=100)

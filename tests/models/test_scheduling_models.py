@@ -5,7 +5,7 @@ from __future__ import annotations
 from pathlib import Path
 
 import pytest
-from conftest import thorough
+from conftest import nightly
 from formulations import methods, solve, with_each
 from graphs_at_random import least_ticks, problem_at_random
 
@@ -100,7 +100,7 @@ def test_formulations_agree_with_the_search_where_tensors_stay(path: Path, solve
     assert agree_where_tensors_stay(range(20), path, solver) > 3
 
 
-@thorough
+@nightly
 @with_each(FOUND)
 def test_formulations_agree_with_the_search_where_tensors_stay_of_more(path: Path, solver: str) -> None:
     assert agree_where_tensors_stay(range(20, 240), path, solver) > 40

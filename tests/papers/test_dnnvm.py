@@ -9,7 +9,7 @@ from typing import Any
 
 import numpy as np
 import pytest
-from conftest import thinned, thorough
+from conftest import nightly, thinned
 
 from tilewright.fusion import objective, violation
 from tilewright.papers.dnnvm import figures as reproduce
@@ -119,7 +119,7 @@ def test_normalisations_are_left_out_as_the_node_count_says(rows: Mapping[str, S
 # The fit -----------------------------------------------------------------------------------------------
 
 
-@thorough
+@nightly
 def test_the_bundled_machine_is_where_the_fit_is_flat(baselines: Baselines) -> None:
     """The values are rounded: no neighbour fits better by more than a tenth of a point."""
     zu2 = machine()
@@ -151,7 +151,7 @@ DISTANCES = {
 
 @pytest.mark.slow
 def test_table_4_is_printed_with_its_distances(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Of one network; of all in a thorough run."""
+    """Of one network; of all with `-m nightly`."""
     names = thinned(DISTANCES, len(DISTANCES))
     some = {column: {name: published()[column][name] for name in names} for column in table2.ZU9}
     monkeypatch.setattr(table2, "published", lambda: some)

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import numpy as np
 import pytest
-from conftest import thorough
+from conftest import nightly
 from hypothesis import given
 from hypothesis import strategies as st
 
@@ -57,7 +57,7 @@ def test_worked_checks():
     assert [bursts for _, bursts in worked_tiles()] == [70, 176]
 
 
-@thorough
+@nightly
 def test_fitted_times_are_what_the_fit_finds():
     machine = fitting.machine()
     assert machine == NpuMachine(kind="npu")  # the defaults are the file's
@@ -87,7 +87,7 @@ def test_fixed_strategies_never_win():
     [
         "lenet",
         "squeezenet",
-        *(pytest.param(name, marks=thorough) for name in ("inceptionv3", "mobilenetv2", "resnet50")),
+        *(pytest.param(name, marks=nightly) for name in ("inceptionv3", "mobilenetv2", "resnet50")),
     ],
 )
 def test_plans_behind_the_table_survive_the_simulator(name):

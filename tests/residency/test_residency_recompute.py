@@ -8,7 +8,7 @@ from dataclasses import replace
 from typing import Any
 
 import pytest
-from conftest import examples, thorough
+from conftest import examples, nightly
 from residency_cases import NEVER, copies, ignore, optimum, problem_of, random_problem, search, survives
 
 from tilewright.residency import Plan, Problem, best_bound, objective, simulate, traffic_curve, violation
@@ -54,7 +54,7 @@ def test_branch_and_bound_finds_the_best_of_all_copies(seed: int) -> None:
     agrees(branches(30_000 + seed, 4))
 
 
-@thorough
+@nightly
 @pytest.mark.parametrize("seed", range(300))
 def test_branch_and_bound_finds_the_best_of_all_copies_of_more(seed: int) -> None:
     rng = random.Random(40_000 + seed)
@@ -170,7 +170,7 @@ def test_bounds_hold_at_any_time() -> None:
         assert all(objective(problem, plan) >= 122_868 for plan in plans)
 
 
-@thorough
+@nightly
 @pytest.mark.parametrize(("memory", "traffic"), [(16_384, 122_868), (32_768, 85_876), (65_536, 80_788)])
 def test_resnet8_computes_its_first_block_twice(memory: int, traffic: int) -> None:
     problem = instance.read("resnet8-again").problem.with_(machine={"memory_bytes": memory})

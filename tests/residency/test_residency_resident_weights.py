@@ -7,7 +7,7 @@ from dataclasses import replace
 from typing import Any
 
 import pytest
-from conftest import examples, thorough
+from conftest import examples, nightly
 from residency_cases import NEVER, ignore, optimum, problem_of, random_problem, search, subsets, survives
 
 from tilewright.residency import Plan, Problem, best_bound, objective, simulate, traffic_curve, violation
@@ -92,7 +92,7 @@ def test_a_map_goes_out_to_dram_so_that_weights_can_stay() -> None:
     assert plans[210].steps[0].written == ("a",)
 
 
-@thorough
+@nightly
 @pytest.mark.parametrize(
     ("network", "memory", "traffic"), [("resnet8-64k", 65_536, 40_010), ("ds-cnn-frames", 32_768, 6_466)]
 )

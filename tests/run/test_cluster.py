@@ -12,7 +12,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from conftest import thorough
+from conftest import nightly
 
 import tilewright as tw
 from tilewright.run.batch.journal import Journal
@@ -60,7 +60,7 @@ def test_addresses_are_checked() -> None:
         tw.sweep(EXAMPLE, AXES, scheduler="local:none")
 
 
-@thorough
+@nightly
 def test_what_is_answered_outlives_the_scheduler(tmp_path: Path) -> None:
     command = [sys.executable, "-m", "distributed.cli.dask_scheduler", "--port", "0", "--no-dashboard"]
     scheduler = subprocess.Popen(command, stderr=subprocess.PIPE, text=True)

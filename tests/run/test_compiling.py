@@ -12,7 +12,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from conftest import THOROUGH, Run, thorough
+from conftest import THOROUGH, Run, nightly
 
 import tilewright as tw
 from tilewright.cli.outputs import StatusLine
@@ -203,7 +203,7 @@ def test_processes_that_need_the_same_wait_for_one(mine: Path, tmp_path: Path) -
     ("command", "end"),
     [
         ("solve", signal.SIGINT),
-        pytest.param("compare", signal.SIGINT, marks=thorough),
+        pytest.param("compare", signal.SIGINT, marks=nightly),
         ("solve", signal.SIGKILL),
     ],
 )

@@ -1,6 +1,6 @@
 """Every room x objective x list x limit, with each form of output: a result that stands, or one sentence.
 
-By default every few cases are tried, without a second proof and without numbers; a thorough run tries all.
+By default every few cases are tried, without a second proof and without numbers; `-m nightly` tries all.
 """
 
 from __future__ import annotations

@@ -10,7 +10,7 @@ from pathlib import Path
 
 import numpy as np
 import pytest
-from conftest import make_problem, thorough
+from conftest import make_problem, nightly
 
 import tilewright as tw
 from tilewright.core import catalogue
@@ -93,7 +93,7 @@ def logged(path: Path) -> list[list[float]]:
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("threads", [1, pytest.param(2, marks=thorough)])
+@pytest.mark.parametrize("threads", [1, pytest.param(2, marks=nightly)])
 def test_improving_has_half_of_the_time_at_least(
     made_up: tuple[Problem, list[Plan]], tmp_path: Path, monkeypatch: pytest.MonkeyPatch, threads: int
 ) -> None:

@@ -7,7 +7,7 @@ import random
 import numba
 import numpy as np
 import pytest
-from conftest import thorough
+from conftest import nightly
 from graphs_at_random import problem_at_random, product_at_random
 from numpy.typing import NDArray
 from tests.oracles import TooLarge
@@ -62,7 +62,7 @@ def test_no_order_takes_less_than_the_bound() -> None:
     assert sum(check_grids(random.Random(0), 3000)) > 1000
 
 
-@thorough
+@nightly
 def test_no_order_takes_less_than_the_bound_of_more_grids() -> None:
     check_grids(random.Random(1), 200_000)
 
@@ -118,7 +118,7 @@ def test_no_granularity_and_order_is_better() -> None:
     assert listed > 3
 
 
-@thorough
+@nightly
 def test_no_granularity_and_order_is_better_of_more() -> None:
     check_subgraphs(range(120, 4000))
 

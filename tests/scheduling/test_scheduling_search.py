@@ -9,7 +9,7 @@ from itertools import product
 from pathlib import Path
 
 import pytest
-from conftest import thorough
+from conftest import nightly
 from graphs_at_random import least_ticks, problem_at_random, twins_at_random
 
 from tilewright.core import catalogue
@@ -177,7 +177,7 @@ def test_twins_are_told_apart_where_it_matters(seed: int) -> None:
     (agree if seed % 4 < 2 else agree_without_keeping)(problem, seed)
 
 
-@thorough
+@nightly
 @pytest.mark.parametrize("seed", range(24, 600))
 def test_twins_are_told_apart_where_it_matters_of_more(seed: int) -> None:
     problem = twins_at_random(seed, 1 + seed % 2)
@@ -251,7 +251,7 @@ def test_what_is_not_tried_proves_nothing(seed: int, monkeypatch: pytest.MonkeyP
         assert not answer.proven or answer.ticks == expected
 
 
-@thorough
+@nightly
 @pytest.mark.parametrize("seed", range(30, 600))
 def test_subgraphs_are_chosen_as_well_as_the_best_of_all_plans_of_more(seed: int) -> None:
     check_without_keeping(seed, 3 + seed % 3, 5)
@@ -262,7 +262,7 @@ def test_the_search_finds_the_best_of_all_plans(seed: int) -> None:
     check(seed, 3, 4)
 
 
-@thorough
+@nightly
 @pytest.mark.parametrize("seed", range(10, 200))
 def test_the_search_finds_the_best_of_all_plans_of_more(seed: int) -> None:
     check(seed, 3 + seed % 2, 6)

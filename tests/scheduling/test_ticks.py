@@ -9,7 +9,7 @@ from itertools import islice
 from pathlib import Path
 
 import pytest
-from conftest import thorough
+from conftest import nightly
 from graphs_at_random import least_ticks, perturbed, problem_at_random, subgraphs_at_random
 
 from tilewright.core import catalogue
@@ -46,7 +46,7 @@ def test_odd_graphs_have_plans_within_what_is_counted(number: int) -> None:
         assert 0 < bound.value <= objective(problem, plan)
 
 
-@thorough
+@nightly
 @pytest.mark.parametrize("seed", range(5))
 @pytest.mark.parametrize("number", BENCHMARKS)
 def test_odd_graphs_are_solved_in_time(number: int, seed: int) -> None:

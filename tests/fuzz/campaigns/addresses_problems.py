@@ -9,7 +9,7 @@ from typing import Any
 from tests.fuzz.problems import attack
 from tests.oracles import addresses
 
-IN_CI = 40
+NIGHTLY = 40
 
 
 def trial(rng: random.Random, scratch: Path) -> list[str]:

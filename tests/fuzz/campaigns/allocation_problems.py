@@ -10,7 +10,7 @@ from tests.fuzz.networks import network, read_inside
 from tests.fuzz.problems import attack
 from tests.oracles import allocation
 
-IN_CI = 6
+NIGHTLY = 6
 
 
 def trial(rng: random.Random, scratch: Path) -> list[str]:

@@ -12,7 +12,7 @@ from tilewright.core import catalogue
 from tilewright.run.instance import read
 from tilewright.spec.errors import TilewrightError
 
-IN_CI = 100
+NIGHTLY = 100
 
 VALUES = [
     "0", "-1", "1.5", "1e400", "nan", "true", '""', '"x"', "[]", "[1]", "[1, 2, 3]", "{}", "{ a = 1 }",

@@ -21,7 +21,7 @@ from tilewright.run.instance import MAX_BYTES, load
 from tilewright.spec.errors import TilewrightError
 from tilewright.spec.network import Network
 
-IN_CI = 150
+NIGHTLY = 150
 
 OTHERS = [
     "Resize", "Upsample", "Slice", "Split", "Gather", "Expand", "Where", "Max", "Min",

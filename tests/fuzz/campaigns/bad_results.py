@@ -15,7 +15,7 @@ from tests.fuzz.trials import Wrong
 from tilewright.run.result import MAX_BYTES, Result
 from tilewright.spec.errors import TilewrightError
 
-IN_CI = 40
+NIGHTLY = 40
 
 VALUES: list[Any] = [
     None, True, False, 0, 1, -1, 2, 3, 2**31, 2**63, 2**64, -(2**63), 10**400, 0.5, -0.0, 1e308, 5e-324, "",

@@ -10,7 +10,7 @@ from tests.fuzz.problems import attack
 from tests.fuzz.trials import Wrong
 from tests.oracles import bitwidth
 
-IN_CI = 20
+NIGHTLY = 20
 
 
 def trial(rng: random.Random, scratch: Path) -> list[str]:

@@ -12,7 +12,7 @@ from typing import Any
 from tests.fuzz import command_line, samples
 from tests.fuzz.trials import Wrong
 
-IN_CI = 15
+NIGHTLY = 15
 
 SECONDS = 120.0
 

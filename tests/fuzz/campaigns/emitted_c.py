@@ -16,7 +16,7 @@ from tilewright.codegen import EMITTED, emit
 from tilewright.tiling import Plan
 from tilewright.tiling.dsp.plan import ORDERED, DspPlan
 
-IN_CI = 2
+NIGHTLY = 2
 
 CASES = 3
 """Layers of a trial, which are compiled together."""

@@ -16,7 +16,7 @@ from tests.fuzz.trials import Skip, Wrong
 from tilewright.run.result import Result
 from tilewright.spec.errors import TilewrightError
 
-IN_CI = 3
+NIGHTLY = 3
 
 TIME_LIMIT = 6.0
 

@@ -14,7 +14,7 @@ from typing import Any
 from tests.fuzz import command_line, samples
 from tests.fuzz.trials import Skip, Wrong
 
-IN_CI = 4
+NIGHTLY = 4
 
 OLDER = b'{"an older": "file"}\n'
 

@@ -13,7 +13,7 @@ from tests.oracles import fusion
 from tilewright.run.instance import parse
 from tilewright.spec.errors import InputError
 
-IN_CI = 4
+NIGHTLY = 4
 
 
 def trial(rng: random.Random, scratch: Path) -> list[str]:

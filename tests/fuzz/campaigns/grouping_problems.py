@@ -9,7 +9,7 @@ from typing import Any
 from tests.fuzz.problems import attack
 from tests.oracles import grouping
 
-IN_CI = 6
+NIGHTLY = 6
 
 PLANES = [(1, n) for n in range(1, 8)] + [
     (2, 2),

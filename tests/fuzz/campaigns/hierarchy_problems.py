@@ -15,7 +15,7 @@ from tests.tiling import hierarchies
 from tilewright.spec.errors import InputError
 from tilewright.tiling import Problem
 
-IN_CI = 6
+NIGHTLY = 6
 
 
 def trial(rng: random.Random, scratch: Path) -> list[str]:

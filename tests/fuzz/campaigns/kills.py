@@ -16,7 +16,7 @@ from tilewright.run.instance import Instance, read
 from tilewright.run.result import Result
 from tilewright.spec.errors import TilewrightError
 
-IN_CI = 2
+NIGHTLY = 2
 
 SLOW = """room = "grouping"
 [layer]

@@ -12,7 +12,7 @@ from tests.fuzz.trials import Skip, Wrong
 
 from tilewright.spec.errors import InputError, TilewrightError
 
-IN_CI = 2
+NIGHTLY = 2
 
 METHODS = {
     "residency": ("layer_by_layer", "keep_if_it_fits", "fused_layers", "auto"),

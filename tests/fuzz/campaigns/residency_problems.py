@@ -18,7 +18,7 @@ from tilewright.core.context import RunContext
 from tilewright.run.instance import parse
 from tilewright.spec.errors import InputError
 
-IN_CI = 40
+NIGHTLY = 40
 
 ALL_WAYS = 0.15
 """How often problems are solved by all methods as users do, and not by those of the room alone."""

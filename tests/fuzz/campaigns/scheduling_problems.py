@@ -10,7 +10,7 @@ from tests.fuzz.problems import attack
 from tests.oracles import scheduling
 from tests.scheduling.graphs_at_random import problem_at_random, product_at_random
 
-IN_CI = 12
+NIGHTLY = 12
 
 
 def trial(rng: random.Random, scratch: Path) -> list[str]:

@@ -17,7 +17,7 @@ from tilewright.core import catalogue
 from tilewright.run.instance import read
 from tilewright.spec.errors import TilewrightError
 
-IN_CI = 8
+NIGHTLY = 8
 
 Data = dict[str, Any]
 

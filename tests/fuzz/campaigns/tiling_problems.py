@@ -9,7 +9,7 @@ from typing import Any
 from tests.fuzz.problems import attack
 from tests.oracles import tiling
 
-IN_CI = 6
+NIGHTLY = 6
 
 
 def trial(rng: random.Random, scratch: Path) -> list[str]:
