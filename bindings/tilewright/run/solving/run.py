@@ -143,7 +143,7 @@ class Run:
         """Let some seconds count for nothing."""
         stood = max(0.0, seconds)
         self.stood += stood
-        self.incumbent.started += stood
+        self.incumbent.let_clock_stand(stood)
         self.deadline += stood
         self.latest += stood
 

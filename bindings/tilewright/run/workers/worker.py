@@ -133,9 +133,12 @@ _sending = threading.Lock()
 
 def _send(events: IO[str], **message: Any) -> None:
     line = json.dumps(message) + "\n"
-    with _sending:
-        events.write(line)
-        events.flush()
+    try:
+        with _sending:
+            events.write(line)
+            events.flush()
+    except BrokenPipeError:  # the parent is gone: `_read_jobs` ends all that waits, and then this process
+        threading.Event().wait()
 
 
 if __name__ == "__main__":
