@@ -85,10 +85,17 @@ def pytest_xdist_auto_num_workers() -> int:
 
 @pytest.hookimpl(tryfirst=True)
 def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
-    """Select all tests with ``-m nightly``; let parallel workers begin with the slow ones."""
-    if THOROUGH:
-        for item in items:
-            item.add_marker(nightly)
+    """Select all tests with ``-m nightly``, else the cases for the day; let workers begin with slow tests."""
+    cases: dict[str, list[pytest.Item]] = {}
+    for item in items:
+        cases.setdefault(item.nodeid.partition("[")[0], []).append(item)
+    for of_one in cases.values():
+        marker = of_one[0].get_closest_marker("by_day")
+        many = marker.args[0] if marker is not None else len(of_one)
+        for number, item in enumerate(of_one):
+            # As far apart as they can be.
+            if THOROUGH or (number * many // len(of_one) == (number - 1) * many // len(of_one)):
+                item.add_marker(nightly)
     if hasattr(config, "workerinput"):
         items.sort(key=lambda item: item.get_closest_marker("slow") is None)
 

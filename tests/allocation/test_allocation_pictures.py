@@ -96,6 +96,7 @@ def reports() -> dict[str, Report]:
     return {name: simulate(*case, overlapped=False) for name, case in CASES.items()}
 
 
+@pytest.mark.by_day(1)
 @pytest.mark.parametrize("name", thinned(CASES, 2))
 def test_every_kind_of_plan(name: str, reports: dict[str, Report], tmp_path: Path) -> None:
     assert reports[name].valid

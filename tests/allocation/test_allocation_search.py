@@ -423,6 +423,7 @@ def test_no_simple_plan_of_equal_objective_comes_before(data: st.DataObject) -> 
             assert rank(problem, best) <= rank(problem, other)
 
 
+@pytest.mark.nightly
 @pytest.mark.slow
 def test_check_misses_no_plan_of_a_front() -> None:
     """A front that lacks a plan keeps its objective and bound, but is not optimal."""

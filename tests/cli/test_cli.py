@@ -318,6 +318,7 @@ def test_infeasible_is_proven_checked_and_exits_1(tilewright, tmp_path, method):
     assert "infeasible" in checked.stdout
 
 
+@pytest.mark.by_day(2)
 @pytest.mark.parametrize("method", ["auto", "lives@highs", "ordered@gecode", "gaps@cpsat"])
 def test_infeasible_without_a_bound_that_says_so_is_confirmed_by_a_second_method(
     tilewright, tmp_path, method, monkeypatch
@@ -438,6 +439,7 @@ def test_interrupted_solve_saves_the_best_plan(tmp_path, signum):
     assert gone(marker)
 
 
+@pytest.mark.by_day(4)
 @pytest.mark.slow
 @pytest.mark.parametrize("signum", thinned([signal.SIGINT, signal.SIGTERM, signal.SIGKILL], 2))
 @pytest.mark.parametrize(

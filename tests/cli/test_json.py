@@ -226,6 +226,7 @@ def test_the_page_of_measures_is_that_of_the_source() -> None:
 # What commands print ----------------------------------------------------------------------------------
 
 
+@pytest.mark.by_day(8)
 @ALL
 def test_all_that_is_said_of_a_result(name: str, tilewright: Callable[..., Any], tmp_path: Path) -> None:
     instance = written(name, tmp_path)
@@ -408,6 +409,7 @@ def test_measures_are_read_strictly(key: str, value: Any, told: str) -> None:
         read_back(data)
 
 
+@pytest.mark.by_day(3)
 @pytest.mark.parametrize("name", FORMAT_1)
 def test_results_of_format_1_are_read(
     name: str, tilewright: Callable[..., Any], tmp_path: Path, monkeypatch: pytest.MonkeyPatch

@@ -141,6 +141,7 @@ def plan_with(problem: Problem, kind: str) -> tuple[Plan, int]:
     raise AssertionError(kind)
 
 
+@pytest.mark.by_day(3)
 @needs_compiler
 @pytest.mark.parametrize("kind", KINDS)
 def test_each_kind_of_step_is_executed_right_and_a_wrong_one_is_noticed(kind: str, tmp_path: Path) -> None:

@@ -300,6 +300,7 @@ def sizes_of(problem: Problem) -> tuple[int, ...]:
     return nest_of(problem.one_layer, problem.machine).sizes
 
 
+@pytest.mark.by_day(2)
 @needs_compiler
 @pytest.mark.parametrize("schedule", SCHEDULES)
 def test_schedules_of_the_thesis(schedule: str, tmp_path: Path) -> None:
@@ -317,6 +318,7 @@ def test_schedules_of_the_thesis(schedule: str, tmp_path: Path) -> None:
     run_each(cases, tmp_path)
 
 
+@pytest.mark.nightly
 @pytest.mark.slow
 @needs_compiler
 def test_every_order_and_reuse(tmp_path: Path) -> None:

@@ -291,6 +291,7 @@ def test_an_exported_program_has_the_same_optimum(tmp_path, suffix):
     assert offset + unit * round(solver.getInfo().objective_function_value) == best.objective
 
 
+@pytest.mark.by_day(1)
 @pytest.mark.parametrize("suffix", ["dzn", "json", "fzn"])
 def test_exported_minizinc_has_the_same_optimum(tmp_path, suffix):
     need("gecode")

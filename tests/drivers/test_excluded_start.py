@@ -120,6 +120,7 @@ def test_a_model_of_ours_must_not_exclude_a_valid_start(
         drivers.load(solver).solve(problem, catalogue.formulation("grouping", "late"), context)
 
 
+@pytest.mark.by_day(1)
 @pytest.mark.parametrize(
     ("name", "told", "threads"),
     [
@@ -143,6 +144,7 @@ def test_gecode_names_the_constraint_that_excludes_a_valid_start(
     check_told(solved(tmp_path, monkeypatch, "late.mzn", text, *options), told)
 
 
+@pytest.mark.by_day(1)
 @pytest.mark.parametrize(
     ("wrong", "told"),
     [

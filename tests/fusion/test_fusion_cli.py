@@ -78,6 +78,7 @@ def write(tmp_path):
     return instance
 
 
+@pytest.mark.by_day(1)
 @pytest.mark.parametrize("minimise", thinned(["cycles", "traffic", "energy", "memory"], 3))
 def test_network_is_solved_checked_simulated(tilewright, write, tmp_path, minimise):
     name = write("fused.toml", f'[objective]\nminimise = "{minimise}"\n{LAYERS}{MACHINE}')

@@ -301,6 +301,7 @@ NETWORKS = {
 }
 
 
+@pytest.mark.by_day(1)
 @pytest.mark.slow
 @pytest.mark.parametrize(
     ("name", "arrays"),

@@ -165,6 +165,7 @@ def test_groups_that_tear_an_operation_apart_are_no_plan() -> None:
     assert "limits.halo = 'keep' leaves operation right no tile" in found.report.violation
 
 
+@pytest.mark.by_day(3)
 @pytest.mark.parametrize("minimise", thinned(["cycles", "memory"], 2))
 @pytest.mark.parametrize("method", [*HEURISTICS, "downsets", "partition@highs", "cover@gecode", "auto"])
 def test_every_method_says_what_would_be_enough(method: str, minimise: str) -> None:
@@ -223,6 +224,7 @@ EVERY = ("downsets", "partition@highs", "cover@gecode", "auto")
 """Methods that prove what they find."""
 
 
+@pytest.mark.by_day(1)
 @pytest.mark.parametrize("method", EVERY)
 def test_buffers_too_small_for_small_tiles_alone_hide_no_plan(method: str) -> None:
     """Both were refused, as no tile of a single value fits: one larger tile does, and one of a group."""
@@ -235,6 +237,7 @@ def test_buffers_too_small_for_small_tiles_alone_hide_no_plan(method: str) -> No
         assert oracle.best(problem.model_dump(mode="json")) == expected
 
 
+@pytest.mark.by_day(3)
 @pytest.mark.parametrize("method", [*HEURISTICS, *EVERY])
 def test_buffers_in_which_nothing_fits_are_infeasible_and_say_what_would_be_enough(method: str) -> None:
     if "@" in method:
@@ -323,6 +326,7 @@ def keep_without_tile(minimise: str, **changes: int) -> Problem:
     return problem
 
 
+@pytest.mark.by_day(1)
 @pytest.mark.parametrize("number", IN_GROUPS_ONLY)
 def test_least_memory_of_operations_that_fit_in_groups_only(number: int) -> None:
     """Without fusion there is no plan, so there is no limit on cycles."""

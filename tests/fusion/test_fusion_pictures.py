@@ -98,6 +98,7 @@ Solved = dict[tuple[str, str], tuple[Problem, Plan, Report]]
 # Sheets ----------------------------------------------------------------------------------------------
 
 
+@pytest.mark.by_day(1)
 @pytest.mark.parametrize("case", thinned(CASES, 2), ids=" ".join)
 def test_every_kind_of_plan(case: tuple[str, str], solved: Solved, tmp_path: Path) -> None:
     assert solved[case][2].valid
@@ -164,6 +165,7 @@ def test_the_group_over_time_saves_the_most(solved: Solved) -> None:
     assert [*pictures.most_saved(asked, plan).nodes] == longest.operations
 
 
+@pytest.mark.by_day(1)
 @pytest.mark.parametrize("suffix", pictures.ACCEPTED)
 def test_groups_over_time(suffix: str, solved: Solved, tmp_path: Path) -> None:
     asked, plan, _ = solved["squeezenet", "greedy"]
@@ -350,6 +352,7 @@ def test_other_suffixes_are_refused(solved: Solved, tmp_path: Path) -> None:
     assert not list(tmp_path.iterdir())
 
 
+@pytest.mark.by_day(1)
 @pytest.mark.parametrize("suffix", pictures.ACCEPTED)
 def test_the_same_bytes_each_time(suffix: str, solved: Solved, tmp_path: Path) -> None:
     contents = []

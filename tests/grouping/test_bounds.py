@@ -326,6 +326,7 @@ LARGER = [
 ]
 
 
+@pytest.mark.by_day(8)
 @pytest.mark.parametrize(
     ("layer", "group_size", "padding"),
     [
@@ -487,6 +488,7 @@ def test_crossing_is_stronger_than_windows_where_layers_are_small() -> None:
         assert best_bound(problem).loads == size**2 + 2 * (size - 3 * group_size)
 
 
+@pytest.mark.nightly
 @pytest.mark.parametrize("layer", [{"input": [1, 24, 24]}, {"input": [1, 5, 120]}])
 def test_the_search_for_a_good_number_of_windows_is_not_bad(layer: dict) -> None:
     for group_size in (2, 4, 9):

@@ -47,6 +47,7 @@ KNOWN = {(5, 2): 31, (6, 2): 48, (7, 2): 72, (7, 3): 60}
 """Optima of square inputs that are above the compulsory loads and the fewest steps."""
 
 
+@pytest.mark.by_day(5)
 @pytest.mark.parametrize("group", [2, 3, *thinned(range(4, 11), 3)])
 @pytest.mark.parametrize("side", [4, 5, 6, 7])
 def test_the_grid_of_s1_is_proven_twice(side: int, group: int) -> None:

@@ -133,6 +133,7 @@ def test_ends_are_as_long_as_few_gaps_may_be_in_both() -> None:
     assert [limits(excess).steps for excess in range(8)] == [5, 4, 4, 3, 3, 2, 2, 2]
 
 
+@pytest.mark.nightly
 @given(
     grid=st.sampled_from([(4, 4), (3, 6), (2, 9), *([(4, 5), (3, 7)] if THOROUGH else [])]),
     group=st.integers(1, 3),

@@ -49,6 +49,7 @@ CASES = {
 FORMATS = [(name, suffix) for name in CASES for suffix in (".svg", ".gif")]
 
 
+@pytest.mark.by_day(4)
 @pytest.mark.parametrize(("name", "suffix"), [*FORMATS, ("paper", ".png"), ("lenet", ".png")])
 def test_every_format_of_every_shape(name: str, suffix: str, tmp_path: Path) -> None:
     plan = zigzag.plan(CASES[name])
@@ -60,6 +61,7 @@ def test_every_format_of_every_shape(name: str, suffix: str, tmp_path: Path) -> 
     assert [file.name for file in tmp_path.iterdir()] == [path.name]
 
 
+@pytest.mark.nightly
 def test_a_layer_of_thousands_of_steps(tmp_path: Path) -> None:
     big = problem([3, 226, 226], [3, 3], 16, kernels=64)
     plan = zigzag.plan(big)
@@ -188,6 +190,7 @@ def test_a_failure_leaves_the_old_file_and_nothing_else(
     assert path.read_bytes() == b"old"
 
 
+@pytest.mark.by_day(1)
 @pytest.mark.parametrize("suffix", pictures.ACCEPTED)
 def test_the_same_bytes_each_time(suffix: str, tmp_path: Path) -> None:
     plan = zigzag.plan(PAPER)

@@ -46,6 +46,7 @@ def plane(rows: int, cols: int, kernel: int) -> list[Patch]:
     return [(y, x) for y in range(rows + kernel - 1) for x in range(cols + kernel - 1)]
 
 
+@pytest.mark.by_day(1)
 @pytest.mark.parametrize(("rows", "cols", "kernel"), [(4, 4, 2), (4, 6, 2), (6, 6, 3)])
 def test_a_middle_step_has_two_patches_of_the_ring_or_loses_gaps(rows: int, cols: int, kernel: int) -> None:
     """All states of the ring before a step, and all steps with at most one of its patches."""

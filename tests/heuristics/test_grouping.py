@@ -129,6 +129,7 @@ def test_improver_keeps_its_books_and_never_gets_worse(problem: Problem, seed: i
         assert value(problem, reported[-1]) == run.value
 
 
+@pytest.mark.nightly
 @settings(max_examples=examples(40), deadline=None, suppress_health_check=list(HealthCheck), derandomize=True)
 @given(problem=problems(), seed=st.integers(0, 1000), data=st.data())
 def test_covering_counts_what_it_evicts(problem: Problem, seed: int, data: st.DataObject) -> None:
@@ -199,6 +200,7 @@ def test_start_outside_the_limits_is_replaced_and_the_replacement_reported() -> 
     assert value(problem, plan).violations == 0
 
 
+@pytest.mark.by_day(1)
 @pytest.mark.parametrize(("size", "group_size"), [(40, 6), (40, 24)])
 def test_deadline_is_kept(size: int, group_size: int) -> None:
     """A layer too long for a sweep, and one that is swept."""
@@ -223,6 +225,7 @@ def test_strips_beat_the_paper_on_wide_layers() -> None:
     assert objective(problem, plan) < 0.8 * objective(problem, row_by_row.plan(problem))
 
 
+@pytest.mark.nightly
 def test_a_wide_strip_grows_best_from_its_middle() -> None:
     """LeNet-5's first convolution in one strip, nearly twice as wide as a group."""
     problem = Problem(

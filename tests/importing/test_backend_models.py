@@ -34,6 +34,7 @@ def reason(error: InputError) -> str:
     return next((told for said, told in REASONS.items() if said in error.limit), "other reasons")
 
 
+@pytest.mark.nightly
 @pytest.mark.filterwarnings("ignore")
 def test_what_imports_computes_what_onnxruntime_does(tmp_path: Path) -> None:
     """A model imports or is refused with a reason; outputs that we compute are those of onnxruntime."""

@@ -623,6 +623,7 @@ def test_exports_of_several_frameworks(file: Path, write: Callable[[Path], Path]
 LIGHT = sorted((Path(onnx.__file__).parent / "backend" / "test" / "data" / "light").glob("*.onnx"))
 
 
+@pytest.mark.by_day(3)
 @pytest.mark.parametrize("path", LIGHT, ids=lambda path: path.stem)
 def test_shapes_of_the_networks_that_onnx_ships(path: Path) -> None:
     found = read(path, {})

@@ -142,6 +142,7 @@ def enumerated(name: str) -> int | None:
     return least(TINY[name])
 
 
+@pytest.mark.by_day(60)
 @with_and_without_extras(TINY)
 @WITH_EACH_METHOD
 def test_agrees_with_enumeration(path, solver, name, extras):
@@ -174,6 +175,7 @@ def test_agree_on_random_networks(data):
 NETWORKS = {"mnist-tcpa": (4, 500_000), "vgg16": (16, 50_000_000), "mobilenetv2": (16, 1_000_000)}
 
 
+@pytest.mark.by_day(8)
 @pytest.mark.parametrize(
     ("network", "minimise"),
     [

@@ -114,6 +114,7 @@ WITH_AND_WITHOUT_EXTRAS = pytest.mark.parametrize(
 )
 
 
+@pytest.mark.by_day(80)
 @pytest.mark.parametrize(
     ("path", "solver", "name", "extras"),
     [

@@ -44,6 +44,7 @@ def test_there_are_formulations() -> None:
     assert {path.name for path, _ in METHODS} == {"chains.py", "levels.mzn"}
 
 
+@pytest.mark.by_day(3)
 @pytest.mark.slow
 @pytest.mark.parametrize("goal", GOALS)
 @WITH_EACH_METHOD

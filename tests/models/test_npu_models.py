@@ -142,6 +142,7 @@ def test_exhaustive_agrees_with_enumeration(name):
     assert (None if found is None else found[0]) == enumerated(name)
 
 
+@pytest.mark.by_day(50)
 @with_and_without_extras(TINY)
 @WITH_EACH_METHOD
 def test_agrees_with_enumeration(path, solver, name, extras):

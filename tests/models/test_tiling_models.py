@@ -124,6 +124,7 @@ def enumerated(name: str) -> int | None:
     return oracle.best(TINY[name].model_dump(mode="json"))
 
 
+@pytest.mark.by_day(12)
 @pytest.mark.parametrize("name", TINY)
 def test_exhaustive_agrees_with_enumeration(name):
     case = TINY[name]
@@ -131,6 +132,7 @@ def test_exhaustive_agrees_with_enumeration(name):
     assert (None if found is None else found.value) == enumerated(name)
 
 
+@pytest.mark.by_day(80)
 @with_and_without_extras(TINY)
 @WITH_EACH_METHOD
 def test_agrees_with_enumeration(path, solver, name, extras):

@@ -62,6 +62,7 @@ def test_published_times_rates_and_speedups_agree(name: str) -> None:
     assert round(row["baseline_ms"] / row["fused_ms"], 2) == row["speedup"]
 
 
+@pytest.mark.nightly
 @pytest.mark.parametrize("name", NAMES)
 def test_without_fusion(name: str, rows: Mapping[str, Solved]) -> None:
     ours = rows[name].milliseconds("layerwise")
@@ -212,6 +213,7 @@ def test_figure_6() -> None:
 # Optima --------------------------------------------------------------------------------------------------
 
 
+@pytest.mark.nightly
 def test_where_the_papers_algorithm_loses() -> None:
     one = solved(problem(bundled("squeezenet"), reading=None))
     losses = reproduce_optimum.losses(one)
@@ -227,6 +229,7 @@ def test_where_the_papers_algorithm_loses() -> None:
 # Printing --------------------------------------------------------------------------------------------------
 
 
+@pytest.mark.nightly
 def test_reproduce_prints_and_draws(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(reproduce_optimum, "networks", lambda: map(bundled, ("squeezenet",)))
     monkeypatch.setattr(table2, "NAMES", {"resnet50-caffe": NAMES["resnet50-caffe"]})

@@ -149,6 +149,7 @@ def test_figure_5_12() -> None:
 # Chapter 8 -------------------------------------------------------------------------------------------
 
 
+@pytest.mark.nightly
 def test_ops_per_byte_of_chapter_8() -> None:
     """24 to 272 Ops/byte: the 272 are conv2 of AlexNet as one layer whose kernels share 48 maps."""
     claims = PUBLISHED["chapter_8"]
@@ -216,6 +217,7 @@ def test_local_transfers_of_tables_7_4_and_7_6() -> None:
                 assert one.vectors == theirs
 
 
+@pytest.mark.nightly
 def test_energy_of_table_7_10() -> None:
     """Within 1 % in every component that the model reaches."""
     unexplained = {("lenet5-clone", "mapping", "external"), ("alexnet", "mapping", "local")}
@@ -347,6 +349,7 @@ def test_accuracy_falls_with_stricter_bounds_as_in_the_thesis(
 # Figures and pictures are written ---------------------------------------------------------------------
 
 
+@pytest.mark.nightly
 @pytest.mark.slow
 def test_everything_is_printed_and_drawn(tmp_path: Path) -> None:
     said: list[str] = []

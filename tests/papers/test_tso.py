@@ -72,6 +72,7 @@ def test_fitted_times_are_what_the_fit_finds():
     assert again == pytest.approx(found.residuals)
 
 
+@pytest.mark.nightly
 def test_fixed_strategies_never_win():
     for network in networks().values():
         assert network.no_burst >= network.burst
@@ -81,6 +82,7 @@ def test_fixed_strategies_never_win():
     assert ranking({"a": 2.0, "b": 1.0, "c": 2.0001}) == "b < a = c"
 
 
+@pytest.mark.nightly
 @pytest.mark.slow
 @pytest.mark.parametrize(
     "name",
@@ -106,6 +108,7 @@ def test_a_small_layer_of_the_networks_is_computed_right():
             assert simulate(part.problem, Plan((plan,)), numeric=True, overlapped=False).numeric
 
 
+@pytest.mark.nightly
 @pytest.mark.slow
 def test_reproduce_prints_and_draws(tmp_path):
     lines = []

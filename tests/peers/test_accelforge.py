@@ -17,6 +17,8 @@ from tilewright.tiling.hierarchy.nest import Nest
 from tilewright.tiling.hierarchy.plan import HierarchyPlan
 from tilewright.tiling.hierarchy.task import Task
 
+pytestmark = pytest.mark.nightly
+
 RECORDED: dict[str, dict[str, Any]] = json.loads(accelforge.RECORDED.read_text("utf-8"))
 
 TINY = {
@@ -230,7 +232,6 @@ def test_each_pair_is_recorded() -> None:
     assert set(RECORDED) == set(map("; ".join, accelforge.PAIRS))
 
 
-@pytest.mark.slow
 @pytest.mark.skipif(accelforge.PYTHON not in os.environ, reason=f"{accelforge.PYTHON} is not set")
 @pytest.mark.parametrize("name", RECORDED)
 def test_the_peer_answers_as_recorded(name: str) -> None:

@@ -144,6 +144,7 @@ def solved(case: str, folder: Path) -> tuple[Instance, Result]:
     return SOLVED[case]
 
 
+@pytest.mark.by_day(4)
 @pytest.mark.parametrize("case", CASES)
 def test_every_room_has_a_page(case: str, tmp_path: Path) -> None:
     from tilewright import report
@@ -290,6 +291,7 @@ def test_a_front_of_pipelines_is_drawn() -> None:
     assert [line["0"] for line in overview.lines] == [2, 4]
 
 
+@pytest.mark.nightly
 def test_solve_and_report_write_the_same_page(tilewright: Callable[..., Any], tmp_path: Path) -> None:
     (tmp_path / "case.toml").write_text(LAYER + DSP)
     done = tilewright("solve", "case.toml", "-o", "plan.json", "--report", "first.html")

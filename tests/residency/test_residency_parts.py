@@ -157,6 +157,7 @@ def test_the_search_agrees_with_an_oracle_apart(seed: int) -> None:
         pytest.skip("too large for the oracle")
 
 
+@pytest.mark.by_day(3)
 @pytest.mark.parametrize("method", ["intervals@highs", "divide@gecode"])
 @pytest.mark.parametrize("seed", range(examples(24)))
 def test_formulations_agree(seed: int, method: str) -> None:

@@ -44,6 +44,7 @@ def sheet(case: str) -> tuple[Problem, Plan, Figure]:
     return problem, plan, plot.sheet(problem, plan, simulate(problem, plan))
 
 
+@pytest.mark.by_day(1)
 @pytest.mark.parametrize("case", CASES)
 def test_nothing_is_cut_off_and_no_text_lies_on_another(case: str) -> None:
     _, plan, figure = sheet(case)

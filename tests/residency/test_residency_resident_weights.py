@@ -44,6 +44,7 @@ def random_frames(rng: random.Random) -> tuple[Problem, dict[tuple[int, ...], Pr
     return problem, left
 
 
+@pytest.mark.by_day(5)
 @pytest.mark.parametrize("seed", range(examples(120)))
 def test_branch_and_bound_finds_the_best_of_all_sets(seed: int) -> None:
     """Each set by itself is searched as for one frame, in the memory that it leaves."""

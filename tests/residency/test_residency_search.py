@@ -67,6 +67,7 @@ BEST = [
 ]
 
 
+@pytest.mark.by_day(3)
 @pytest.mark.parametrize("method", ["states", "intervals@highs", "divide@gecode"])
 @pytest.mark.parametrize(("table", "minimise", "limits", "least"), BEST)
 def test_passes_of_whole_rows_may_be_needed(
@@ -165,6 +166,7 @@ BUNDLED = {"mb28-64k": 59_520, "resnet8-64k": 80_788, "vww-32k": 238_500}
 """Instances of which only what must be moved is moved."""
 
 
+@pytest.mark.by_day(2)
 @pytest.mark.parametrize("name", [*BUNDLED, "ds-cnn-16k"])
 def test_no_simple_plan_is_better(name: str) -> None:
     """Nor is one of equal traffic better in cycles, energy or memory."""

@@ -247,6 +247,7 @@ def check_case(table: dict[str, Any]) -> str:
 CASES = [*thinned(tiling(), 29), *thinned(others(), 11), *thinned(of_no_network(), 5)]
 
 
+@pytest.mark.nightly
 @pytest.mark.slow
 @pytest.mark.parametrize("first", range(0, len(CASES), TOGETHER))
 def test_every_combination_is_solved_or_refused_in_a_sentence(

@@ -172,6 +172,7 @@ def test_whose_proofs_are_claims() -> None:
     assert not is_narrow("grouping", "lying") and not is_trusted("grouping", "a function of mine")
 
 
+@pytest.mark.by_day(1)
 @pytest.mark.parametrize(
     ("instance", "method", "narrow", "best"),
     [

@@ -112,6 +112,7 @@ def check_subgraphs(seeds: range) -> tuple[int, int]:
     return tried, listed
 
 
+@pytest.mark.nightly
 def test_no_granularity_and_order_is_better() -> None:
     tried, listed = check_subgraphs(range(120))
     assert tried > 70

@@ -120,6 +120,7 @@ def ties(problem: Problem) -> tuple[int, ...]:
     return own
 
 
+@pytest.mark.by_day(2)
 @pytest.mark.parametrize("seed", range(12))
 def test_no_simple_plan_of_equal_objective_comes_before(seed: int) -> None:
     problem = problem_at_random(seed, 4, most=8, native=3)
@@ -171,6 +172,7 @@ def test_subgraphs_are_chosen_as_well_as_the_best_of_all_plans(seed: int) -> Non
     check_without_keeping(seed, 3 + seed % 2, 5)
 
 
+@pytest.mark.by_day(8)
 @pytest.mark.parametrize("seed", range(24))
 def test_twins_are_told_apart_where_it_matters(seed: int) -> None:
     problem = twins_at_random(seed, 1)

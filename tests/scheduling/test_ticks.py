@@ -153,6 +153,7 @@ def test_begun_ticks_are_counted_alike(coarse: int) -> None:
     assert seen == {False, coarse < 2**15}
 
 
+@pytest.mark.nightly
 @pytest.mark.parametrize("coarse", [2**15], indirect=True)
 @pytest.mark.usefixtures("coarse")
 def test_the_search_is_right_where_ticks_are_begun() -> None:

@@ -134,6 +134,7 @@ def find(program: Program, kind: int, tensor: str) -> tuple[int, NestEvent]:
     return next((place, e) for place, e in events if e.form[:2] == (kind, tensor))
 
 
+@pytest.mark.by_day(10)
 @pytest.mark.parametrize("iteration", [0, 1, 2, 5, 9, 11, 12, 19, 21, 22])
 @pytest.mark.parametrize(("kind", "tensor"), [(FREE, "input"), (LOAD, "input"), (WRITE, "output")])
 def test_what_one_iteration_leaves_out_is_found(kind: int, tensor: str, iteration: int) -> None:

@@ -343,6 +343,7 @@ def test_a_vector_unit_stands_at_a_memory_that_holds_maps() -> None:
         network("small", {"vector_op_pj": 1.0})
 
 
+@pytest.mark.by_day(1)
 @pytest.mark.parametrize(
     ("machine", "method", "changes"),
     [

@@ -83,6 +83,7 @@ def test_lists_and_limits_on_an_npu_are_those_of_enumeration(problem, data):
 OBJECTIVE = '[objective]\nminimise = ["accesses", "cycles"]\ntolerance = 0.02\n'
 
 
+@pytest.mark.by_day(1)
 @pytest.mark.parametrize(("of", "whose"), [(f"[layer]{LAYER}", "the"), (NETWORK, "each layer's")])
 def test_a_list_is_solved_and_checked(tilewright, write, tmp_path, of, whose):  # noqa: F811
     name = write("list.toml", f"{of}{MACHINE}{OBJECTIVE}")

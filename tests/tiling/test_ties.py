@@ -87,6 +87,7 @@ def test_an_npu_chooses_among_the_best_plans(data: st.DataObject) -> None:
     assert_best(problem, every)
 
 
+@pytest.mark.by_day(2)
 @pytest.mark.parametrize("kind", ["plain", "choosing", "sliding", "uneven"])
 def test_a_hierarchy_chooses_among_the_best_plans(kind: str, monkeypatch: pytest.MonkeyPatch) -> None:
     """What uneven memories reserve breaks no ties."""
@@ -154,6 +155,7 @@ def test_operations_choose_among_the_best_plans(table: dict[str, Any], machine: 
         assert_best(problem, all_plans(problem.one_operation))
 
 
+@pytest.mark.by_day(3)
 @pytest.mark.parametrize(
     "name", ["lenet5-128-idsp", "lenet5-idsp", "lenet-nmp", "resnet8-idsp", "squeezenet-nmp"]
 )
@@ -171,6 +173,7 @@ def test_no_layer_is_worse_than_in_a_simple_plan_of_equal_objective(name: str, m
         assert found is not None and compared(part, one) == compared(part, Plan(found.layers))
 
 
+@pytest.mark.nightly
 def test_a_hierarchy_is_never_worse_than_simple_plans_of_equal_objective() -> None:
     """ResNet-18 in 10,540,001 cycles: any such plan may move 37 MB; halved tiles move 24.8 MB."""
     problem = Problem.model_validate(

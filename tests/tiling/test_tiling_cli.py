@@ -33,6 +33,7 @@ def write(tmp_path):
     return instance
 
 
+@pytest.mark.by_day(2)
 @pytest.mark.parametrize("minimise", ["accesses", "cycles", "energy", "pareto"])
 def test_layer_is_solved_checked_simulated(tilewright, write, tmp_path, minimise):
     objective = f'[objective]\nminimise = "{minimise}"\n'
