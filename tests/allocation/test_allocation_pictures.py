@@ -195,6 +195,7 @@ FRONT = bundled("mnist-tcpa-pareto")
 SIX = [(4, 1, 12, 1, 2), (8, 1, 12, 1, 2), (3, 1, 8, 1, 2), (2, 1, 6, 1, 1), (1, 1, 2, 1, 1), (1, 1, 1, 1, 1)]
 
 
+@pytest.mark.by_day(1)
 @pytest.mark.parametrize("count", [1, 2, 6])
 def test_a_front(count: int, tmp_path: Path) -> None:
     front = Plan.joined(tuple(plan(FRONT, *pes) for pes in SIX[:count]))

@@ -195,6 +195,7 @@ def test_annealing_keeps_its_deadline_and_reports() -> None:
     assert hops[-1] < 0.8 * hops[0]
 
 
+@pytest.mark.nightly
 def test_annealing_ends_and_repeats_itself() -> None:
     first, second = (improve(PAPER, snake(PAPER), math.inf, 3) for _ in range(2))
     assert first == second
@@ -328,6 +329,7 @@ def test_images_of_a_placement_have_one_start(rows: int) -> None:
     assert len(starts) == 1
 
 
+@pytest.mark.nightly
 @pytest.mark.slow
 @pytest.mark.usefixtures("room")
 def test_an_array_of_eight_by_eight_is_improved() -> None:

@@ -292,6 +292,7 @@ def test_a_plan_that_breaks_a_rule(tilewright: Callable[..., Any], tmp_path: Pat
     assert found["violation"] and "measures" not in found
 
 
+@pytest.mark.nightly
 def test_comparisons_lists_and_emitted_programs(tilewright: Callable[..., Any], tmp_path: Path) -> None:
     instance = written("dsp", tmp_path)
     done = tilewright("compare", instance, "--with", "manual,tiles@nowhere", "--json")
@@ -360,6 +361,7 @@ def test_prices_of_energy_say_whose_they_are() -> None:
 # Reading and verifying --------------------------------------------------------------------------------
 
 
+@pytest.mark.by_day(4)
 @pytest.mark.parametrize("name", thinned(INSTANCES, 2))
 def test_no_measure_can_be_changed(name: str, monkeypatch: pytest.MonkeyPatch) -> None:
     """Every number, text, list and table among the measures is verified; so are objective's name and unit.

@@ -51,11 +51,12 @@ def narrow(text: str, columns: int = 80) -> str:
     return text
 
 
+@pytest.mark.by_day(4)
 @pytest.mark.parametrize("kind", SOLVED)
 def test_no_line_is_wider_than_a_terminal(kind: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     name, method = SOLVED[kind]
     tilewright = partial(command.run, tmp_path)
-    solved = tilewright("solve", name, "--with", method, "--time-limit", "3", "-o", "r.json")
+    solved = tilewright("solve", name, "--with", method, "--time-limit", "20", "-o", "r.json")
     assert solved.returncode == 0, solved.stdout + solved.stderr
     told = narrow(solved.stdout)
     checked = tilewright("check", name, "r.json", "--time-limit", "2")
@@ -69,6 +70,7 @@ def test_no_line_is_wider_than_a_terminal(kind: str, tmp_path: Path, monkeypatch
     assert "left out here" not in tilewright("simulate", name, "r.json").stdout
 
 
+@pytest.mark.nightly
 def test_comparisons_lists_and_sweeps_fit_a_terminal(tmp_path: Path) -> None:
     tilewright = partial(command.run, tmp_path)
     methods = "paper,zigzag,strips,manual,greedy,bottom_up"

@@ -361,6 +361,7 @@ def random_cases(draw: st.DrawFn) -> Case:
     return Case(problem, DspPlan(tile, order, draw(st.sampled_from(EMITTED))))  # type: ignore[arg-type]
 
 
+@pytest.mark.nightly
 @pytest.mark.slow
 @needs_compiler
 @settings(max_examples=4 if THOROUGH else 2, phases=[Phase.generate])  # shrinking would compile for minutes

@@ -287,6 +287,7 @@ def test_alarm_is_not_lost_in_a_garbage_collection():
     assert gc.isenabled()
 
 
+@pytest.mark.by_day(1)
 @pytest.mark.slow
 @pytest.mark.parametrize("threads", [pytest.param(1, marks=nightly), 2])
 def test_gecode_keeps_to_the_deadline_and_leaves_no_process(gecode, threads):

@@ -853,6 +853,7 @@ def test_files_that_cannot_be_read(file: Path, tmp_path: Path, monkeypatch: pyte
     assert (caught.value.field, caught.value.value) == ("graph.node", 82)
 
 
+@pytest.mark.nightly
 def test_files_that_are_cut_off_or_damaged(file: Path) -> None:
     """Whatever the file, there is a network or a message."""
     whole, generator = light("zfnet512").read_bytes(), random.Random(0)

@@ -136,6 +136,7 @@ def test_a_layer_of_resnet_is_proven_by_gecode(goal):
     assert (outcome.status, outcome.bound) == ("optimal", least(case))
 
 
+@pytest.mark.nightly
 @pytest.mark.slow
 @pytest.mark.parametrize("goal", thinned(GOALS, 3))
 def test_highs_finds_the_optimum_of_a_layer_of_resnet(goal):

@@ -70,6 +70,7 @@ def test_without_fusion(name: str, rows: Mapping[str, Solved]) -> None:
     assert rows[name].gops("layerwise") == pytest.approx(PAPER[name]["baseline_gops"], rel=0.055)
 
 
+@pytest.mark.nightly
 @pytest.mark.parametrize("method", ["paper", "optimum"])
 def test_fused(method: str, rows: Mapping[str, Solved]) -> None:
     """Nothing is fitted on these."""

@@ -197,6 +197,7 @@ def test_the_papers_plans_among_the_best() -> None:
 # Printing --------------------------------------------------------------------------------------------
 
 
+@pytest.mark.nightly
 def test_reproduce_prints_and_draws(tmp_path: Path) -> None:
     lines: list[str] = []
     reproduce("tcpa", time_limit=600, folder=tmp_path, say=lines.append)

@@ -126,6 +126,7 @@ def test_readings_that_are_printed_exist():
     assert {variant.reading for variant in fitting.VARIANTS.values()} >= {OURS, Reading(edges="full")}
 
 
+@pytest.mark.nightly
 def test_os_loads_the_input_again():
     """No tile has all filters of a core, where it has several: with those it is IS, too, and never slower."""
     for network in networks().values():

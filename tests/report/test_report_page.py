@@ -424,6 +424,7 @@ return [...document.querySelectorAll('main *')].filter(seen).map(element => elem
 """
 
 
+@pytest.mark.by_day(1)
 @pytest.mark.parametrize("width", [390, 1280])
 def test_a_page_fits_into_its_window(width: int, chromium: Browser, tmp_path: Path) -> None:
     """Only tables and graphs are wider, which scroll on their own."""

@@ -34,6 +34,7 @@ def answers(swept: tw.Sweep) -> list[Any]:
     return [(point.values, point.status, point.result and point.result.plan) for point in swept.points]
 
 
+@pytest.mark.nightly
 @pytest.mark.slow
 def test_a_killed_worker_changes_nothing(cluster: Any) -> None:
     with distributed.Client(cluster, set_as_default=False) as client:

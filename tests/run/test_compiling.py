@@ -175,6 +175,7 @@ def test_a_terminal_shows_for_how_long_something_is_compiled(mine: Path) -> None
     assert any("for 1 s; meanwhile methods run as Python, 00:00" in one for one in shown)
 
 
+@pytest.mark.nightly
 def test_nobody_loses_time_to_it_in_a_comparison(mine: Path) -> None:
     """The first of three methods takes longer to compile than all may take."""
     mine.write_text(heuristic("time.sleep(7)"))
@@ -203,6 +204,7 @@ def test_doctor_compiles(mine: Path, tilewright: Run, monkeypatch: pytest.Monkey
     assert done.returncode == 2 and "not today" in done.stderr and "0 of 1 searches" in done.stdout
 
 
+@pytest.mark.nightly
 def test_processes_that_need_the_same_wait_for_one(mine: Path, tmp_path: Path) -> None:
     mine.write_text(heuristic("time.sleep(2)"))
     running = [start(tmp_path, "solve", EXAMPLE, "--with", "with_a_kernel") for _ in range(2)]
@@ -238,6 +240,7 @@ def test_who_ends_a_command_ends_what_it_compiles(
     assert times(tmp_path) == 2
 
 
+@pytest.mark.nightly
 def test_a_file_that_is_broken_is_compiled_again(mine: Path, tmp_path: Path) -> None:
     def compiled() -> dict[Path, bytes]:
         return {path: path.read_bytes() for path in (tmp_path / "kernels").rglob("*.nb[ci]")}
@@ -254,6 +257,7 @@ def test_a_file_that_is_broken_is_compiled_again(mine: Path, tmp_path: Path) -> 
         }
 
 
+@pytest.mark.nightly
 def test_a_full_disk_costs_time_alone(mine: Path, tmp_path: Path) -> None:
     """No file can grow beyond a kilobyte: the index of a kernel may, the kernel may not."""
     command = [sys.executable, "-m", "tilewright", "solve", EXAMPLE, "--with", "with_a_kernel"]
@@ -271,6 +275,7 @@ def test_a_full_disk_costs_time_alone(mine: Path, tmp_path: Path) -> None:
     assert times(tmp_path) == often
 
 
+@pytest.mark.nightly
 def test_what_can_only_be_read_is_used(mine: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """As where an installation has been compiled by somebody else."""
     tw.solve(EXAMPLE, "with_a_kernel")
@@ -384,6 +389,7 @@ SOLVED = {
 """Instances that are solved after a method has been compiled, or any of a room."""
 
 
+@pytest.mark.by_day(3)
 @pytest.mark.slow
 @pytest.mark.parametrize("unit", compiling.all_units(), ids=str)
 def test_nothing_is_left_to_compile(unit: kernel_cache.Unit) -> None:

@@ -92,6 +92,7 @@ def logged(path: Path) -> list[list[float]]:
     return [[float(word) for word in line.split()] for line in path.read_text().splitlines()[:-1]]
 
 
+@pytest.mark.nightly
 @pytest.mark.slow
 @pytest.mark.parametrize("threads", [1, pytest.param(2, marks=nightly)])
 def test_improving_has_half_of_the_time_at_least(

@@ -8,6 +8,7 @@ import pytest
 
 from tilewright.core import jit
 from tilewright.core.context import RunContext
+from tilewright.core.room import room_of
 from tilewright.fusion.group.best_tile import best_tile
 from tilewright.run.instance import read
 from tilewright.run.methods import Listener, run_method
@@ -27,17 +28,19 @@ SOLVED = [
 ]
 
 
-def solved(name: str, method: str) -> tuple[str, Any, int | None]:
-    """Return how a method ends, its last plan and its last bound."""
+def solved(name: str, method: str) -> tuple[str, int, int | None]:
+    """Return how a method ends, what its last plan costs, and its last bound."""
     plans: list[Any] = []
     bounds: list[int] = []
     context = RunContext(
-        on_plan=lambda plan: plans.append(plan.to_json()),
+        on_plan=plans.append,
         on_bound=lambda bound, _grounds=None: bounds.append(bound),
     )
     forget()
-    outcome = run_method(method, read(name).problem, context, Listener(print))
-    return outcome.status, plans[-1], max(bounds, default=None)
+    problem = read(name).problem
+    outcome = run_method(method, problem, context, Listener(print))
+    best = room_of(problem).objective(problem, plans[-1])
+    return outcome.status, best, max(bounds, default=None)
 
 
 @pytest.mark.parametrize(("name", "method"), SOLVED)

@@ -58,6 +58,7 @@ def check_grids(chance: random.Random, count: int) -> list[bool]:
     return tight
 
 
+@pytest.mark.nightly
 def test_no_order_takes_less_than_the_bound() -> None:
     assert sum(check_grids(random.Random(0), 3000)) > 1000
 

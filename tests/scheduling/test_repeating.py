@@ -60,6 +60,7 @@ def test_operations_are_run_once_more_where_that_wins_time() -> None:
     assert measured_objective(problem, report) == objective(problem, plan)
 
 
+@pytest.mark.nightly
 def test_windows_run_operations_once_more_where_that_wins_time() -> None:
     repeated = best = 0
     for seed in range(18):

@@ -97,6 +97,7 @@ def test_a_list_is_solved_and_checked(tilewright, write, tmp_path, of, whose):  
     assert "tolerance" in checked.stdout
 
 
+@pytest.mark.nightly
 def test_a_plan_outside_of_the_tolerance_is_no_optimum(tilewright, solved, write, tmp_path):  # noqa: F811
     fastest = solved(write("fast.toml", f'[layer]{LAYER}{MACHINE}[objective]\nminimise = "cycles"\n'))
     name = write("list.toml", f"[layer]{LAYER}{MACHINE}{OBJECTIVE}")

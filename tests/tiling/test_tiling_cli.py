@@ -234,6 +234,7 @@ def test_front_is_no_plan_for_a_network(tilewright, solved, write, tmp_path):
     assert "kind of plan" in checked.stdout
 
 
+@pytest.mark.nightly
 def test_check_keeps_its_time_limit(tilewright, solved, write, tmp_path):
     layer = "[layer]\ninput = [64, 200, 200]\nkernels = 64\nkernel = [3, 3]\n"
     name = write("large.toml", layer + '[machine]\nkind = "dsp"\nmemory_bytes = 131072\n')
