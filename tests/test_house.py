@@ -227,6 +227,7 @@ def all_imports_with(folder: Path, file: str, line: str) -> list[Import]:
     return others + list(imports(name, copy, known))
 
 
+@pytest.mark.by_day(8)
 @pytest.mark.parametrize(
     ("file", "line"),
     [
@@ -328,6 +329,7 @@ def imported(path: Path) -> set[str]:
     return found
 
 
+@pytest.mark.by_day(1)
 @pytest.mark.parametrize("folder", ["tests/oracles", "tests/fuzz/oracles"])
 def test_oracles_share_nothing_with_what_they_judge(folder):
     for path in sorted((ROOT / folder).glob("*.py")):

@@ -102,6 +102,7 @@ def test_a_search_that_is_out_of_time_claims_nothing() -> None:
     assert least.offsets is None and not least.proven and least.bound == 2
 
 
+@pytest.mark.by_day(4)
 @pytest.mark.parametrize("letter", "abcdefghijk")
 def test_all_challenging_instances_of_minimalloc_are_planned(letter: str) -> None:
     problem = read(f"minimalloc-{letter}").problem

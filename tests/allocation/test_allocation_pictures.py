@@ -161,6 +161,7 @@ def test_layers_that_take_turns_have_bars_instead_of_places(reports: dict[str, R
 # The array -------------------------------------------------------------------------------------------
 
 
+@pytest.mark.by_day(3)
 @pytest.mark.parametrize("name", ["paper", "branches", "many layers", "one row"])
 def test_neighbours_differ(name: str) -> None:
     problem, found = CASES[name]
@@ -195,7 +196,7 @@ FRONT = bundled("mnist-tcpa-pareto")
 SIX = [(4, 1, 12, 1, 2), (8, 1, 12, 1, 2), (3, 1, 8, 1, 2), (2, 1, 6, 1, 1), (1, 1, 2, 1, 1), (1, 1, 1, 1, 1)]
 
 
-@pytest.mark.by_day(1)
+@pytest.mark.nightly
 @pytest.mark.parametrize("count", [1, 2, 6])
 def test_a_front(count: int, tmp_path: Path) -> None:
     front = Plan.joined(tuple(plan(FRONT, *pes) for pes in SIX[:count]))
@@ -257,6 +258,7 @@ def test_wrong_numbers_are_named(reports: dict[str, Report]) -> None:
 # One panel -------------------------------------------------------------------------------------------
 
 
+@pytest.mark.by_day(5)
 @pytest.mark.parametrize("name", CASES)
 def test_layers_over_time_are_drawn_on_given_axes(name: str, reports: dict[str, Report]) -> None:
     figure = Figure(figsize=(9, 5))
@@ -317,6 +319,7 @@ def test_other_suffixes_are_refused(reports: dict[str, Report], tmp_path: Path) 
     assert not list(tmp_path.iterdir())
 
 
+@pytest.mark.by_day(1)
 @pytest.mark.parametrize("suffix", pictures.ACCEPTED)
 def test_the_same_bytes_each_time(suffix: str, reports: dict[str, Report], tmp_path: Path) -> None:
     contents = []

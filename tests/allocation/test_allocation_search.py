@@ -243,6 +243,7 @@ def test_the_paper_s_network() -> None:
     assert found.value == 14_112 + 9_408 + 42_336 + 2_352 + 5_292  # equations 3 and 4; pools on one PE
 
 
+@pytest.mark.by_day(1)
 @pytest.mark.parametrize("name", ["vgg16", "mobilenetv2", "resnet50", "squeezenet"])
 def test_surfaces_of_networks(name: str) -> None:
     problem = known(name, 16, "pareto")
@@ -326,6 +327,7 @@ def test_a_rate_that_needs_more_pes() -> None:
     assert "rows of 4 would be enough" in told and "in layer Conv" in told
 
 
+@pytest.mark.nightly
 def test_buffers_that_are_too_small() -> None:
     free = known("mnist-tcpa", 4, "interval")
     plan = exhaustive(free)

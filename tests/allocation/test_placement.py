@@ -261,6 +261,7 @@ def fewest_of_all(name: str) -> int:
     return min(distance(TINY[name], placed) for placed in placements(TINY[name]))
 
 
+@pytest.mark.by_day(7)
 @pytest.mark.parametrize("extras", [True, False], ids=["extras", "plain"])
 @pytest.mark.parametrize("name", TINY)
 @WITH_EACH_SOLVER
@@ -302,6 +303,7 @@ def test_what_fits_nowhere_is_infeasible(solver: str) -> None:
     assert (outcome.status, outcome.plan) == ("infeasible", None)
 
 
+@pytest.mark.by_day(1)
 @pytest.mark.parametrize("extras", [True, False], ids=["extras", "plain"])
 @WITH_EACH_SOLVER
 @pytest.mark.usefixtures("room")

@@ -28,6 +28,7 @@ def here(tmp_path: Path) -> Path:
     return tmp_path / "bitwidth"
 
 
+@pytest.mark.nightly
 def test_digits_are_classified_and_a_tampered_weight_changes_that(here: Path) -> None:
     done = command.run(here, "solve", "net.toml", "--with", "merging", "-o", "r.json", "--plot", "r.png")
     assert done.returncode == 0, done.stderr

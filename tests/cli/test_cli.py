@@ -135,6 +135,7 @@ def test_simulate_prints_steps_and_totals(tilewright):
     assert "overlapped" in simulated.stdout
 
 
+@pytest.mark.by_day(1)
 @pytest.mark.parametrize("suffix", ["png", "svg", "pdf", "gif"])
 def test_plots_are_written(tilewright, tmp_path, suffix):
     solved = tilewright("solve", EXAMPLE, "--with", "zigzag", "--plot", f"p.{suffix}")
@@ -192,6 +193,7 @@ def test_compare_prints_a_row_per_run(tilewright, tmp_path):
     assert (tmp_path / "all.png").exists()
 
 
+@pytest.mark.nightly
 def test_lists(tilewright):
     listed = tilewright("list")
     for expected in ("grouping", "zigzag", "s1", "highs", "gecode", "lenet5-conv1-g4"):
@@ -305,6 +307,7 @@ def test_too_little_memory_names_what_is_needed(tilewright, tmp_path):
     assert "19 elements" in refused.stderr  # 9 pixels, 9 kernel elements, 1 output.
 
 
+@pytest.mark.by_day(2)
 @pytest.mark.parametrize("method", ["auto", "s1@highs", "ordered@gecode", "gaps@cpsat"])
 def test_infeasible_is_proven_checked_and_exits_1(tilewright, tmp_path, method):
     # Six patches one by one, no pixel loaded twice: whatever the walk, it leaves a pixel and returns to it.
@@ -318,7 +321,7 @@ def test_infeasible_is_proven_checked_and_exits_1(tilewright, tmp_path, method):
     assert "infeasible" in checked.stdout
 
 
-@pytest.mark.by_day(2)
+@pytest.mark.by_day(1)
 @pytest.mark.parametrize("method", ["auto", "lives@highs", "ordered@gecode", "gaps@cpsat"])
 def test_infeasible_without_a_bound_that_says_so_is_confirmed_by_a_second_method(
     tilewright, tmp_path, method, monkeypatch
@@ -439,7 +442,7 @@ def test_interrupted_solve_saves_the_best_plan(tmp_path, signum):
     assert gone(marker)
 
 
-@pytest.mark.by_day(4)
+@pytest.mark.by_day(1)
 @pytest.mark.slow
 @pytest.mark.parametrize("signum", thinned([signal.SIGINT, signal.SIGTERM, signal.SIGKILL], 2))
 @pytest.mark.parametrize(
@@ -472,6 +475,7 @@ def test_no_process_outlives_the_command(tmp_path, method, solver, signum):
         assert (tmp_path / "r.json").read_text() == "precious"
 
 
+@pytest.mark.by_day(1)
 @pytest.mark.slow
 @pytest.mark.parametrize("signum", [signal.SIGINT, signal.SIGKILL])
 def test_no_process_that_waits_for_its_turn_outlives_the_command(tmp_path, signum):
@@ -537,6 +541,7 @@ def test_formulations_and_broken_heuristics_of_the_users_own(tilewright, tmp_pat
     assert len(result["failures"]) >= 3
 
 
+@pytest.mark.nightly
 def test_a_missing_solver_says_how_to_get_it(tmp_path):
     """Without MiniZinc on the path its methods exit with 3, and everything else works."""
     environment = {**os.environ, "PATH": "/nonexistent"}

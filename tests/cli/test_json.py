@@ -218,6 +218,7 @@ def test_the_example_in_the_docs_is_what_is_measured() -> None:
     assert {key: measured[key] for key in json.loads(example)} == json.loads(example)
 
 
+@pytest.mark.nightly
 def test_the_page_of_measures_is_that_of_the_source() -> None:
     told = "python -m tilewright.run.formats.measures_page > docs/measures.md"
     assert (DOCS / "measures.md").read_text() == measures_page.page() + "\n", f"outdated; {told}"
@@ -226,7 +227,7 @@ def test_the_page_of_measures_is_that_of_the_source() -> None:
 # What commands print ----------------------------------------------------------------------------------
 
 
-@pytest.mark.by_day(8)
+@pytest.mark.by_day(1)
 @ALL
 def test_all_that_is_said_of_a_result(name: str, tilewright: Callable[..., Any], tmp_path: Path) -> None:
     instance = written(name, tmp_path)
@@ -361,7 +362,7 @@ def test_prices_of_energy_say_whose_they_are() -> None:
 # Reading and verifying --------------------------------------------------------------------------------
 
 
-@pytest.mark.by_day(4)
+@pytest.mark.by_day(1)
 @pytest.mark.parametrize("name", thinned(INSTANCES, 2))
 def test_no_measure_can_be_changed(name: str, monkeypatch: pytest.MonkeyPatch) -> None:
     """Every number, text, list and table among the measures is verified; so are objective's name and unit.
@@ -411,7 +412,7 @@ def test_measures_are_read_strictly(key: str, value: Any, told: str) -> None:
         read_back(data)
 
 
-@pytest.mark.by_day(3)
+@pytest.mark.by_day(1)
 @pytest.mark.parametrize("name", FORMAT_1)
 def test_results_of_format_1_are_read(
     name: str, tilewright: Callable[..., Any], tmp_path: Path, monkeypatch: pytest.MonkeyPatch

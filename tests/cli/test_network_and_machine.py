@@ -83,6 +83,7 @@ def test_values_are_changed(folder: Path) -> None:
     assert solved("--set", "objective.minimise=cycles") == solved("--minimise", "cycles")
 
 
+@pytest.mark.nightly
 def test_an_instance_gets_another_machine(folder: Path) -> None:
     done = run(
         folder,
@@ -98,6 +99,7 @@ def test_an_instance_gets_another_machine(folder: Path) -> None:
     assert json.loads(done.stdout)["room"] == "tiling"
 
 
+@pytest.mark.by_day(1)
 @pytest.mark.parametrize(
     ("machine", "room"),
     [("idsp", "tiling"), ("nmp", "tiling"), ("tcpa", "allocation"), ("dnnvm-zu2", "fusion")],

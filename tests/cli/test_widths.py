@@ -51,7 +51,7 @@ def narrow(text: str, columns: int = 80) -> str:
     return text
 
 
-@pytest.mark.by_day(4)
+@pytest.mark.by_day(1)
 @pytest.mark.parametrize("kind", SOLVED)
 def test_no_line_is_wider_than_a_terminal(kind: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     name, method = SOLVED[kind]

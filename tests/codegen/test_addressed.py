@@ -141,7 +141,7 @@ def plan_with(problem: Problem, kind: str) -> tuple[Plan, int]:
     raise AssertionError(kind)
 
 
-@pytest.mark.by_day(3)
+@pytest.mark.by_day(1)
 @needs_compiler
 @pytest.mark.parametrize("kind", KINDS)
 def test_each_kind_of_step_is_executed_right_and_a_wrong_one_is_noticed(kind: str, tmp_path: Path) -> None:
@@ -213,6 +213,7 @@ def test_what_is_executed_twice_has_its_weights_once(tmp_path: Path) -> None:
     assert (tmp_path / "data" / "weights.bin").stat().st_size == 4 * (1 + 1) + 4 * 9
 
 
+@pytest.mark.by_day(1)
 @needs_compiler
 @pytest.mark.parametrize(("size", "sum_bytes"), [(1, 4), (2, 4), (2, 7), (3, 8), (4, 8), (8, 8)])
 def test_sums_are_as_wide_as_the_program_needs(size: int, sum_bytes: int, tmp_path: Path) -> None:

@@ -300,7 +300,7 @@ def sizes_of(problem: Problem) -> tuple[int, ...]:
     return nest_of(problem.one_layer, problem.machine).sizes
 
 
-@pytest.mark.by_day(2)
+@pytest.mark.by_day(1)
 @needs_compiler
 @pytest.mark.parametrize("schedule", SCHEDULES)
 def test_schedules_of_the_thesis(schedule: str, tmp_path: Path) -> None:
@@ -414,6 +414,7 @@ def without_comments(text: str) -> str:
     return re.sub(r"/\*.*?\*/", "", text, flags=re.DOTALL)
 
 
+@pytest.mark.by_day(8)
 @pytest.mark.parametrize("nasty", NASTY)
 def test_text_from_outside_stays_in_comments(nasty: str, tmp_path: Path) -> None:
     case = Case(make_problem(LAYERS["plain"]), DspPlan((1, 1, 4, 6, 4, 4), "cknyx", "halo"))
@@ -485,6 +486,7 @@ def static_bytes(text: str, folder: Path) -> int:
     return sum(int(number) for number in re.findall(r"^\.bss\S* +(\d+)", done.stdout, re.MULTILINE))
 
 
+@pytest.mark.by_day(1)
 @needs_compiler
 @pytest.mark.skipif(shutil.which("size") is None, reason="no binutils")
 @pytest.mark.parametrize("size", [1, 2, 3, 4, 8])
@@ -505,6 +507,7 @@ def test_the_bytes_that_are_told_are_those_of_the_compiler(size: int, twice: boo
     assert most <= static_bytes(emit_network(parts), tmp_path) < most + 64
 
 
+@pytest.mark.by_day(1)
 @needs_compiler
 @pytest.mark.skipif(shutil.which("size") is None, reason="no binutils")
 @pytest.mark.parametrize("bits", BITS)

@@ -66,6 +66,7 @@ def chain(path: Path, function: str) -> Path:
     return save(path, nodes, [w("k", 8, 3, 3, 3), w("b", 8), w("m", 8, 10), w("n", 10)], {"y": (1, 10)})
 
 
+@pytest.mark.by_day(1)
 @needs_compiler
 @pytest.mark.parametrize("room", ROOMS)
 def test_activations_are_computed(room: str, tmp_path: Path) -> None:
@@ -74,6 +75,7 @@ def test_activations_are_computed(room: str, tmp_path: Path) -> None:
     emitted(instance_of(path, room, 64), ROOMS[room], path, 0)
 
 
+@pytest.mark.by_day(1)
 @pytest.mark.parametrize("function", ["HardSwish", "Sigmoid", "LeakyRelu"])
 @pytest.mark.parametrize("room", ROOMS)
 def test_a_function_that_there_is_no_c_for_is_refused_by_name(
@@ -86,7 +88,7 @@ def test_a_function_that_there_is_no_c_for_is_refused_by_name(
         emitted(instance, ROOMS[room], path, 0)
 
 
-@pytest.mark.by_day(5)
+@pytest.mark.by_day(1)
 @needs_compiler
 @pytest.mark.parametrize("room", ROOMS)
 @pytest.mark.parametrize("seed", range(examples(40)))
@@ -115,6 +117,7 @@ def quantised(path: Path) -> Path:
     return save(path, nodes, [w("k", 4, 3, 1, 1), *numbers], {"y": (1, 4, 8, 8)})
 
 
+@pytest.mark.by_day(1)
 @pytest.mark.parametrize("room", ROOMS)
 def test_quantised_networks_are_planned_and_not_emitted(room: str, tmp_path: Path) -> None:
     path = quantised(tmp_path / "net.onnx")

@@ -115,6 +115,7 @@ def case_of(number: int, order: str, reuse: str, turn: int) -> Case:
     return Case(problem, DspPlan(tile, order, reuse))  # type: ignore[arg-type]
 
 
+@pytest.mark.by_day(1)
 @pytest.mark.parametrize("schedule", SCHEDULES)
 def test_schedules_of_the_thesis(schedule: str, capfd: pytest.CaptureFixture[str]) -> None:
     turn = list(SCHEDULES).index(schedule)
@@ -122,6 +123,7 @@ def test_schedules_of_the_thesis(schedule: str, capfd: pytest.CaptureFixture[str
         check(case_of((number + turn) % len(LAYERS), *SCHEDULES[schedule], turn), capfd)
 
 
+@pytest.mark.nightly
 def test_other_orders(capfd: pytest.CaptureFixture[str]) -> None:
     """Orders of the loops, with `-m nightly` all, with every reuse; layers, tiles and padding take turns."""
     ways = [("".join(order), reuse) for order in permutations(ORDERED) for reuse in codegen.EMITTED]
@@ -144,6 +146,7 @@ def is_layer(node: ast.stmt) -> TypeGuard[ast.FunctionDef]:
     return isinstance(node, ast.FunctionDef) and node.name.startswith("layer")
 
 
+@pytest.mark.nightly
 def test_a_network_is_one_program_that_checks_itself(tilewright: Any, tmp_path: Path) -> None:
     """Equal layers share a pipeline; what differs from the convolution is told."""
     layer = "input = [2, 6, 6]\nkernels = 2\nkernel = [3, 3]\npadding = [1, 1, 1, 1]\n"

@@ -288,6 +288,7 @@ def of_two_scales(op: str, seed: int, **machine: Any) -> tuple[Problem, Quantise
     return problem, QuantisedNetwork(network, images, None, "a test")
 
 
+@pytest.mark.by_day(1)
 @needs_compiler
 @pytest.mark.parametrize("op", ["max", "average"])
 def test_maps_of_several_scales_are_pooled(tmp_path: Path, op: str) -> None:
@@ -368,6 +369,7 @@ def test_digits_are_classified_with_the_printed_accuracy(digits: Path) -> None:
         built.run()
 
 
+@pytest.mark.nightly
 @needs_compiler
 def test_digits_are_classified_with_other_bits(digits: Path) -> None:
     """The network's output has 8 bits, of the accumulator's 16."""

@@ -103,6 +103,7 @@ def solved(request: pytest.FixtureRequest) -> tuple[Instance, Result, dict[str, 
     return instance, result, printed(instance, result.plan)
 
 
+@pytest.mark.by_day(1)
 def test_the_loops_of_a_network_do_its_work(solved: tuple[Instance, Result, dict[str, Any]]) -> None:
     instance, result, found = solved
     assert list(found["layers"]) == ["first", "depthwise", "last"]
@@ -186,6 +187,7 @@ def test_what_stays_on_an_npu(schedule_: str) -> None:
     assert names == ["output_maps", "output_maps", *order[schedule_]]
 
 
+@pytest.mark.nightly
 def test_pipelines_and_fused_groups_by_name() -> None:
     network = {"layers": [NETWORK["layers"][0] | {"batch": 1}, NETWORK["layers"][1]]}
     table = {"name": "net", "network": network}
@@ -226,6 +228,7 @@ def test_pipelines_and_fused_groups_by_name() -> None:
             assert (many - 1) * group["tile"][each] < size <= many * group["tile"][each]
 
 
+@pytest.mark.by_day(1)
 @pytest.mark.parametrize("kind", MACHINES)
 def test_operations_between_layers_have_their_tiles(kind: str) -> None:
     """They stand beside the layers, each with what it costs; all together cost the objective."""

@@ -93,6 +93,7 @@ def assert_any_is_right(random: Random) -> None:
         )
 
 
+@pytest.mark.nightly
 @needs_compiler
 @settings(max_examples=100 if THOROUGH else 3)
 @given(randoms)
@@ -115,6 +116,7 @@ def fire(**changes: Any) -> Problem:
     )
 
 
+@pytest.mark.by_day(1)
 @needs_compiler
 @pytest.mark.parametrize("size", [1, 2])
 def test_fire_modules(tmp_path: Path, size: int) -> None:

@@ -61,6 +61,7 @@ def run(package: Path, **environment: str) -> tuple[int, int]:
     return int(value), int(hits)
 
 
+@pytest.mark.nightly
 def test_no_change_leaves_a_stale_kernel(package: Path) -> None:
     assert run(package) == (1, 0)
     assert run(package) == (1, 1)  # loaded
@@ -76,6 +77,7 @@ def test_no_change_leaves_a_stale_kernel(package: Path) -> None:
     assert len(kept) == 1  # of other contents nothing is left
 
 
+@pytest.mark.nightly
 def test_users_choose_the_folder(package: Path, tmp_path: Path) -> None:
     chosen = str(tmp_path / "kernels")
     assert run(package, NUMBA_CACHE_DIR=chosen) == (1, 0)

@@ -82,6 +82,7 @@ def test_commands_run(page: Path, tmp_path: Path) -> None:
         assert "Traceback" not in done.stderr
 
 
+@pytest.mark.by_day(1)
 @pytest.mark.parametrize("page", ["README.md", "docs/api.md"])
 def test_python_blocks_run(page: str, tmp_path: Path) -> None:
     blocks = [block for kind, block in BLOCK.findall((ROOT / page).read_text()) if kind == "python"]
@@ -188,6 +189,7 @@ def test_named_source_files_exist() -> None:
             assert (ROOT / named).exists(), f"{page.name}: {named}"
 
 
+@pytest.mark.nightly
 @pytest.mark.slow
 def test_the_site_builds_strictly(tmp_path: Path) -> None:
     if importlib.util.find_spec("mkdocs") is None:

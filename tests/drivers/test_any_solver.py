@@ -111,6 +111,7 @@ def test_what_any_solver_proves_counts_when_a_second_method_has_proven_it(method
     assert alone.unverified == f"{method} claims that this is optimal; no second method has proven it"
 
 
+@pytest.mark.by_day(1)
 @pytest.mark.parametrize(
     ("lie", "told"),
     [
@@ -188,6 +189,7 @@ def test_exit_status_of_a_solver_that_is_not_here(tmp_path):
 # The user's own -------------------------------------------------------------------------------------------
 
 
+@pytest.mark.nightly
 def test_a_driver_in_a_folder_of_the_users_own(own):
     own("mine", LYING.replace("return Outcome(LIE)", "return found"))
     assert "lives@mine" in methods("grouping")
@@ -276,6 +278,7 @@ def exported(folder: Path, *arguments: str) -> Path:
     return folder / arguments[-1]
 
 
+@pytest.mark.by_day(1)
 @pytest.mark.parametrize("suffix", ["mps", "lp"])
 def test_an_exported_program_has_the_same_optimum(tmp_path, suffix):
     import highspy
@@ -310,6 +313,7 @@ def test_exported_minizinc_has_the_same_optimum(tmp_path, suffix):
         assert offset + unit * last["objective"] == best
 
 
+@pytest.mark.by_day(1)
 @pytest.mark.parametrize(
     ("instance", "model", "fixed"),
     [("minimalloc-example", "rectangles", "3..3"), ("mnist-tcpa", "balance", None)],
@@ -343,6 +347,7 @@ def test_what_cannot_be_exported_is_told(tmp_path, arguments, told):
     assert not list(tmp_path.iterdir())
 
 
+@pytest.mark.by_day(1)
 @pytest.mark.parametrize("room", ["grouping", "bitwidth", "allocation"])
 def test_a_folder_for_others_runs_and_its_checker_accepts(tmp_path, room):
     need("gecode")
@@ -371,6 +376,7 @@ done
 """
 
 
+@pytest.mark.by_day(1)
 @pytest.mark.parametrize(
     ("instead", "told"),
     [

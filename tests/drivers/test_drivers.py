@@ -227,6 +227,7 @@ LIMITS = (3, 20, 100)
 """Seconds until a deadline: the next where a busy machine gets nowhere in the first."""
 
 
+@pytest.mark.by_day(1)
 @pytest.mark.slow
 @pytest.mark.parametrize("formulation", [s1, lives])
 def test_highs_keeps_to_the_deadline(formulation):
@@ -319,6 +320,7 @@ def test_threads_may_change_within_a_process():
         assert highs.solve(problem(4, 2), lives, within(600, threads=threads)).status == "optimal"
 
 
+@pytest.mark.nightly
 def test_same_seed_same_answer():
     case = problem(5, 2)
     first, second = (highs.solve(case, lives, within(600, seed=7)).plan for _ in range(2))

@@ -83,6 +83,7 @@ def check_told(done: subprocess.CompletedProcess[str], where: str) -> None:
     assert f"the model late excludes it: {where}" in " ".join(done.stdout.split())
 
 
+@pytest.mark.by_day(1)
 @pytest.mark.parametrize(
     ("file", "text", "solver", "told"),
     [
@@ -144,7 +145,7 @@ def test_gecode_names_the_constraint_that_excludes_a_valid_start(
     check_told(solved(tmp_path, monkeypatch, "late.mzn", text, *options), told)
 
 
-@pytest.mark.by_day(1)
+@pytest.mark.nightly
 @pytest.mark.parametrize(
     ("wrong", "told"),
     [
@@ -167,6 +168,7 @@ def test_highs_names_the_constraint_that_excludes_a_valid_start(
     check_told(solved(tmp_path, monkeypatch, "late.py", text, "--warm-start", "zigzag"), told)
 
 
+@pytest.mark.by_day(1)
 @pytest.mark.parametrize(
     ("wrong", "told"),
     [

@@ -118,6 +118,7 @@ def tampered(result, change, path: Path) -> None:
     path.write_text(json.dumps(result))
 
 
+@pytest.mark.by_day(1)
 @pytest.mark.parametrize(
     ("change", "wrong"),
     thinned(
@@ -161,6 +162,7 @@ edges = [[0, 1]]
 """
 
 
+@pytest.mark.nightly
 def test_templates_of_the_user_are_all_that_is_fused(solved, write, tmp_path):
     (tmp_path / "mine.toml").write_text(OWN)
     inside = write("inside.toml", LAYERS + MACHINE + OWN)
@@ -191,6 +193,7 @@ def test_bad_input_is_refused_before_anything_starts(tilewright, write, body, to
     assert "bad.toml" in done.stderr
 
 
+@pytest.mark.by_day(1)
 @pytest.mark.parametrize("buffer", ["input", "output"])
 def test_buffers_that_are_too_small_are_infeasible(tilewright, write, buffer):
     small = MACHINE.replace(f"{buffer}_bytes = 600", f"{buffer}_bytes = 1")

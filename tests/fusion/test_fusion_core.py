@@ -178,6 +178,7 @@ def test_many_tiles_are_measured_like_one(drawn: tuple[Random, AnyGroups]) -> No
 # The best tile ---------------------------------------------------------------------------------------
 
 
+@pytest.mark.by_day(1)
 @pytest.mark.parametrize("minimise", OBJECTIVES)
 @given(random=randoms)
 @settings(max_examples=examples(20))
@@ -301,7 +302,7 @@ NETWORKS = {
 }
 
 
-@pytest.mark.by_day(1)
+@pytest.mark.nightly
 @pytest.mark.slow
 @pytest.mark.parametrize(
     ("name", "arrays"),
@@ -389,6 +390,7 @@ BLOCKS = {
 }
 
 
+@pytest.mark.by_day(1)
 @pytest.mark.parametrize("name", BLOCKS)
 def test_known_blocks_in_all_groups(name: str) -> None:
     """Groups do not depend on each other: each that templates allow is in one of the plans."""
@@ -614,6 +616,7 @@ def branches(left_first: bool) -> Table:
     return {"layers": tables if left_first else [*tables[:4], tables[5], tables[4], *tables[6:]]}
 
 
+@pytest.mark.by_day(1)
 @pytest.mark.parametrize("method", ["downsets", "partition@highs"])
 @pytest.mark.parametrize("left_first", [True, False])
 def test_an_optimum_is_that_of_all_orders(left_first: bool, method: str) -> None:

@@ -123,6 +123,7 @@ NOWHERE = (6, 10, 21, 23, 42)
 """Seeds of problems in which an operation fits nowhere."""
 
 
+@pytest.mark.by_day(1)
 @pytest.mark.parametrize("extras", [True, False], ids=["extras", "plain"])
 @with_each(METHODS)
 def test_formulations_keep_limits(path: Path, solver: str, extras: bool) -> None:
@@ -152,6 +153,7 @@ def torn() -> Problem:
     return problem
 
 
+@pytest.mark.nightly
 def test_groups_that_tear_an_operation_apart_are_no_plan() -> None:
     problem = torn()
     assert too_large_alone(problem) == [1, 2]
@@ -165,7 +167,7 @@ def test_groups_that_tear_an_operation_apart_are_no_plan() -> None:
     assert "limits.halo = 'keep' leaves operation right no tile" in found.report.violation
 
 
-@pytest.mark.by_day(3)
+@pytest.mark.by_day(1)
 @pytest.mark.parametrize("minimise", thinned(["cycles", "memory"], 2))
 @pytest.mark.parametrize("method", [*HEURISTICS, "downsets", "partition@highs", "cover@gecode", "auto"])
 def test_every_method_says_what_would_be_enough(method: str, minimise: str) -> None:
@@ -237,7 +239,7 @@ def test_buffers_too_small_for_small_tiles_alone_hide_no_plan(method: str) -> No
         assert oracle.best(problem.model_dump(mode="json")) == expected
 
 
-@pytest.mark.by_day(3)
+@pytest.mark.by_day(1)
 @pytest.mark.parametrize("method", [*HEURISTICS, *EVERY])
 def test_buffers_in_which_nothing_fits_are_infeasible_and_say_what_would_be_enough(method: str) -> None:
     if "@" in method:
@@ -300,6 +302,7 @@ def test_small_buffers_agree_with_an_enumeration_apart_from_the_package(seed: in
         assert objective(problem, found.plan) == found.bound == expected
 
 
+@pytest.mark.by_day(1)
 @with_each(METHODS)
 def test_formulations_agree_on_small_buffers(path: Path, solver: str) -> None:
     for problem in (padded(1), padded(2), pair(8), pair(10), pair(10, "traffic")):

@@ -98,7 +98,7 @@ Solved = dict[tuple[str, str], tuple[Problem, Plan, Report]]
 # Sheets ----------------------------------------------------------------------------------------------
 
 
-@pytest.mark.by_day(1)
+@pytest.mark.nightly
 @pytest.mark.parametrize("case", thinned(CASES, 2), ids=" ".join)
 def test_every_kind_of_plan(case: tuple[str, str], solved: Solved, tmp_path: Path) -> None:
     assert solved[case][2].valid
@@ -191,6 +191,7 @@ def test_joined_spans_keep_what_is_busy(steps: list[tuple[int, int]], pixel: flo
 # One panel -------------------------------------------------------------------------------------------
 
 
+@pytest.mark.by_day(1)
 @pytest.mark.parametrize("case", CASES, ids=" ".join)
 def test_the_traffic_of_groups_is_drawn_on_given_axes(case: tuple[str, str], solved: Solved) -> None:
     figure = Figure(figsize=(9, 6))
@@ -292,6 +293,7 @@ def test_what_lies_beside_its_column_is_near_its_middle() -> None:
     assert {round(x, 6) for x in layers.x.values()} == {0.5}
 
 
+@pytest.mark.nightly
 def test_neighbouring_groups_differ_in_colour(solved: Solved) -> None:
     asked, plan, _ = solved["squeezenet", "greedy"]
     drawn = pictures.Drawing(asked, plan)
@@ -305,6 +307,7 @@ def test_neighbouring_groups_differ_in_colour(solved: Solved) -> None:
 # Plans that break a rule -----------------------------------------------------------------------------
 
 
+@pytest.mark.by_day(2)
 @pytest.mark.parametrize(
     "groups",
     [
@@ -343,6 +346,7 @@ def test_wrong_numbers_are_named() -> None:
 # Files -----------------------------------------------------------------------------------------------
 
 
+@pytest.mark.nightly
 def test_other_suffixes_are_refused(solved: Solved, tmp_path: Path) -> None:
     asked, plan, report = solved["odd", "greedy"]
     with pytest.raises(InputError, match=r"\.png or \.svg"):

@@ -360,6 +360,7 @@ def test_candidates_are_tiled_only_where_a_template_allows_it(monkeypatch: pytes
     ]
 
 
+@pytest.mark.by_day(2)
 @pytest.mark.parametrize("memory", [2**9, 2**10, 2**20])
 def test_tiling_costs_no_more_than_not_tiling(memory: int) -> None:
     found = problem(*BRANCHES, memory=memory)

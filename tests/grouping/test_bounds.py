@@ -130,6 +130,7 @@ def ordered_partitions(n: int) -> Iterator[tuple[int, ...]]:
             yield steps
 
 
+@pytest.mark.by_day(2)
 @pytest.mark.parametrize("memory", [None, 41])
 @pytest.mark.parametrize("steps", ["free", "kmin", 3])
 def test_the_optimum_here_is_that_of_the_simulator(steps: int | str, memory: int | None) -> None:
@@ -240,6 +241,7 @@ def test_m_patches_never_need_fewer_pixels_than_lemma_1_says(problem: Problem) -
     assert (fewest_pixels(problem) <= true_fewest(problem)).all()
 
 
+@pytest.mark.by_day(8)
 @pytest.mark.parametrize("padding", ["loaded", "generated"])
 @pytest.mark.parametrize("kernel", [1, 2, 3, 5])
 @pytest.mark.parametrize("stride", [1, 2, 3])
@@ -326,7 +328,7 @@ LARGER = [
 ]
 
 
-@pytest.mark.by_day(8)
+@pytest.mark.by_day(1)
 @pytest.mark.parametrize(
     ("layer", "group_size", "padding"),
     [
@@ -467,6 +469,7 @@ def test_the_crossing_bound_by_hand() -> None:
     assert bound.loads == min(least_loads(problem).values())
 
 
+@pytest.mark.by_day(18)
 @pytest.mark.parametrize("grid", [(1, 6), (2, 2), (2, 4), (3, 3)])
 @pytest.mark.parametrize("kernel", [(2, 2), (3, 3), (4, 4), (4, 2)])
 @pytest.mark.parametrize("group_size", [1, 2])

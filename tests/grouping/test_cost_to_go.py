@@ -79,7 +79,7 @@ def test_no_table_is_above_the_shortest_chain(problem: Problem, slacks: list[int
     check_tables(cost_to_go, wide=True)
 
 
-@pytest.mark.by_day(3)
+@pytest.mark.by_day(1)
 @pytest.mark.parametrize(
     ("problem", "slacks"),
     [

@@ -83,7 +83,7 @@ def test_no_possible_objective_is_skipped(problem: Problem) -> None:
 # Deadlines and memory ------------------------------------------------------------------------------------
 
 
-@pytest.mark.by_day(2)
+@pytest.mark.by_day(1)
 @pytest.mark.parametrize("steps", ["kmin", "free"])
 @pytest.mark.parametrize(
     ("side", "group", "threads"), [(12, 5, 1), (12, 5, 2), (7, 9, 1)], ids=["12x12", "12x12, threads", "7x7"]
@@ -117,7 +117,7 @@ def test_what_does_not_fit_ends_with_a_valid_bound(rows: int, monkeypatch: pytes
             assert outcome.bound < 73
 
 
-@pytest.mark.by_day(2)
+@pytest.mark.by_day(1)
 @pytest.mark.parametrize(
     ("leading", "following"), [(0, 0.6), (1e9, 0.6), (1e9, 0)], ids=["none leads", "one leads", "too far"]
 )

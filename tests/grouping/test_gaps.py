@@ -168,6 +168,7 @@ def test_following_one_of_a_plan_and_its_reverse_finds_the_same(
     )
 
 
+@pytest.mark.by_day(1)
 @pytest.mark.parametrize(("side", "group", "optimum"), [(7, 3, 60), (9, 4, 97), (10, 5, 114)])
 def test_plans_with_gaps_are_found_by_their_ends(side: int, group: int, optimum: int) -> None:
     """In these layers of the paper's grid every plan loads some pixel again."""

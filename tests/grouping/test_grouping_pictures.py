@@ -49,7 +49,7 @@ CASES = {
 FORMATS = [(name, suffix) for name in CASES for suffix in (".svg", ".gif")]
 
 
-@pytest.mark.by_day(4)
+@pytest.mark.by_day(1)
 @pytest.mark.parametrize(("name", "suffix"), [*FORMATS, ("paper", ".png"), ("lenet", ".png")])
 def test_every_format_of_every_shape(name: str, suffix: str, tmp_path: Path) -> None:
     plan = zigzag.plan(CASES[name])
@@ -133,6 +133,7 @@ SHEETS = {"no such patch at once", "nothing computed", "memory overflow", "reloa
 """Those of which the sheet is drawn too: nothing, one step, some steps, all steps."""
 
 
+@pytest.mark.by_day(3)
 @pytest.mark.parametrize("name", BROKEN)
 def test_a_broken_plan_is_drawn_up_to_its_violation(name: str, tmp_path: Path) -> None:
     layer, plan, drawn = BROKEN[name]
@@ -172,6 +173,7 @@ def test_a_missing_folder_is_refused_before_drawing(tmp_path: Path, monkeypatch:
         pictures.draw(PAPER, plan, simulate(PAPER, plan), tmp_path / "nowhere" / "a.png")
 
 
+@pytest.mark.by_day(1)
 @pytest.mark.parametrize("suffix", pictures.ACCEPTED)
 def test_a_failure_leaves_the_old_file_and_nothing_else(
     suffix: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
@@ -190,7 +192,7 @@ def test_a_failure_leaves_the_old_file_and_nothing_else(
     assert path.read_bytes() == b"old"
 
 
-@pytest.mark.by_day(1)
+@pytest.mark.nightly
 @pytest.mark.parametrize("suffix", pictures.ACCEPTED)
 def test_the_same_bytes_each_time(suffix: str, tmp_path: Path) -> None:
     plan = zigzag.plan(PAPER)
@@ -218,6 +220,7 @@ def test_the_users_style_is_left_alone(tmp_path: Path) -> None:
 # One panel -----------------------------------------------------------------------------------------
 
 
+@pytest.mark.by_day(5)
 @pytest.mark.parametrize("name", CASES)
 def test_patches_are_drawn_on_given_axes(name: str) -> None:
     plan = zigzag.plan(CASES[name])
@@ -231,6 +234,7 @@ def test_patches_are_drawn_on_given_axes(name: str) -> None:
     FigureCanvasAgg(figure).draw()
 
 
+@pytest.mark.nightly
 def test_numbers_are_left_out_where_they_cannot_be_read() -> None:
     big = problem([3, 226, 226], [3, 3], 16)
     plan = zigzag.plan(big)

@@ -47,6 +47,7 @@ def exhaustive(box: tuple[int, int], kernel: int, group: int, rate: Fraction) ->
     return least
 
 
+@pytest.mark.by_day(1)
 @pytest.mark.parametrize("known", KNOWN)
 def test_no_sequence_in_a_box_has_less_than_is_known(known: ExcessTheorem) -> None:
     found = exhaustive((3, 3), known.kernel, known.group, known.rate)

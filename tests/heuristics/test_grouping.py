@@ -200,7 +200,7 @@ def test_start_outside_the_limits_is_replaced_and_the_replacement_reported() -> 
     assert value(problem, plan).violations == 0
 
 
-@pytest.mark.by_day(1)
+@pytest.mark.nightly
 @pytest.mark.parametrize(("size", "group_size"), [(40, 6), (40, 24)])
 def test_deadline_is_kept(size: int, group_size: int) -> None:
     """A layer too long for a sweep, and one that is swept."""

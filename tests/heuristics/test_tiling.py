@@ -71,6 +71,7 @@ def problems(draw: st.DrawFn) -> Problem:
         raise
 
 
+@pytest.mark.by_day(1)
 @pytest.mark.parametrize("name", NAMES)
 @settings(max_examples=examples(50), deadline=None, suppress_health_check=list(HealthCheck), derandomize=True)
 @given(problem=problems())
@@ -102,7 +103,7 @@ def test_none_suits_a_front() -> None:
     assert not any(catalogue.heuristic("tiling", name).suits(problem) for name in NAMES)
 
 
-@pytest.mark.by_day(1)
+@pytest.mark.nightly
 @pytest.mark.parametrize("minimise", ["accesses", "cycles", "energy"])
 def test_close_to_the_optimum_on_alexnet(minimise: str) -> None:
     """What a few milliseconds cost: the two searching heuristics stay within 6 % of every layer's optimum."""

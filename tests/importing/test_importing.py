@@ -66,6 +66,7 @@ def test_all_that_onnx_ships_are_known() -> None:
     assert sorted(path.name for path in LIGHT.glob("*.onnx")) == sorted(light(name).name for name in LIGHTS)
 
 
+@pytest.mark.by_day(3)
 @pytest.mark.parametrize("name", LIGHTS)
 def test_counts_of_the_networks_that_onnx_ships(name: str) -> None:
     found = network(light(name))
@@ -121,6 +122,7 @@ STAGES = {
 }
 
 
+@pytest.mark.by_day(2)
 @pytest.mark.parametrize("name", LIGHTS)
 def test_graphs_of_the_networks_that_onnx_ships(name: str) -> None:
     found = network(light(name))
@@ -134,6 +136,7 @@ def test_graphs_of_the_networks_that_onnx_ships(name: str) -> None:
     assert set(kinds) - {"conv", "fc", "pool", "add"} <= kept
 
 
+@pytest.mark.by_day(2)
 @pytest.mark.parametrize("name", LIGHTS)
 def test_networks_survive_their_files(name: str) -> None:
     for found in (network(light(name)), coarse(network(light(name)))):

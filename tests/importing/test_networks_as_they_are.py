@@ -476,6 +476,7 @@ def test_weights_used_twice_are_counted_once(file: Path) -> None:
     assert 'weights = "first"' in text
 
 
+@pytest.mark.by_day(73)
 @pytest.mark.parametrize("padding", [[0] * 4, [1] * 4, [0, 0, 1, 1], [1, 1, 0, 0]])
 @pytest.mark.parametrize("kernel", [1, 2, 3])
 @pytest.mark.parametrize("size", [5, 6, 7, 8])
@@ -623,7 +624,7 @@ def test_exports_of_several_frameworks(file: Path, write: Callable[[Path], Path]
 LIGHT = sorted((Path(onnx.__file__).parent / "backend" / "test" / "data" / "light").glob("*.onnx"))
 
 
-@pytest.mark.by_day(3)
+@pytest.mark.by_day(1)
 @pytest.mark.parametrize("path", LIGHT, ids=lambda path: path.stem)
 def test_shapes_of_the_networks_that_onnx_ships(path: Path) -> None:
     found = read(path, {})
@@ -633,6 +634,7 @@ def test_shapes_of_the_networks_that_onnx_ships(path: Path) -> None:
 # Rooms ------------------------------------------------------------------------------------------------
 
 
+@pytest.mark.by_day(1)
 @pytest.mark.parametrize(
     ("room", "machine", "method"), [("allocation", "tcpa", "greedy"), ("fusion", "dnnvm-zu2", "greedy")]
 )
@@ -662,6 +664,7 @@ def test_several_inputs_are_fused_and_checked(tilewright: Callable[..., Any], fi
 # At random ----------------------------------------------------------------------------------------
 
 
+@pytest.mark.by_day(2)
 @pytest.mark.parametrize("first", range(0, 200, 25))
 def test_numbers_of_networks_at_random(file: Path, first: int) -> None:
     """What is stored of each tensor, transposed as is said of it, is what onnxruntime computes."""

@@ -46,6 +46,7 @@ def test_there_are_formulations_of_both_kinds() -> None:
     assert {solver for _, solver in FOUND} == {"gecode", "highs"}
 
 
+@pytest.mark.by_day(12)
 @pytest.mark.parametrize("seed", range(examples(96)))
 @with_each(FOUND)
 def test_formulations_prove_the_least_height(seed: int, path: Path, solver: str) -> None:
@@ -55,6 +56,7 @@ def test_formulations_prove_the_least_height(seed: int, path: Path, solver: str)
     check_agreement(problem, path, solver, seed % 3 > 0, expected)
 
 
+@pytest.mark.by_day(7)
 @pytest.mark.parametrize("seed", range(4))
 @with_each(FOUND)
 def test_a_start_arrives_whatever_its_offsets(seed: int, path: Path, solver: str) -> None:

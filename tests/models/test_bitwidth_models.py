@@ -62,6 +62,7 @@ def test_there_are_formulations_of_both_kinds() -> None:
     assert {solver for _, solver in FOUND} == {"gecode", "highs"}
 
 
+@pytest.mark.by_day(1)
 @pytest.mark.parametrize("name", LIMITED)
 @with_each(FOUND)
 def test_formulations_prove_the_optimum(name: str, path: Path, solver: str) -> None:
@@ -85,6 +86,7 @@ def test_choose_agrees_with_enumeration(problem: Problem) -> None:
         check(problem, catalogue.model("bitwidth", "choose"), "gecode", True)
 
 
+@pytest.mark.by_day(1)
 @with_each(FOUND)
 def test_the_start_arrives(path: Path, solver: str) -> None:
     sizes = [7 + n % 5 for n in range(13)]
@@ -103,6 +105,7 @@ def test_the_start_arrives(path: Path, solver: str) -> None:
     assert objective(problem, outcome.plan) <= objective(problem, start)
 
 
+@pytest.mark.by_day(1)
 @with_each(FOUND)
 def test_starts_that_cost_more_than_what_is_known_do_no_harm(path: Path, solver: str) -> None:
     problem = LIMITED["noise"]

@@ -181,6 +181,7 @@ def solve_cover(case: Made, run: Run, extras: bool, expected: int, **told: Any) 
     return [groups for groups, _ in solutions]
 
 
+@pytest.mark.by_day(2)
 @with_and_without_extras(MADE)
 def test_cover_proves_the_optimum(name: str, extras: bool, run_checked: Run) -> None:
     solve_cover(MADE[name][0], run_checked, extras, MADE[name][1])
@@ -195,6 +196,7 @@ def test_cover_agrees_with_enumeration(run_checked: Run, case: Made) -> None:
         solve_cover(case, run_checked, extras, expected)
 
 
+@pytest.mark.by_day(1)
 @pytest.mark.parametrize("name", ["pairs", "ring", "chain", "odd"])
 def test_cover_begins_with_the_start(name: str, run_checked: Run) -> None:
     case, expected = MADE[name]
@@ -368,6 +370,7 @@ def plans(name: str) -> list[Plan]:
     return [order_groups(case, groups) for groups in sorted(chosen, key=cost)]
 
 
+@pytest.mark.by_day(5)
 @with_and_without_extras(TINY)
 @WITH_EACH_METHOD
 def test_agrees_with_enumeration(path: Path, solver: str, name: str, extras: bool) -> None:
@@ -382,6 +385,7 @@ def test_a_host_adds_what_it_takes_whatever_the_plan() -> None:
     assert best_bound(priced).value - best_bound(free).value == taken
 
 
+@pytest.mark.by_day(5)
 @with_and_without_extras(TINY)
 @WITH_EACH_METHOD
 def test_start_arrives(path: Path, solver: str, name: str, extras: bool) -> None:

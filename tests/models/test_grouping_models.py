@@ -114,7 +114,7 @@ WITH_AND_WITHOUT_EXTRAS = pytest.mark.parametrize(
 )
 
 
-@pytest.mark.by_day(80)
+@pytest.mark.by_day(7)
 @pytest.mark.parametrize(
     ("path", "solver", "name", "extras"),
     [
@@ -172,6 +172,7 @@ def check(problem: Problem, plan: Plan) -> None:
         assert len(pixels) <= problem.max_group_pixels(len(members))
 
 
+@pytest.mark.by_day(2)
 @pytest.mark.parametrize("case", [(4, 2), (5, 3), (5, 4)], ids=str)
 @pytest.mark.parametrize(("path", "solver"), METHODS, ids=lambda value: getattr(value, "name", value))
 def test_published_sizes(path, solver, case):
@@ -182,6 +183,7 @@ def test_published_sizes(path, solver, case):
     assert outcome.bound == known[case]
 
 
+@pytest.mark.by_day(2)
 @WITH_AND_WITHOUT_EXTRAS
 def test_start_arrives(path, solver, extras):
     """The solver says so itself, whatever image of the plan symmetry breaking asks for."""
@@ -257,6 +259,7 @@ def test_merged_plans_are_no_worse_and_short_enough():
     assert objective(case, shorter) <= objective(case, plan)
 
 
+@pytest.mark.by_day(6)
 @pytest.mark.parametrize("name", TINY)
 def test_what_has_no_extras_is_the_same_without_them(name, tmp_path):
     for file in WITHOUT_EXTRAS:

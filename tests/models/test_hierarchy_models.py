@@ -44,7 +44,7 @@ def test_there_are_formulations() -> None:
     assert {path.name for path, _ in METHODS} == {"chains.py", "levels.mzn"}
 
 
-@pytest.mark.by_day(3)
+@pytest.mark.by_day(1)
 @pytest.mark.slow
 @pytest.mark.parametrize("goal", GOALS)
 @WITH_EACH_METHOD
@@ -62,6 +62,7 @@ WANTED = 4 if THOROUGH else 2
 """Problems that are compared with an enumeration."""
 
 
+@pytest.mark.by_day(1)
 @WITH_EACH_METHOD
 def test_agree_with_enumeration(path, solver):
     compared = 0
@@ -76,6 +77,7 @@ def test_agree_with_enumeration(path, solver):
     assert compared == WANTED
 
 
+@pytest.mark.by_day(1)
 @WITH_EACH_METHOD
 def test_agree_where_outputs_fit_but_sums_do_not(path, solver):
     compared = 0
@@ -93,6 +95,7 @@ def test_agree_where_outputs_fit_but_sums_do_not(path, solver):
     assert compared == WANTED
 
 
+@pytest.mark.nightly
 @pytest.mark.slow
 def test_what_is_held_is_decided() -> None:
     path = next(path for path, _ in METHODS if path.suffix == ".py")
@@ -127,6 +130,7 @@ BUFFERED = {
 CONV2 = {"input": [64, 56, 56], "kernels": 64, "kernel": [3, 3], "padding": [1, 1, 1, 1]}
 
 
+@pytest.mark.by_day(2)
 @pytest.mark.slow
 @pytest.mark.parametrize("goal", GOALS)
 def test_a_layer_of_resnet_is_proven_by_gecode(goal):
@@ -151,6 +155,7 @@ def test_highs_finds_the_optimum_of_a_layer_of_resnet(goal):
 # Starts --------------------------------------------------------------------------------------------------
 
 
+@pytest.mark.by_day(1)
 @pytest.mark.parametrize("goal", GOALS)
 @WITH_EACH_METHOD
 def test_start_arrives(path, solver, goal):

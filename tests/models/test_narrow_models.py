@@ -122,7 +122,7 @@ def optimum(name: str) -> int:
     return result.objective
 
 
-@pytest.mark.by_day(8)
+@pytest.mark.by_day(1)
 @pytest.mark.parametrize(
     ("name", "path", "solver"),
     [(name, path, solver) for name in NAMES for path, solver in methods(problem(name))],

@@ -124,7 +124,7 @@ def enumerated(name: str) -> int | None:
     return oracle.best(TINY[name].model_dump(mode="json"))
 
 
-@pytest.mark.by_day(12)
+@pytest.mark.by_day(1)
 @pytest.mark.parametrize("name", TINY)
 def test_exhaustive_agrees_with_enumeration(name):
     case = TINY[name]
@@ -132,7 +132,7 @@ def test_exhaustive_agrees_with_enumeration(name):
     assert (None if found is None else found.value) == enumerated(name)
 
 
-@pytest.mark.by_day(80)
+@pytest.mark.by_day(2)
 @with_and_without_extras(TINY)
 @WITH_EACH_METHOD
 def test_agrees_with_enumeration(path, solver, name, extras):
@@ -156,6 +156,7 @@ def published(network: str, limit: str) -> dict[str, Problem]:
     thinned([("lenet5-clone", "conv2"), ("alexnet", "conv1"), ("lenet5-clone", "fc3"), ("alexnet", "conv2"),
              ("alexnet", "fc6"), ("alexnet", "conv3")], 2),
 )  # fmt: skip
+@pytest.mark.by_day(5)
 @WITH_EACH_METHOD
 def test_published_layers_are_proven(path, solver, network, name, limit):
     case = published(network, limit)[name]
@@ -181,6 +182,7 @@ STARTS = {
 }  # fmt: skip
 
 
+@pytest.mark.by_day(11)
 @with_and_without_extras(STARTS)
 @WITH_EACH_METHOD
 def test_start_arrives(path, solver, name, extras):
@@ -207,6 +209,7 @@ def test_start_that_breaks_a_limit_does_no_harm(path, solver):
         assert outcome.bound == enumerated(name)
 
 
+@pytest.mark.by_day(2)
 @WITH_EACH_METHOD
 def test_known_bound_ends_the_search(path, solver):
     """A plan that meets a bound from elsewhere is optimal without further proof."""
@@ -217,6 +220,7 @@ def test_known_bound_ends_the_search(path, solver):
     assert outcome.status == "optimal"
 
 
+@pytest.mark.by_day(8)
 @pytest.mark.parametrize("name", TINY)
 def test_plans_inside_the_space_are_no_worse(name):
     """Any valid plan becomes one of the space that is valid, costs no more, and stays what it is."""
@@ -282,6 +286,7 @@ def test_numbers_that_minizinc_cannot_count_are_refused():
 # The models themselves -------------------------------------------------------------------------------------
 
 
+@pytest.mark.by_day(1)
 @pytest.mark.parametrize("limit", ["any", "thesis"])
 @pytest.mark.parametrize("name", ["conv2", "conv3", "fc6"])
 def test_relaxation_is_whole(name, limit):
@@ -325,6 +330,7 @@ def run_checked(tmp_path):
     ["more memory", "padding generated", "stride beyond the kernel", "schedule intra", "dilation",
      "widths of whole bytes"],
 )  # fmt: skip
+@pytest.mark.by_day(1)
 def test_checker_accepts_what_is_right(name, run_checked):
     """Also each solution on the way, of which there are many without a good bound."""
     shown = run_checked(TINY[name], FOLDER / "loops.mzn", "-a", worst=10**6)
@@ -347,6 +353,7 @@ WRONG = {
 }
 
 
+@pytest.mark.by_day(3)
 @pytest.mark.parametrize("name", WRONG)
 def test_checker_refuses_what_is_wrong(name, run_checked, tmp_path):
     right, wrong, violation = WRONG[name]

@@ -54,6 +54,7 @@ def test_nodes(name: str) -> None:
     assert nodes(benchmark(name)) == PAPER[name]["nodes"]
 
 
+@pytest.mark.by_day(3)
 @pytest.mark.parametrize("name", NAMES)
 def test_published_times_rates_and_speedups_agree(name: str) -> None:
     row, work = PAPER[name], 2e-6 * sum(op.macs for op in problem(benchmark(name)).ops)
@@ -78,6 +79,7 @@ def test_fused(method: str, rows: Mapping[str, Solved]) -> None:
     assert np.mean(off) < 0.05 and max(off) < 0.10, off
 
 
+@pytest.mark.nightly
 @pytest.mark.parametrize("name", NAMES)
 def test_speedup(name: str, rows: Mapping[str, Solved]) -> None:
     one, theirs = rows[name], PAPER[name]["speedup"]
@@ -85,6 +87,7 @@ def test_speedup(name: str, rows: Mapping[str, Solved]) -> None:
     assert one.speedup("optimum") == pytest.approx(theirs, abs=0.07)
 
 
+@pytest.mark.by_day(1)
 @pytest.mark.parametrize("name", NAMES)
 def test_methods_are_ordered_and_their_plans_are_valid(name: str, rows: Mapping[str, Solved]) -> None:
     one = rows[name]

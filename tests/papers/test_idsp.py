@@ -113,6 +113,7 @@ def test_figures_5_5_and_5_6(name: str) -> None:
     assert curves["any"][-1] == 1
 
 
+@pytest.mark.by_day(1)
 @pytest.mark.parametrize("name", ["conv2", "fc3"])
 def test_figures_5_8_to_5_10(name: str) -> None:
     """Section 5.3.1: up to 10 x slower below 1 KB, best around 128 KB, there nearly all computing."""
@@ -183,6 +184,7 @@ def test_twice_optimal_reuse_of_chapter_8() -> None:
     assert beyond == {"conv2", "conv3", "conv4", "conv5"}
 
 
+@pytest.mark.nightly
 def test_up_to_13_times_without_reuse_between_tiles() -> None:
     """Figure 7.5."""
     plain = setting.layers("alexnet", grouped=False)
@@ -237,6 +239,7 @@ def test_energy_of_table_7_10() -> None:
                 assert close, key
 
 
+@pytest.mark.nightly
 def test_performance_of_table_7_11() -> None:
     for row in PUBLISHED["table_7_11"]:
         network = row["network"]

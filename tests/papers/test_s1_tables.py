@@ -22,7 +22,7 @@ def run(part: str, folder: Path) -> str:
     return "\n".join(lines)
 
 
-@pytest.mark.by_day(1)
+@pytest.mark.nightly
 @pytest.mark.parametrize("part", ["s1-grid", "s1-free"])
 def test_the_grid_is_printed_and_stands_to_what_is_known(part, small, tmp_path):
     told = run(part, tmp_path)

@@ -155,6 +155,7 @@ def test_every_column_of_the_table_is_known():
         assert columns[strategy][name] / measured()[name][0] - 1 == pytest.approx(percent / 100, abs=5e-4)
 
 
+@pytest.mark.nightly
 def test_os_is_apart_from_is_in_the_paper():
     """Mean distances of both readings over the fitted networks."""
     column = measured_fixed()["OS"]

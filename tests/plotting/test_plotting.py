@@ -186,6 +186,7 @@ def row(instance: str, method: str, objective: int | None, bound: int | None = N
     return {"instance": instance, "method": method, "objective": objective, "bound": bound}
 
 
+@pytest.mark.by_day(2)
 @pytest.mark.parametrize(
     "rows",
     [

@@ -16,6 +16,7 @@ RATIOS = {"exact": [1.0, 1.0, inf], "auto": [1.0, 1.5, 1.0], "none": [inf, inf, 
 PROFILE = Profile("grouping", 10.0, SECONDS, RATIOS)
 
 
+@pytest.mark.by_day(1)
 @pytest.mark.parametrize("draw", [draw_profiles, draw_cactus])
 def test_pictures_are_written_and_what_is_none_is_refused(draw: object, tmp_path: Path) -> None:
     assert callable(draw)

@@ -144,7 +144,7 @@ def solved(case: str, folder: Path) -> tuple[Instance, Result]:
     return SOLVED[case]
 
 
-@pytest.mark.by_day(4)
+@pytest.mark.by_day(1)
 @pytest.mark.parametrize("case", CASES)
 def test_every_room_has_a_page(case: str, tmp_path: Path) -> None:
     from tilewright import report
@@ -162,6 +162,7 @@ def test_every_room_has_a_page(case: str, tmp_path: Path) -> None:
     assert "http://" not in outside and "https://" not in outside
 
 
+@pytest.mark.nightly
 def test_the_cases_are_of_all_rooms(tmp_path: Path) -> None:
     assert {solved(case, tmp_path)[0].room for case in CASES} == set(ROOMS)
 
@@ -424,7 +425,7 @@ return [...document.querySelectorAll('main *')].filter(seen).map(element => elem
 """
 
 
-@pytest.mark.by_day(1)
+@pytest.mark.nightly
 @pytest.mark.parametrize("width", [390, 1280])
 def test_a_page_fits_into_its_window(width: int, chromium: Browser, tmp_path: Path) -> None:
     """Only tables and graphs are wider, which scroll on their own."""

@@ -28,6 +28,7 @@ from tilewright.spec.errors import InputError
 Json = dict[str, Any]
 
 
+@pytest.mark.by_day(5)
 @pytest.mark.parametrize("seed", range(examples(100)))
 def test_ties_are_broken(seed: int) -> None:
     """No plan of equal objective moves less, or as much in fewer cycles, and so on: all are looked at."""
@@ -102,7 +103,7 @@ CHAIN: list[Json] = [
 ]
 
 
-@pytest.mark.by_day(2)
+@pytest.mark.by_day(1)
 @pytest.mark.parametrize(("outputs", "least"), [(None, 36 + 4 + 4 + 36), (["a", "b"], 36 + 4 + 4 + 36 + 144)])
 @pytest.mark.parametrize("method", ["states", "intervals@highs", "divide@gecode"])
 def test_outputs_that_are_read_inside_are_written(outputs: Any, least: int, method: str) -> None:
@@ -124,6 +125,7 @@ def test_a_plan_that_does_not_write_an_output_is_refused() -> None:
     assert told == "residency: step 1 (a) does not write a, an output of the network"
 
 
+@pytest.mark.by_day(3)
 @pytest.mark.parametrize("names", [*permutations(OBJECTIVES, 2), ("traffic", "cycles", "energy", "memory")])
 def test_every_list_of_objectives_has_an_answer(names: tuple[str, ...]) -> None:
     problem = problem_of({"layers": CHAIN}, 400, objective={"minimise": list(names)})

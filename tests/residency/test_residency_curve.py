@@ -42,6 +42,7 @@ def solved(problem: Problem, memory: int) -> tuple[int, int]:
     return objective(there, answer.plan), answer.bound
 
 
+@pytest.mark.by_day(2)
 @pytest.mark.parametrize("seed", range(examples(60)))
 def test_the_curve_is_what_solves_say_size_by_size(seed: int) -> None:
     rng = random.Random(seed)
@@ -117,6 +118,7 @@ def of_a_block() -> list[Curve]:
     return seen
 
 
+@pytest.mark.nightly
 def test_each_corner_is_the_least_memory_for_its_traffic(of_a_block: list[Curve]) -> None:
     curve = of_a_block[-1]
     assert curve.proven and len(curve.corners) > 5

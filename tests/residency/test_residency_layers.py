@@ -62,6 +62,7 @@ def agrees(problem: Problem) -> None:
     assert end is not None and search.graph.compulsory + end.excess == least
 
 
+@pytest.mark.by_day(23)
 @pytest.mark.parametrize("seed", range(examples(400)))
 def test_layers_agree_with_paths(seed: int) -> None:
     limits: list[dict[str, Any]] = [{}, {"order": "given"}, {"most_operations": 2}]

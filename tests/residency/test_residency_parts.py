@@ -110,6 +110,7 @@ def test_slices_that_are_no_views_are_operations() -> None:
     optimum(problem)
 
 
+@pytest.mark.by_day(1)
 @pytest.mark.parametrize("limits", [{"frames": "many"}, {"executions": 2}])
 def test_weights_may_stay_and_operations_be_repeated(limits: Json) -> None:
     optimum(problem_of(split_in_four([FIRST]), 800, limits=limits))
@@ -142,6 +143,7 @@ def in_parts(rng: random.Random) -> Json:
             return table | {"machine": {"memory_bytes": rng.randint(least, least + sizes // 2 + 1)}}
 
 
+@pytest.mark.by_day(7)
 @pytest.mark.parametrize("seed", range(examples(80)))
 def test_the_search_agrees_with_an_oracle_apart(seed: int) -> None:
     rng = random.Random(f"parts {seed}")
@@ -157,7 +159,7 @@ def test_the_search_agrees_with_an_oracle_apart(seed: int) -> None:
         pytest.skip("too large for the oracle")
 
 
-@pytest.mark.by_day(3)
+@pytest.mark.by_day(1)
 @pytest.mark.parametrize("method", ["intervals@highs", "divide@gecode"])
 @pytest.mark.parametrize("seed", range(examples(24)))
 def test_formulations_agree(seed: int, method: str) -> None:

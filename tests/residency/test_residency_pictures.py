@@ -73,6 +73,7 @@ def test_nothing_is_cut_off_and_no_text_lies_on_another(case: str) -> None:
     assert f"{len(plan.steps)} of " in " ".join(written(figure))
 
 
+@pytest.mark.by_day(1)
 @pytest.mark.parametrize("suffix", ["png", "svg", "pdf"])
 def test_files_are_whole(suffix: str, tmp_path: Path) -> None:
     problem, method = CASES["odd names"]

@@ -49,6 +49,7 @@ def agrees(problem: Problem, *, first: bool = True) -> None:
     survives(problem, answer.plan)
 
 
+@pytest.mark.by_day(2)
 @pytest.mark.parametrize("seed", range(examples(40)))
 def test_branch_and_bound_finds_the_best_of_all_copies(seed: int) -> None:
     agrees(branches(30_000 + seed, 4))
@@ -93,6 +94,7 @@ def test_names_of_copies_are_new() -> None:
     assert plan.steps[0].operations == ("d again again again", "d")
 
 
+@pytest.mark.by_day(3)
 @pytest.mark.parametrize(
     ("again", "broken"),
     [

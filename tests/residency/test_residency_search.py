@@ -30,6 +30,7 @@ from tilewright.spec.errors import SolverMissingError
 Json = dict[str, Any]
 
 
+@pytest.mark.by_day(4)
 @pytest.mark.parametrize("seed", range(examples(80)))
 def test_the_search_agrees_with_an_oracle_apart(seed: int, tmp_path: Path) -> None:
     """Objectives, limits and lists, strips, tiles, second buffers, many frames, second executions, ties."""
@@ -67,7 +68,7 @@ BEST = [
 ]
 
 
-@pytest.mark.by_day(3)
+@pytest.mark.by_day(1)
 @pytest.mark.parametrize("method", ["states", "intervals@highs", "divide@gecode"])
 @pytest.mark.parametrize(("table", "minimise", "limits", "least"), BEST)
 def test_passes_of_whole_rows_may_be_needed(
@@ -134,6 +135,7 @@ def test_highs_is_asked_again_where_its_optimum_is_not_its_solution() -> None:
     assert (found.status, found.bound, objective(problem, plans[-1])) == ("optimal", 86, 86)
 
 
+@pytest.mark.by_day(14)
 @pytest.mark.parametrize("seed", range(examples(200)))
 def test_plans_of_larger_networks_survive(seed: int) -> None:
     problem = random_problem(random.Random(10_000 + seed), 9)
@@ -166,7 +168,7 @@ BUNDLED = {"mb28-64k": 59_520, "resnet8-64k": 80_788, "vww-32k": 238_500}
 """Instances of which only what must be moved is moved."""
 
 
-@pytest.mark.by_day(2)
+@pytest.mark.by_day(1)
 @pytest.mark.parametrize("name", [*BUNDLED, "ds-cnn-16k"])
 def test_no_simple_plan_is_better(name: str) -> None:
     """Nor is one of equal traffic better in cycles, energy or memory."""
@@ -216,6 +218,7 @@ def test_heuristics_that_search_are_no_rules(tmp_path: Path, monkeypatch: pytest
     optimum(random_problem(random.Random(1), 4))
 
 
+@pytest.mark.by_day(1)
 @pytest.mark.parametrize("tables", [{"limits": {"executions": 2}}, {"limits": {"frames": "many"}}])
 def test_rules_neither_repeat_nor_keep(tables: Json) -> None:
     problem = Problem.model_validate(instance.read("resnet8-64k").problem.model_dump() | tables)

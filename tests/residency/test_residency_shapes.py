@@ -135,6 +135,7 @@ def shapes_in_blocks(group: Group) -> Iterator[Shape]:
         yield Shape("channels", 1, kernels, frozenset(), None, channels)
 
 
+@pytest.mark.by_day(9)
 @pytest.mark.parametrize("seed", range(examples(200)))
 def test_all_blocks_are_executed(seed: int) -> None:
     """Every closed form is what the simulator counts, and the ways that are listed are the best."""

@@ -39,6 +39,7 @@ def random_step(rng: random.Random) -> tuple[TrafficSteps, int, int, int, int]:
         return options, mask, done, chip, dram
 
 
+@pytest.mark.by_day(23)
 @pytest.mark.parametrize("seed", range(examples(600)))
 def test_steps_agree_with_all_ways_to_cut_them_up(seed: int) -> None:
     rng = random.Random(110_000 + seed)
@@ -83,6 +84,7 @@ def test_steps_agree_with_all_ways_to_cut_them_up(seed: int) -> None:
         )
 
 
+@pytest.mark.by_day(26)
 @pytest.mark.parametrize("seed", range(examples(300)))
 def test_what_moves_at_least_is_a_bound(seed: int) -> None:
     rng = random.Random(120_000 + seed)

@@ -51,6 +51,7 @@ def test_less_memory_takes_longer(seed: int) -> None:
         survives(small, answer.plan)
 
 
+@pytest.mark.by_day(4)
 @pytest.mark.parametrize("seed", range(examples(64)))
 def test_plans_of_larger_networks_survive(seed: int) -> None:
     rng = random.Random(3_000 + seed)

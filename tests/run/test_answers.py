@@ -37,6 +37,7 @@ def never_simulated(monkeypatch: pytest.MonkeyPatch) -> None:
 # Too late, or interrupted, to be simulated -----------------------------------------------------------
 
 
+@pytest.mark.nightly
 @pytest.mark.usefixtures("never_simulated")
 def test_a_plan_that_cannot_be_executed_in_time_is_kept(tmp_path: Path) -> None:
     result = tw.solve(EXAMPLE, "zigzag")
@@ -140,6 +141,7 @@ def test_nothing_found_leaves_a_plan_alone(tilewright: Run, tmp_path: Path) -> N
     assert json.loads(path.read_text())["status"] == "unknown"
 
 
+@pytest.mark.by_day(1)
 @pytest.mark.parametrize("delay", [0.0, 0.1, 0.2, 0.4])
 def test_an_early_ctrl_c_is_clean_and_leaves_the_file_alone(tmp_path: Path, delay: float) -> None:
     path = tmp_path / "r.json"

@@ -232,6 +232,7 @@ def test_quick_searches_start_no_process(monkeypatch: pytest.MonkeyPatch) -> Non
         assert tw.solve(name, "exhaustive").status == "optimal"
 
 
+@pytest.mark.by_day(1)
 @pytest.mark.parametrize(("seconds", "started"), [(0.1, 0), (10.0, 1)])
 def test_what_takes_long_to_execute_is_not_tried_in_this_process(
     monkeypatch: pytest.MonkeyPatch, seconds: float, started: int
@@ -357,6 +358,7 @@ def test_plot_writes_files(tmp_path: Path) -> None:
     assert (tmp_path / "plan.png").read_bytes().startswith(b"\x89PNG")
 
 
+@pytest.mark.nightly
 def test_simulate_check_and_emit(tmp_path: Path) -> None:
     result = solved("alexnet-conv3-64k")
     result.write(tmp_path / "result.json")
@@ -442,6 +444,7 @@ def test_plans_name_their_axes_and_their_room() -> None:
     assert nest.loops == ((("rows", 4), ("input_maps", 2)), ())
 
 
+@pytest.mark.by_day(1)
 @pytest.mark.parametrize("method", ["greedy", "tiles@highs", "auto"])
 def test_an_error_of_the_callers_own_function_is_theirs(method: str) -> None:
     """It is no failure of the method that has found a plan, and ends the run."""

@@ -20,6 +20,7 @@ from tilewright.run.workers.warming import forget
 GROUPING, ALLOCATION = "s1-example2", "mnist-tcpa"
 
 
+@pytest.mark.nightly
 def test_each_room_has_its_own_methods_and_table(tilewright: Run, tmp_path: Path) -> None:
     compared = tilewright(
         "compare", GROUPING, ALLOCATION, "--time-limit", "20", "-o", "all.json", "--plot", "all.png", "--json"
@@ -84,6 +85,7 @@ def test_different_problems_of_one_name_are_told_apart(tilewright: Run, tmp_path
     assert named == ["one (a/one.toml)", "one (b/one.toml)", "one (a/one.toml)"]
 
 
+@pytest.mark.by_day(1)
 @pytest.mark.parametrize("name", ["all.json", "all.csv"])
 def test_plans_are_not_replaced_by_none(
     tilewright: Run, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, name: str
@@ -103,6 +105,7 @@ def test_plans_are_not_replaced_by_none(
     assert (tmp_path / name).read_text() != before
 
 
+@pytest.mark.nightly
 def test_every_seed_is_run_under_the_conditions_asked_for(tilewright: Run, tmp_path: Path) -> None:
     options = ("--with", "zigzag,lns", "--time-limit", "1", "--threads", "1", "--seeds", "0..1,7")
     files = ("-o", "all.csv", "-o", "all.md", "--plot", "profile.png", "--picture", "profile")
@@ -175,6 +178,7 @@ def test_a_missing_solver_is_told_whatever_the_time_limit(tilewright: Run) -> No
     assert done.returncode == 3 and "Pyomo knows no solver nosuch" in done.stderr
 
 
+@pytest.mark.nightly
 def test_a_run_begins_in_a_worker_that_has_all_it_needs(monkeypatch: pytest.MonkeyPatch) -> None:
     begun: list[tuple[str, dict[str, str | None]]] = []
     begin = supervisor.Worker.begin

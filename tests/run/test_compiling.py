@@ -111,6 +111,7 @@ def test_kernels_are_compiled_once_and_again_if_a_source_changes(mine: Path, tmp
     assert times(tmp_path) == before + 2
 
 
+@pytest.mark.nightly
 def test_compiling_takes_nothing_of_the_time_limit(mine: Path) -> None:
     mine.write_text(heuristic("time.sleep(7)"))
     result = tw.solve(EXAMPLE, "with_a_kernel", time_limit=6)
@@ -152,6 +153,7 @@ def test_the_command_says_what_it_waits_for(mine: Path, tilewright: Run) -> None
     assert "meanwhile methods run as Python" in done.stderr
 
 
+@pytest.mark.nightly
 def test_a_terminal_shows_for_how_long_something_is_compiled(mine: Path) -> None:
     compiling._COMPILER.stop()  # what a test before this one has begun
     mine.write_text(heuristic("time.sleep(2.5)"))
@@ -214,6 +216,7 @@ def test_processes_that_need_the_same_wait_for_one(mine: Path, tmp_path: Path) -
     assert times(tmp_path) == 1
 
 
+@pytest.mark.by_day(1)
 @pytest.mark.parametrize(
     ("command", "end"),
     [
@@ -389,7 +392,7 @@ SOLVED = {
 """Instances that are solved after a method has been compiled, or any of a room."""
 
 
-@pytest.mark.by_day(3)
+@pytest.mark.by_day(1)
 @pytest.mark.slow
 @pytest.mark.parametrize("unit", compiling.all_units(), ids=str)
 def test_nothing_is_left_to_compile(unit: kernel_cache.Unit) -> None:

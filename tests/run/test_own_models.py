@@ -84,6 +84,7 @@ def own(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
 # A bound closes the run before the model is run ---------------------------------------------------------
 
 
+@pytest.mark.by_day(1)
 @pytest.mark.parametrize(
     ("instance", "method", "told"),
     [

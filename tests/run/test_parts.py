@@ -20,6 +20,7 @@ from tilewright.spec.errors import TilewrightError
 from tilewright.tiling import MACHINES, Plan, Problem
 
 
+@pytest.mark.nightly
 def test_a_layer_whose_share_was_too_short_gets_what_others_leave() -> None:
     problem = read("lenet5-idsp").problem
     room = room_of(problem)

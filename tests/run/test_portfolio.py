@@ -156,6 +156,7 @@ def test_who_still_constructs_is_not_waited_for_once_the_best_plan_is_chosen(
     assert result.status == "optimal" and result.seconds < 100
 
 
+@pytest.mark.nightly
 def test_who_ends_while_it_waits_can_be_used_again() -> None:
     """A worker that has ended its job between two turns is not left suspended."""
     supervisor.IDLE.stop()

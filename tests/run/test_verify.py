@@ -134,6 +134,7 @@ def test_states_and_what_they_come_to() -> None:
     assert late.to_json() == {"what": "x", "holds": False, "state": "not verified", "detail": ""}
 
 
+@pytest.mark.by_day(2)
 @every_case
 def test_right_results_hold(name: str, reread: Callable[..., Result]) -> None:
     instance, result = case(name)
@@ -379,6 +380,7 @@ def tampered(data: dict[str, Any], rng: random.Random) -> tuple[dict[str, Any], 
     return data, path
 
 
+@pytest.mark.by_day(5)
 @every_case
 def test_nothing_that_is_tampered_with_passes(name: str, reread: Callable[..., Result]) -> None:
     """Whatever is changed is noticed, unless it is the author's word or leaves the plan as it was."""

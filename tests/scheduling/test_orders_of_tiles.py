@@ -156,6 +156,7 @@ RAGGED = {
 }
 
 
+@pytest.mark.by_day(1)
 @pytest.mark.parametrize("method", ["ideals", "cover@highs"])
 def test_tiles_of_unequal_size_from_the_other_end(method: str) -> None:
     """By hand: 3 x 6,144 elements at least; the first tile saves neither row nor column, 2,048 elements more.

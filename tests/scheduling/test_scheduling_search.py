@@ -120,7 +120,7 @@ def ties(problem: Problem) -> tuple[int, ...]:
     return own
 
 
-@pytest.mark.by_day(2)
+@pytest.mark.by_day(1)
 @pytest.mark.parametrize("seed", range(12))
 def test_no_simple_plan_of_equal_objective_comes_before(seed: int) -> None:
     problem = problem_at_random(seed, 4, most=8, native=3)
@@ -167,12 +167,13 @@ def test_no_set_takes_less_than_it_is_said_to_at_least(native: int) -> None:
     assert tight > 50
 
 
+@pytest.mark.by_day(5)
 @pytest.mark.parametrize("seed", range(30))
 def test_subgraphs_are_chosen_as_well_as_the_best_of_all_plans(seed: int) -> None:
     check_without_keeping(seed, 3 + seed % 2, 5)
 
 
-@pytest.mark.by_day(8)
+@pytest.mark.by_day(1)
 @pytest.mark.parametrize("seed", range(24))
 def test_twins_are_told_apart_where_it_matters(seed: int) -> None:
     problem = twins_at_random(seed, 1)
@@ -240,6 +241,7 @@ def test_the_stricter_reading_of_connected_has_a_better_bound() -> None:
     assert pieces_bound(Pricer(strict)) > 1.4 * pieces_bound(Pricer(loose))
 
 
+@pytest.mark.by_day(6)
 @pytest.mark.parametrize("seed", range(12))
 def test_what_is_not_tried_proves_nothing(seed: int, monkeypatch: pytest.MonkeyPatch) -> None:
     problem = problem_at_random(seed, 3, most=4, native=3)
@@ -259,6 +261,7 @@ def test_subgraphs_are_chosen_as_well_as_the_best_of_all_plans_of_more(seed: int
     check_without_keeping(seed, 3 + seed % 3, 5)
 
 
+@pytest.mark.by_day(1)
 @pytest.mark.parametrize("seed", range(10))
 def test_the_search_finds_the_best_of_all_plans(seed: int) -> None:
     check(seed, 3, 4)

@@ -35,6 +35,7 @@ def odd(number: int, seed: int) -> Problem:
     return Problem(graph=perturbed(table, 100 * number + seed))
 
 
+@pytest.mark.by_day(4)
 @pytest.mark.parametrize("number", BENCHMARKS)
 def test_odd_graphs_have_plans_within_what_is_counted(number: int) -> None:
     for seed in range(5):
@@ -78,6 +79,7 @@ def small(
     )
 
 
+@pytest.mark.by_day(2)
 @pytest.mark.parametrize("bandwidth", [1, 7, 2**31 - 1])
 @pytest.mark.parametrize("cost", [0, 1000, 10**12])
 def test_what_is_hard_to_count_has_a_plan(cost: int, bandwidth: int) -> None:

@@ -69,6 +69,7 @@ def test_what_is_wrong_in_any_tile_is_found(program: Program, lockstep: bool) ->
     event("executed tile by tile" if few is None else f"counted: {rule}")
 
 
+@pytest.mark.by_day(2)
 @pytest.mark.parametrize(
     ("order", "reuse", "padding"),
     thinned(
@@ -85,6 +86,7 @@ def test_a_convolution_is_counted(order: str, reuse: str, padding: str) -> None:
     assert len(few.labels) < nest_in(program).tiles / 3
 
 
+@pytest.mark.by_day(2)
 @pytest.mark.parametrize("schedule", ["IS", "OS", "WS"])
 @pytest.mark.parametrize("partition", ["KS", "KS&OFM", "OFM"])
 def test_a_convolution_is_counted_on_an_npu(partition: str, schedule: str) -> None:
@@ -98,6 +100,7 @@ def test_a_convolution_is_counted_on_an_npu(partition: str, schedule: str) -> No
     assert few.valid
 
 
+@pytest.mark.by_day(2)
 @pytest.mark.parametrize("stride", [1, 2, 5])
 @pytest.mark.parametrize("dilation", [1, 2])
 @pytest.mark.parametrize("groups", [1, 6])
@@ -134,7 +137,7 @@ def find(program: Program, kind: int, tensor: str) -> tuple[int, NestEvent]:
     return next((place, e) for place, e in events if e.form[:2] == (kind, tensor))
 
 
-@pytest.mark.by_day(10)
+@pytest.mark.by_day(3)
 @pytest.mark.parametrize("iteration", [0, 1, 2, 5, 9, 11, 12, 19, 21, 22])
 @pytest.mark.parametrize(("kind", "tensor"), [(FREE, "input"), (LOAD, "input"), (WRITE, "output")])
 def test_what_one_iteration_leaves_out_is_found(kind: int, tensor: str, iteration: int) -> None:
@@ -148,6 +151,7 @@ def test_what_one_iteration_leaves_out_is_found(kind: int, tensor: str, iteratio
     assert few.violation is not None
 
 
+@pytest.mark.by_day(3)
 @pytest.mark.parametrize("tile", [0, 3, 11, 21, 22])
 def test_what_one_tile_loads_too_much_does_not_fit(tile: int) -> None:
     """An iteration loads and frees a column more than the others; the buffer holds what those need."""
@@ -277,6 +281,7 @@ def test_a_report_of_counted_tiles_shows_each_once() -> None:
     assert report.sequential.finish.max() <= report.sequential.cycles
 
 
+@pytest.mark.by_day(1)
 @pytest.mark.parametrize("kind", ["dsp", "npu"])
 def test_what_a_room_measures_is_the_same(kind: str, monkeypatch: pytest.MonkeyPatch) -> None:
     """Counts and measures of a plan are those of all its tiles."""

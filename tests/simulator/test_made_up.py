@@ -47,6 +47,7 @@ def agree(program: Program, lockstep: bool) -> tuple[Report, PlainExecutor]:
     return report, plain
 
 
+@pytest.mark.by_day(1)
 @pytest.mark.usefixtures("blocks")
 @given(valid_programs(), st.booleans())
 @settings(max_examples=examples(100))
@@ -67,6 +68,7 @@ def test_valid_programs(program: Program, lockstep: bool) -> None:
         assert report.lockstep.peak == plain.lockstep_peak
 
 
+@pytest.mark.by_day(2)
 @pytest.mark.usefixtures("blocks")
 @given(damaged_programs(), st.booleans())
 @settings(max_examples=examples(200))

@@ -378,6 +378,7 @@ def spoiled(program: Program, random: Random) -> Program:
     return replace(program, steps=tuple(steps))
 
 
+@pytest.mark.by_day(1)
 @pytest.mark.usefixtures("blocks")
 @given(valid_programs(), st.integers(0, 2**32 - 1))
 def test_any_program_with_a_schedule(program: Program, seed: int) -> None:
@@ -399,6 +400,7 @@ def test_any_program_with_a_schedule(program: Program, seed: int) -> None:
         assert finish - start == max(own_cycles(program, action), streaming)
 
 
+@pytest.mark.by_day(1)
 @pytest.mark.usefixtures("blocks")
 @given(valid_programs(), st.integers(0, 2**32 - 1))
 @settings(max_examples=examples(200))
@@ -407,6 +409,7 @@ def test_spoiled_schedules(program: Program, seed: int) -> None:
     agree(spoiled(scheduled(program, random), random), lockstep=False)
 
 
+@pytest.mark.by_day(1)
 @pytest.mark.usefixtures("blocks")
 @given(valid_programs(), st.integers(0, 2**32 - 1))
 def test_nothing_waits_for_write_backs(program: Program, seed: int) -> None:
@@ -515,6 +518,7 @@ def test_a_table_of_what_is_computed_again_and_saved_slowly() -> None:
     )
 
 
+@pytest.mark.by_day(2)
 @pytest.mark.usefixtures("blocks")
 @given(pipelines(), st.integers(0, 2**32 - 1))
 @settings(max_examples=examples(30))
@@ -557,6 +561,7 @@ def check_overlapped(program: Program) -> None:
     assert list(zip(line.start.tolist(), line.finish.tolist(), strict=True)) == shown
 
 
+@pytest.mark.by_day(1)
 @pytest.mark.usefixtures("blocks")
 @given(pipelines(), st.integers(0, 99))
 @settings(max_examples=examples(40))
@@ -588,6 +593,7 @@ def test_spoiled_pipelines(drawn: tuple[Pipeline, Program], seed: int) -> None:
     agree(damage(random, program) if random.random() < 0.3 else program, lockstep=False)
 
 
+@pytest.mark.by_day(1)
 @pytest.mark.slow
 @pytest.mark.usefixtures("blocks")
 @given(pipelines(), st.integers(0, 2**32 - 1))
@@ -601,6 +607,7 @@ def test_pipelines_on_their_own_clocks(drawn: tuple[Pipeline, Program], seed: in
     check_overlapped(replace(program, memories=(room,), buffers=random.choice((1, 2, 5, len(program.steps)))))
 
 
+@pytest.mark.by_day(2)
 @pytest.mark.usefixtures("blocks")
 @given(valid_programs())
 def test_any_program_on_its_own_clocks(program: Program) -> None:

@@ -116,6 +116,7 @@ def test_a_plan_costs_no_less_than_its_blocks_are_charged() -> None:
 # The search --------------------------------------------------------------------------------------------
 
 
+@pytest.mark.by_day(1)
 @pytest.mark.parametrize("start", range(0, examples(60), 4))
 def test_any_steps_agree_with_enumeration(start: int) -> None:
     compared = proven = 0

@@ -46,6 +46,7 @@ def reduced(table: dict[str, Any]) -> list[dict[str, Any]]:
     return [RELU | shape, {"name": "one", **shape} | table]
 
 
+@pytest.mark.by_day(1)
 @pytest.mark.parametrize(
     ("layers", "objective", "why"),
     [
@@ -98,6 +99,7 @@ def test_a_softmax_takes_all_maps_of_a_place_and_a_product_everything() -> None:
         assert (violation(whole, Plan((OperationPlan((1, 1, size)),))) is None) == fits
 
 
+@pytest.mark.by_day(3)
 @pytest.mark.parametrize(
     ("changes", "moved"),
     [
@@ -175,6 +177,7 @@ def test_residency_does_not_count_the_time_of_products_of_matrices(minimise: str
     assert result.status == ("optimal" if known else "feasible")
 
 
+@pytest.mark.by_day(1)
 @pytest.mark.parametrize(("host", "minimise"), [(None, "cycles"), (HOST, "cycles"), (HOST, "traffic")])
 def test_fusion_knows_what_the_host_reads_and_writes(host: Any, minimise: str) -> None:
     """What counts of it counts at least so much, but for a softmax, which has its channels at hand."""

@@ -366,6 +366,7 @@ def test_every_method_and_list_takes_networks_with_operations(
     jsonschema.Draft202012Validator(one).validate(json.loads(json.dumps(result.to_json())))
 
 
+@pytest.mark.nightly
 def test_tiles_of_operations_are_proven_beside_layers_whose_steps_need_not_divide() -> None:
     problem = network("small", {"vector_ops_per_cycle": 4}, limits={"factors": "any"})
     instance = Instance("tiling", "between", "", problem, digest("tiling", problem))

@@ -418,6 +418,7 @@ def test_networks_are_the_sum_of_their_layers(data):
     assert Plan.from_json(plan.to_json()) == plan
 
 
+@pytest.mark.by_day(1)
 @pytest.mark.parametrize("minimise", ["cycles", "energy", "pareto"])
 def test_search_that_runs_out_of_time_claims_nothing(minimise):
     layer = {"input": [64, 60, 60], "kernels": 64, "kernel": [3, 3], "batch": 8}
@@ -430,6 +431,7 @@ def test_search_that_runs_out_of_time_claims_nothing(minimise):
     assert violation(problem, Plan(early.layers, front=minimise == "pareto")) is None
 
 
+@pytest.mark.nightly
 def test_a_front_that_cannot_be_found_again_in_time_is_not_called_complete():
     layer = {"input": [64, 60, 60], "kernels": 64, "kernel": [3, 3], "batch": 8}
     problem = make(layer, {"memory_bytes": 60_000, "dma_setup_cycles": 9}, minimise="pareto")

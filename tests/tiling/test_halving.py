@@ -62,6 +62,7 @@ def test_it_is_valid_wherever_it_is_there(machine: dict[str, Any], maps: int, ro
     assert simulate(plain(problem), plan).violation is None
 
 
+@pytest.mark.by_day(1)
 @pytest.mark.parametrize("kind", MACHINES)
 def test_reports_show_it_beside_the_plan_and_the_least(kind: str) -> None:
     instance, result = solved(kind)

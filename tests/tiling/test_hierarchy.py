@@ -163,6 +163,7 @@ def test_window_counts_positions() -> None:
 # The exact search --------------------------------------------------------------------------------------
 
 
+@pytest.mark.by_day(1)
 @pytest.mark.parametrize("start", range(0, examples(160), 8))
 def test_exact_search_agrees_with_enumeration(start: int) -> None:
     compared = 0
@@ -173,6 +174,7 @@ def test_exact_search_agrees_with_enumeration(start: int) -> None:
     assert compared
 
 
+@pytest.mark.by_day(1)
 @pytest.mark.parametrize("kind", ["plain", "choosing", "uneven"])
 def test_exact_search_knows_how_wide_outputs_are(kind: str) -> None:
     """In memories that have room for complete outputs alone."""
@@ -262,6 +264,7 @@ def test_what_no_plan_fits_is_infeasible_or_refused() -> None:
     assert result.status == "optimal"
 
 
+@pytest.mark.nightly
 def test_exact_search_decides_what_is_held() -> None:
     compared = 0
     for seed in range(examples(60)):
@@ -271,6 +274,7 @@ def test_exact_search_decides_what_is_held() -> None:
     assert compared > 4
 
 
+@pytest.mark.by_day(1)
 @pytest.mark.parametrize("start", range(0, 40, 10))
 def test_exact_search_slides_tiles(start: int) -> None:
     compared = 0
@@ -282,6 +286,7 @@ def test_exact_search_slides_tiles(start: int) -> None:
     assert compared
 
 
+@pytest.mark.by_day(1)
 @pytest.mark.parametrize("seed", [21, 34, 43, 47, 51, 59])
 def test_exact_search_orders_uneven_tiles(seed: int) -> None:
     """Of machines and layers with few plans."""
@@ -338,6 +343,7 @@ def agrees(layer: Layer, machine: HierarchyMachine, seed: int, most: int = 2000)
     return True
 
 
+@pytest.mark.by_day(1)
 @pytest.mark.parametrize("start", range(0, 48, 12))
 def test_limits_of_cost_agree_with_enumeration(start: int) -> None:
     for seed in range(start, start + 12):
@@ -366,6 +372,7 @@ def test_limits_of_cost_agree_with_enumeration(start: int) -> None:
 NARROW = search.SearchParams(passes=((1, 1), (2, 2), (3, None)), beam=3, work=40)
 
 
+@pytest.mark.by_day(1)
 @pytest.mark.parametrize("choosing", [False, True])
 def test_passes_of_any_width_prove_the_same(choosing: bool, monkeypatch: pytest.MonkeyPatch) -> None:
     """What a complete pass may not end, and is tried again from a better plan, changes no optimum."""
@@ -402,6 +409,7 @@ def test_exact_search_gives_up_in_time() -> None:
 # Steps that do not divide -----------------------------------------------------------------------------
 
 
+@pytest.mark.nightly
 @pytest.mark.slow
 def test_padded_plans_are_no_worse_and_bounds_hold() -> None:
     better = best = compared = 0
@@ -521,6 +529,7 @@ def problem(
     )
 
 
+@pytest.mark.by_day(1)
 @pytest.mark.parametrize("minimise", ["accesses", "cycles", "energy", "edp"])
 def test_simulator_says_what_the_search_proves(minimise: str) -> None:
     one = problem(objective={"minimise": minimise})
@@ -684,6 +693,7 @@ def bundled() -> list[str]:
     return [name for name, table in tables.items() if table.get("kind") == "hierarchy"]
 
 
+@pytest.mark.by_day(1)
 @pytest.mark.parametrize("name", bundled())
 def test_bundled_machines_solve_layers_of_all_kinds(name: str) -> None:
     folder = catalogue.instances("tiling")[0].parent.parent / "machines"
@@ -708,6 +718,7 @@ def test_bundled_machines_solve_layers_of_all_kinds(name: str) -> None:
             assert all(value <= one.measured(measures) for _, measures in values.values())
 
 
+@pytest.mark.nightly
 def test_fronts_agree_with_enumeration() -> None:
     several = 0
     for seed in range(16):

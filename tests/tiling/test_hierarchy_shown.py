@@ -137,6 +137,7 @@ MACHINE: dict[str, Any] = {
 LAYER = {"input": [4, 6, 6], "kernels": 8, "kernel": [3, 3]}
 
 
+@pytest.mark.by_day(1)
 @pytest.mark.parametrize("kept", [("weights", "output"), ("output",), ()])
 def test_what_a_plan_holds_by_choice_is_shown(kept: tuple[Any, ...]) -> None:
     problem = Problem.model_validate({"layer": LAYER, "machine": MACHINE})
@@ -188,6 +189,7 @@ def test_random_plans_are_drawn() -> None:
     assert drawn > (3 if THOROUGH else 1)
 
 
+@pytest.mark.by_day(1)
 @pytest.mark.parametrize("suffix", [".png", ".svg"])
 def test_a_bundled_machine_is_drawn(suffix: str, tmp_path: Path, new_figures: list[Figure]) -> None:
     """Without prices the bars are bytes; one panel alone shows the same."""

@@ -51,6 +51,7 @@ def valid_dsp_plans(problem):
     return [plan for plan in everything(plain, "any") if violation(plain, Plan((plan,))) is None]
 
 
+@pytest.mark.nightly
 @given(problems(side=4, channels=2, tight=True), st.data())
 @settings(max_examples=examples(25), deadline=None)
 def test_lists_and_limits_on_a_dsp_are_those_of_enumeration(problem, data):
@@ -83,7 +84,7 @@ def test_lists_and_limits_on_an_npu_are_those_of_enumeration(problem, data):
 OBJECTIVE = '[objective]\nminimise = ["accesses", "cycles"]\ntolerance = 0.02\n'
 
 
-@pytest.mark.by_day(1)
+@pytest.mark.nightly
 @pytest.mark.parametrize(("of", "whose"), [(f"[layer]{LAYER}", "the"), (NETWORK, "each layer's")])
 def test_a_list_is_solved_and_checked(tilewright, write, tmp_path, of, whose):  # noqa: F811
     name = write("list.toml", f"{of}{MACHINE}{OBJECTIVE}")
@@ -123,6 +124,7 @@ def test_the_last_objective_is_bought_with_the_tolerance(solved, write):  # noqa
     )
 
 
+@pytest.mark.by_day(1)
 @pytest.mark.parametrize("method", ["greedy", "loops@gecode", "tiles@highs"])
 def test_methods_of_one_objective_refuse_lists(tilewright, write, method):  # noqa: F811
     for table in (OBJECTIVE, "[limits.at_most]\ncycles = 100000\n"):

@@ -66,6 +66,7 @@ def test_a_table_is_the_steps_of_an_npu(drawn: tuple[Any, NpuPlan]) -> None:
     compare(lower_npu(cut, plan), {"overlapped": True})
 
 
+@pytest.mark.by_day(4)
 @pytest.mark.parametrize("schedule", ["IS", "OS", "WS"])
 @pytest.mark.parametrize("partition", ["KS", "KS&OFM", "OFM"])
 def test_a_table_is_the_steps_of_a_real_layer_on_an_npu(partition: str, schedule: str) -> None:

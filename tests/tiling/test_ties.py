@@ -87,7 +87,7 @@ def test_an_npu_chooses_among_the_best_plans(data: st.DataObject) -> None:
     assert_best(problem, every)
 
 
-@pytest.mark.by_day(2)
+@pytest.mark.by_day(1)
 @pytest.mark.parametrize("kind", ["plain", "choosing", "sliding", "uneven"])
 def test_a_hierarchy_chooses_among_the_best_plans(kind: str, monkeypatch: pytest.MonkeyPatch) -> None:
     """What uneven memories reserve breaks no ties."""
@@ -155,7 +155,7 @@ def test_operations_choose_among_the_best_plans(table: dict[str, Any], machine: 
         assert_best(problem, all_plans(problem.one_operation))
 
 
-@pytest.mark.by_day(3)
+@pytest.mark.by_day(1)
 @pytest.mark.parametrize(
     "name", ["lenet5-128-idsp", "lenet5-idsp", "lenet-nmp", "resnet8-idsp", "squeezenet-nmp"]
 )

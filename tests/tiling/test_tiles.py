@@ -53,6 +53,7 @@ def solved(kind: str) -> tuple[Instance, Result]:
     return instance, solve(instance, time_limit=20)
 
 
+@pytest.mark.by_day(1)
 @pytest.mark.parametrize("kind", MACHINES)
 def test_tiles_are_those_of_the_schedule(kind: str) -> None:
     """Each size in the table is the one that the emitted schedule has for that memory."""
@@ -83,6 +84,7 @@ def test_tiles_are_those_of_the_schedule(kind: str) -> None:
     assert [int(pool[title].partition("/")[0]) for title in tile] == list(tile.values())
 
 
+@pytest.mark.by_day(1)
 @pytest.mark.parametrize("kind", MACHINES)
 def test_memories_are_as_full_as_the_schedule_fills_them(kind: str) -> None:
     instance, result = solved(kind)
@@ -136,6 +138,7 @@ def test_wide_networks_are_cut_to_what_takes_longest() -> None:
     assert f"3 other layers, {100 * rest / sum(times.values()):.1f} % of the time, are left out" in few.note
 
 
+@pytest.mark.by_day(1)
 @pytest.mark.parametrize("kind", MACHINES)
 def test_the_table_is_on_the_picture_and_in_the_summary(kind: str) -> None:
     instance, result = solved(kind)

@@ -38,6 +38,7 @@ def _solved(problem: Problem) -> Plan:
     return plans[0] if problem.network is None else Plan.joined(plans)
 
 
+@pytest.mark.by_day(1)
 @pytest.mark.parametrize(
     "name", ["alexnet-conv3-64k", "alexnet-fc6-idsp", "lenet5-conv2-idsp", "lenet5-idsp"]
 )
@@ -60,6 +61,7 @@ def test_a_pdf_is_the_same_each_time(tmp_path: Path) -> None:
     assert (tmp_path / "one.pdf").read_bytes() == (tmp_path / "other.pdf").read_bytes()
 
 
+@pytest.mark.by_day(1)
 @pytest.mark.parametrize("network", [False, True])
 def test_plans_that_break_a_rule_are_drawn(network: bool, tmp_path: Path) -> None:
     instance = read("lenet5-idsp" if network else "alexnet-conv3-64k").problem
@@ -71,6 +73,7 @@ def test_plans_that_break_a_rule_are_drawn(network: bool, tmp_path: Path) -> Non
     assert (tmp_path / "broken.png").stat().st_size > 10_000
 
 
+@pytest.mark.nightly
 def test_a_wide_network_has_rows_of_its_longest_layers() -> None:
     """The others share a row, so that all rows together are the whole network; an NPU's time has parts."""
     layers = [
