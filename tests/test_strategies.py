@@ -87,7 +87,7 @@ SLOW = {"tiling, bounds"}
 """Where there are few MACs, one kind is rare."""
 
 
-@pytest.mark.by_day(6)
+@pytest.mark.by_day(2)
 @pytest.mark.parametrize(
     "strategy", [pytest.param(name, marks=[pytest.mark.slow] * (name in SLOW)) for name in STRATEGIES]
 )

@@ -39,6 +39,7 @@ def test_the_least_height_is_that_of_all_orders(seed: int) -> None:
     assert refused.offsets is None and refused.proven and refused.bound <= least
 
 
+@pytest.mark.by_day(4)
 @pytest.mark.parametrize("rule", RULES, ids=str)
 def test_each_rule_alone_finds_the_least_height(rule: SearchRule, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(packing, "RULES", (rule,))
@@ -53,6 +54,7 @@ def test_each_rule_alone_finds_the_least_height(rule: SearchRule, monkeypatch: p
         )
 
 
+@pytest.mark.by_day(1)
 @pytest.mark.parametrize("turns", [1, 3])
 def test_searches_that_take_turns_find_the_least_height(turns: int, monkeypatch: pytest.MonkeyPatch) -> None:
     """With turns as short as a few decisions, all capacities are searched before one search ends."""
@@ -102,7 +104,7 @@ def test_a_search_that_is_out_of_time_claims_nothing() -> None:
     assert least.offsets is None and not least.proven and least.bound == 2
 
 
-@pytest.mark.by_day(4)
+@pytest.mark.by_day(2)
 @pytest.mark.parametrize("letter", "abcdefghijk")
 def test_all_challenging_instances_of_minimalloc_are_planned(letter: str) -> None:
     problem = read(f"minimalloc-{letter}").problem
@@ -136,6 +138,7 @@ ABOVE_LIVE = {
 """Buffers of which more is needed than ever lives, by both amounts; found by trying many cases."""
 
 
+@pytest.mark.by_day(1)
 @pytest.mark.parametrize(("live", "least"), ABOVE_LIVE)
 def test_more_than_what_lives_is_needed_and_proven_by_search(live: int, least: int) -> None:
     """No bound is above what lives: that nothing lower can be had is the search's own proof."""

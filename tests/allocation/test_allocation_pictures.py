@@ -161,7 +161,7 @@ def test_layers_that_take_turns_have_bars_instead_of_places(reports: dict[str, R
 # The array -------------------------------------------------------------------------------------------
 
 
-@pytest.mark.by_day(3)
+@pytest.mark.by_day(1)
 @pytest.mark.parametrize("name", ["paper", "branches", "many layers", "one row"])
 def test_neighbours_differ(name: str) -> None:
     problem, found = CASES[name]
@@ -258,7 +258,7 @@ def test_wrong_numbers_are_named(reports: dict[str, Report]) -> None:
 # One panel -------------------------------------------------------------------------------------------
 
 
-@pytest.mark.by_day(5)
+@pytest.mark.by_day(4)
 @pytest.mark.parametrize("name", CASES)
 def test_layers_over_time_are_drawn_on_given_axes(name: str, reports: dict[str, Report]) -> None:
     figure = Figure(figsize=(9, 5))
@@ -272,6 +272,7 @@ def test_layers_over_time_are_drawn_on_given_axes(name: str, reports: dict[str, 
     FigureCanvasAgg(figure).draw()
 
 
+@pytest.mark.by_day(1)
 @pytest.mark.parametrize("count", [1, 2, 6])
 def test_rates_of_a_front_are_drawn_on_given_axes(count: int) -> None:
     front = Plan.joined(tuple(plan(FRONT, *pes) for pes in SIX[:count]))

@@ -89,6 +89,7 @@ def test_they_are_those_of_the_least_interval(name: str, deadlines: list[float])
     assert len(deadlines) == 1
 
 
+@pytest.mark.nightly
 def test_no_search_is_unlimited_and_none_is_repeated(deadlines: list[float]) -> None:
     problem = hard()
     bound, searches = best_bound(problem), len(deadlines)

@@ -31,6 +31,7 @@ def test_the_oracle_has_the_figures_of_the_thesis(bound: str, bits: int) -> None
     assert oracle.holding(16, 3.5324) == (16, 13)
 
 
+@pytest.mark.nightly
 @settings(max_examples=examples(100))
 @given(randoms)
 def test_the_exact_search_finds_what_enumeration_finds(random: Random) -> None:

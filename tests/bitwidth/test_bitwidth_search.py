@@ -27,6 +27,7 @@ def least(problem: Problem) -> int | None:
     return min(found, default=None)
 
 
+@pytest.mark.nightly
 @settings(max_examples=examples(100))
 @given(problems())
 def test_the_exact_search_agrees_with_enumeration(problem: Problem) -> None:
@@ -85,6 +86,7 @@ def test_claims_of_infeasibility_are_right(problem: Problem) -> None:
         assert least(problem) is None
 
 
+@pytest.mark.nightly
 @settings(max_examples=examples(60))
 @given(problems())
 def test_heuristics_choose_plans_no_better_than_the_optimum(problem: Problem) -> None:

@@ -203,6 +203,7 @@ def test_lists(tilewright):
     ]
 
 
+@pytest.mark.nightly
 def test_layers_that_take_their_time_are_told(tilewright, monkeypatch):
     """A line for each layer that a worker has ended, in any order; none beside JSON."""
     monkeypatch.setattr("tilewright.run.solving.run.QUICK_SECONDS", 0.0)
@@ -321,7 +322,7 @@ def test_infeasible_is_proven_checked_and_exits_1(tilewright, tmp_path, method):
     assert "infeasible" in checked.stdout
 
 
-@pytest.mark.by_day(1)
+@pytest.mark.nightly
 @pytest.mark.parametrize("method", ["auto", "lives@highs", "ordered@gecode", "gaps@cpsat"])
 def test_infeasible_without_a_bound_that_says_so_is_confirmed_by_a_second_method(
     tilewright, tmp_path, method, monkeypatch

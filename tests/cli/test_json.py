@@ -197,6 +197,7 @@ def said(done: Any, status: int = 0) -> Any:
 # The schema -----------------------------------------------------------------------------------------
 
 
+@pytest.mark.nightly
 def test_the_schema_in_docs_is_that_of_the_source() -> None:
     told = "python -m tilewright.run.formats.schema > docs/tilewright.schema.json"
     assert definitions() == schema.schema(), f"outdated; {told}"
@@ -412,7 +413,7 @@ def test_measures_are_read_strictly(key: str, value: Any, told: str) -> None:
         read_back(data)
 
 
-@pytest.mark.by_day(1)
+@pytest.mark.nightly
 @pytest.mark.parametrize("name", FORMAT_1)
 def test_results_of_format_1_are_read(
     name: str, tilewright: Callable[..., Any], tmp_path: Path, monkeypatch: pytest.MonkeyPatch

@@ -91,6 +91,7 @@ def test_digits_are_classified_in_32_kilobytes(tmp_path: Path) -> None:
     assert built.memory == simulate(problem, plan).measures.memory_bytes <= 32768
 
 
+@pytest.mark.nightly
 @needs_compiler
 @pytest.mark.parametrize("name", ["ds-cnn-16k", *[pytest.param(each, marks=nightly) for each in BUNDLED]])
 def test_bundled_instances(name: str, tmp_path: Path) -> None:
@@ -141,7 +142,7 @@ def plan_with(problem: Problem, kind: str) -> tuple[Plan, int]:
     raise AssertionError(kind)
 
 
-@pytest.mark.by_day(1)
+@pytest.mark.nightly
 @needs_compiler
 @pytest.mark.parametrize("kind", KINDS)
 def test_each_kind_of_step_is_executed_right_and_a_wrong_one_is_noticed(kind: str, tmp_path: Path) -> None:
@@ -177,6 +178,7 @@ def test_strips_that_need_whole_rows_save_no_column_twice(tmp_path: Path) -> Non
     assert assert_right(tmp_path, problem, plan, 0, *SANITIZED).moved[0][1] == 18
 
 
+@pytest.mark.nightly
 @needs_compiler
 def test_weights_that_stay_are_loaded_once_for_all_images(tmp_path: Path) -> None:
     problem = small(memory_bytes=4000, double_buffering=True).with_(limits={"frames": "many"})
@@ -195,6 +197,7 @@ def test_weights_that_stay_are_loaded_once_for_all_images(tmp_path: Path) -> Non
         Built(tmp_path, {})
 
 
+@pytest.mark.nightly
 @needs_compiler
 def test_what_is_executed_twice_has_its_weights_once(tmp_path: Path) -> None:
     layers = [
@@ -248,6 +251,7 @@ def test_sums_that_may_wrap_around_before_a_bias_are_refused() -> None:
     assert refusals
 
 
+@pytest.mark.nightly
 @needs_compiler
 def test_a_wrong_address_or_weight_or_other_traffic_is_noticed(tmp_path: Path) -> None:
     problem = small()

@@ -300,7 +300,7 @@ def sizes_of(problem: Problem) -> tuple[int, ...]:
     return nest_of(problem.one_layer, problem.machine).sizes
 
 
-@pytest.mark.by_day(1)
+@pytest.mark.nightly
 @needs_compiler
 @pytest.mark.parametrize("schedule", SCHEDULES)
 def test_schedules_of_the_thesis(schedule: str, tmp_path: Path) -> None:
@@ -370,6 +370,7 @@ def test_random_layers(cases: list[Case], tmp_path_factory: pytest.TempPathFacto
     run_each(cases, tmp_path_factory.mktemp("emit"))
 
 
+@pytest.mark.nightly
 @needs_compiler
 def test_network(tmp_path: Path) -> None:
     """One function per distinct layer and plan, in one file, with one local memory."""

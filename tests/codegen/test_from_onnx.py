@@ -88,7 +88,7 @@ def test_a_function_that_there_is_no_c_for_is_refused_by_name(
         emitted(instance, ROOMS[room], path, 0)
 
 
-@pytest.mark.by_day(1)
+@pytest.mark.nightly
 @needs_compiler
 @pytest.mark.parametrize("room", ROOMS)
 @pytest.mark.parametrize("seed", range(examples(40)))

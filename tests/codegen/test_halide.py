@@ -115,7 +115,7 @@ def case_of(number: int, order: str, reuse: str, turn: int) -> Case:
     return Case(problem, DspPlan(tile, order, reuse))  # type: ignore[arg-type]
 
 
-@pytest.mark.by_day(1)
+@pytest.mark.nightly
 @pytest.mark.parametrize("schedule", SCHEDULES)
 def test_schedules_of_the_thesis(schedule: str, capfd: pytest.CaptureFixture[str]) -> None:
     turn = list(SCHEDULES).index(schedule)

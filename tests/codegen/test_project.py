@@ -235,7 +235,7 @@ def assert_equal(built: Built, problem: Problem, values: QuantisedNetwork) -> No
     assert (built.outputs(expected, machine.operand_bits.output) == expected).all()
 
 
-@pytest.mark.by_day(2)
+@pytest.mark.nightly
 @needs_compiler
 @pytest.mark.parametrize(
     ("layers", "bits"),

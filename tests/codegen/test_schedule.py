@@ -119,6 +119,7 @@ def test_the_loops_of_a_network_do_its_work(solved: tuple[Instance, Result, dict
         assert all((loop["level"] in layer["arrays"]) == loop["unrolled"] for loop in layer["loops"])
 
 
+@pytest.mark.by_day(1)
 def test_buffers_are_those_that_the_simulator_has(solved: tuple[Instance, Result, dict[str, Any]]) -> None:
     _, result, found = solved
     assert result.report is not None

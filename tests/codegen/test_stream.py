@@ -116,7 +116,7 @@ def fire(**changes: Any) -> Problem:
     )
 
 
-@pytest.mark.by_day(1)
+@pytest.mark.nightly
 @needs_compiler
 @pytest.mark.parametrize("size", [1, 2])
 def test_fire_modules(tmp_path: Path, size: int) -> None:

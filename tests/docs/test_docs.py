@@ -82,7 +82,7 @@ def test_commands_run(page: Path, tmp_path: Path) -> None:
         assert "Traceback" not in done.stderr
 
 
-@pytest.mark.by_day(1)
+@pytest.mark.nightly
 @pytest.mark.parametrize("page", ["README.md", "docs/api.md"])
 def test_python_blocks_run(page: str, tmp_path: Path) -> None:
     blocks = [block for kind, block in BLOCK.findall((ROOT / page).read_text()) if kind == "python"]

@@ -79,6 +79,7 @@ def own(monkeypatch, tmp_path):
     return put
 
 
+@pytest.mark.by_day(1)
 @pytest.mark.parametrize(
     ("name", "solver"),
     [("lives", f"pyomo:{solver}") for solver in ("appsi_highs", "cbc", "glpk", "scip_direct", "gurobi")]
@@ -294,7 +295,7 @@ def test_an_exported_program_has_the_same_optimum(tmp_path, suffix):
     assert offset + unit * round(solver.getInfo().objective_function_value) == best.objective
 
 
-@pytest.mark.by_day(1)
+@pytest.mark.nightly
 @pytest.mark.parametrize("suffix", ["dzn", "json", "fzn"])
 def test_exported_minizinc_has_the_same_optimum(tmp_path, suffix):
     need("gecode")
@@ -347,7 +348,7 @@ def test_what_cannot_be_exported_is_told(tmp_path, arguments, told):
     assert not list(tmp_path.iterdir())
 
 
-@pytest.mark.by_day(1)
+@pytest.mark.nightly
 @pytest.mark.parametrize("room", ["grouping", "bitwidth", "allocation"])
 def test_a_folder_for_others_runs_and_its_checker_accepts(tmp_path, room):
     need("gecode")
@@ -405,6 +406,7 @@ def test_a_solver_that_dies_or_babbles_does_not_work(tmp_path, monkeypatch, inst
     assert told in done.stderr and len(said) == 1
 
 
+@pytest.mark.nightly
 def test_a_solver_whose_process_dies_does_not_work(own, tmp_path):
     path = own("dying", LYING.replace("return Outcome(LIE)", "os.kill(os.getpid(), 9)"))
     path.write_text("import os\n" + path.read_text())
@@ -413,6 +415,7 @@ def test_a_solver_whose_process_dies_does_not_work(own, tmp_path):
     assert "lives@dying failed: exit status -9" in done.stderr
 
 
+@pytest.mark.nightly
 def test_an_assertion_that_fails_is_a_contradiction(own, tmp_path):
     own("asserting", LYING.replace("return Outcome(LIE)", "assert None"))
     done = command.run(tmp_path, "solve", "s1-example2", "--with", "lives@asserting", "--time-limit", "30")

@@ -98,6 +98,7 @@ def test_threads_may_change_and_a_seed_repeats(cpsat: Any, gaps: Any) -> None:
     assert found[1].plan == found[2].plan
 
 
+@pytest.mark.nightly
 def test_ctrl_c_returns_the_best_plan(tmp_path: Path) -> None:
     need("cpsat")
     (tmp_path / "layer.toml").write_text(

@@ -227,7 +227,7 @@ LIMITS = (3, 20, 100)
 """Seconds until a deadline: the next where a busy machine gets nowhere in the first."""
 
 
-@pytest.mark.by_day(1)
+@pytest.mark.nightly
 @pytest.mark.slow
 @pytest.mark.parametrize("formulation", [s1, lives])
 def test_highs_keeps_to_the_deadline(formulation):

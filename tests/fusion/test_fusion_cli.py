@@ -118,7 +118,7 @@ def tampered(result, change, path: Path) -> None:
     path.write_text(json.dumps(result))
 
 
-@pytest.mark.by_day(1)
+@pytest.mark.nightly
 @pytest.mark.parametrize(
     ("change", "wrong"),
     thinned(

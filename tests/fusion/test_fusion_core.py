@@ -97,6 +97,7 @@ def with_machine(problem: Problem, **changes: Any) -> Problem:
 # Closed forms against the simulator ------------------------------------------------------------------
 
 
+@pytest.mark.nightly
 @pytest.mark.slow
 @given(problems(host=True))
 @settings(max_examples=examples(150))
@@ -390,7 +391,7 @@ BLOCKS = {
 }
 
 
-@pytest.mark.by_day(1)
+@pytest.mark.nightly
 @pytest.mark.parametrize("name", BLOCKS)
 def test_known_blocks_in_all_groups(name: str) -> None:
     """Groups do not depend on each other: each that templates allow is in one of the plans."""

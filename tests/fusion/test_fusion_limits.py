@@ -76,6 +76,7 @@ def _number(problem: Problem, name: str) -> int:
     return next(op.number for op in problem.ops if op.name == name)
 
 
+@pytest.mark.nightly
 @settings(max_examples=examples(60))
 @given(problem=problems())
 def test_heuristics_and_the_exact_search_keep_limits(problem: Problem) -> None:
@@ -123,7 +124,7 @@ NOWHERE = (6, 10, 21, 23, 42)
 """Seeds of problems in which an operation fits nowhere."""
 
 
-@pytest.mark.by_day(1)
+@pytest.mark.nightly
 @pytest.mark.parametrize("extras", [True, False], ids=["extras", "plain"])
 @with_each(METHODS)
 def test_formulations_keep_limits(path: Path, solver: str, extras: bool) -> None:

@@ -83,16 +83,19 @@ CASES = [(name, how) for name in PROBLEMS for how in ("greedy", "layerwise")]
 PLANS = {"greedy": greedy.plan, "layerwise": layerwise.plan}
 
 
-@pytest.fixture(scope="module")
-def solved() -> dict[tuple[str, str], tuple[Problem, Plan, Report]]:
-    found = {}
-    for name, how in CASES:
+class Solved(dict[tuple[str, str], tuple[Problem, Plan, Report]]):
+    """Problems with plan and report, by name and heuristic; each is solved when it is first asked for."""
+
+    def __missing__(self, case: tuple[str, str]) -> tuple[Problem, Plan, Report]:
+        name, how = case
         plan = PLANS[how](PROBLEMS[name])
-        found[name, how] = PROBLEMS[name], plan, simulate(PROBLEMS[name], plan)
-    return found
+        self[case] = PROBLEMS[name], plan, simulate(PROBLEMS[name], plan)
+        return self[case]
 
 
-Solved = dict[tuple[str, str], tuple[Problem, Plan, Report]]
+@pytest.fixture(scope="module")
+def solved() -> Solved:
+    return Solved()
 
 
 # Sheets ----------------------------------------------------------------------------------------------
@@ -110,6 +113,7 @@ def test_every_kind_of_plan(case: tuple[str, str], solved: Solved, tmp_path: Pat
     check_fits(pictures.sheet(*solved[case]))
 
 
+@pytest.mark.nightly
 def test_all_operations_are_named_and_groups_numbered(solved: Solved) -> None:
     asked, plan, report = solved["squeezenet", "greedy"]
     words = Counter(written(pictures.sheet(asked, plan, report)))
@@ -124,6 +128,7 @@ def test_all_operations_are_named_and_groups_numbered(solved: Solved) -> None:
     assert f"{len(plan.groups)} of {len(asked.ops)} operations: {counts}" in words
 
 
+@pytest.mark.by_day(1)
 @pytest.mark.parametrize("case", CASES, ids=" ".join)
 def test_the_numbers_are_what_was_measured(case: tuple[str, str], solved: Solved) -> None:
     asked, plan, report = solved[case]
@@ -191,7 +196,7 @@ def test_joined_spans_keep_what_is_busy(steps: list[tuple[int, int]], pixel: flo
 # One panel -------------------------------------------------------------------------------------------
 
 
-@pytest.mark.by_day(1)
+@pytest.mark.nightly
 @pytest.mark.parametrize("case", CASES, ids=" ".join)
 def test_the_traffic_of_groups_is_drawn_on_given_axes(case: tuple[str, str], solved: Solved) -> None:
     figure = Figure(figsize=(9, 6))
@@ -205,6 +210,7 @@ def test_the_traffic_of_groups_is_drawn_on_given_axes(case: tuple[str, str], sol
     FigureCanvasAgg(figure).draw()
 
 
+@pytest.mark.by_day(1)
 @pytest.mark.parametrize("case", [("odd", "greedy"), ("squeezenet", "greedy")], ids=" ".join)
 def test_without_axes_there_is_a_figure_of_pyplot(
     case: tuple[str, str], solved: Solved, new_figures: list[Figure]
@@ -356,7 +362,7 @@ def test_other_suffixes_are_refused(solved: Solved, tmp_path: Path) -> None:
     assert not list(tmp_path.iterdir())
 
 
-@pytest.mark.by_day(1)
+@pytest.mark.nightly
 @pytest.mark.parametrize("suffix", pictures.ACCEPTED)
 def test_the_same_bytes_each_time(suffix: str, solved: Solved, tmp_path: Path) -> None:
     contents = []

@@ -240,6 +240,7 @@ def test_siblings_share_a_source_that_is_no_member() -> None:
     assert groups(problem(("conv", [INPUT]), ("conv", [INPUT]), templates=[siblings])) == {(0, 1)}
 
 
+@pytest.mark.by_day(2)
 @pytest.mark.parametrize(
     ("network", "expected"),
     [

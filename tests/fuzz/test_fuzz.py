@@ -20,6 +20,7 @@ def test_a_few_trials(name: str) -> None:
     assert not tally.failures, "\n".join(f"--seed {seed}: {found}" for seed, found in tally.failures)
 
 
+@pytest.mark.nightly
 def test_every_campaign_runs_by_hand() -> None:
     """Without the folders that pytest looks for modules in."""
     code = "from tests.fuzz import trials; print(all(map(trials.campaign, trials.names())))"

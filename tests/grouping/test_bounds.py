@@ -130,7 +130,7 @@ def ordered_partitions(n: int) -> Iterator[tuple[int, ...]]:
             yield steps
 
 
-@pytest.mark.by_day(2)
+@pytest.mark.by_day(1)
 @pytest.mark.parametrize("memory", [None, 41])
 @pytest.mark.parametrize("steps", ["free", "kmin", 3])
 def test_the_optimum_here_is_that_of_the_simulator(steps: int | str, memory: int | None) -> None:

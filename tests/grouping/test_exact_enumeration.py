@@ -73,6 +73,7 @@ def check_answer(problem: Problem, start: Plan | None, expected: int | None) -> 
             assert objective(problem, outcome.plan) >= expected
 
 
+@pytest.mark.nightly
 @settings(max_examples=examples(200))
 @given(problem=tiny(), seed=st.integers(0, 99))
 def test_agrees_with_enumeration(problem: Problem, seed: int) -> None:
@@ -152,6 +153,7 @@ def test_a_search_for_less_than_the_optimum_finds_nothing(problem: Problem) -> N
             assert objective(problem, relaxed.plan()) <= expected
 
 
+@pytest.mark.by_day(1)
 @pytest.mark.parametrize("threads", [2, 3])
 def test_threads_change_nothing(threads: int, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(layered_search, "PARAMS", LayeredParams(few=2, chunk=3))

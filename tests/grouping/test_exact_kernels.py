@@ -325,6 +325,7 @@ def is_overcommitted(
     return overcommitted(bits, done, covered, waiting, slots, size, ahead, scratch)
 
 
+@pytest.mark.nightly
 @settings(max_examples=examples(150))
 @given(
     side=st.tuples(st.integers(2, 8), st.integers(2, 8)),

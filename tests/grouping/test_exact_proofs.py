@@ -96,7 +96,7 @@ OTHERS = {
 }
 
 
-@pytest.mark.by_day(8)
+@pytest.mark.by_day(3)
 @pytest.mark.parametrize("name", OTHERS)
 def test_other_layers_are_proven_twice(name: str) -> None:
     problem = OTHERS[name]

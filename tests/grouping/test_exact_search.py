@@ -83,7 +83,7 @@ def test_no_possible_objective_is_skipped(problem: Problem) -> None:
 # Deadlines and memory ------------------------------------------------------------------------------------
 
 
-@pytest.mark.by_day(1)
+@pytest.mark.nightly
 @pytest.mark.parametrize("steps", ["kmin", "free"])
 @pytest.mark.parametrize(
     ("side", "group", "threads"), [(12, 5, 1), (12, 5, 2), (7, 9, 1)], ids=["12x12", "12x12, threads", "7x7"]
@@ -102,6 +102,7 @@ def test_time_is_kept(side: int, group: int, threads: int, steps: str) -> None:
     assert bounds == sorted(set(bounds))
 
 
+@pytest.mark.by_day(2)
 @pytest.mark.parametrize("rows", [0, 1, 20_000, 60_000])
 def test_what_does_not_fit_ends_with_a_valid_bound(rows: int, monkeypatch: pytest.MonkeyPatch) -> None:
     """Whichever search runs out of memory first, what was proven stands and the other goes on."""

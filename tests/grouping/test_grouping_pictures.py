@@ -73,6 +73,7 @@ def test_a_layer_of_thousands_of_steps(tmp_path: Path) -> None:
         assert image.n_frames == MAX_FRAMES
 
 
+@pytest.mark.by_day(2)
 @pytest.mark.parametrize("name", ["paper", "one step", "stride"])
 def test_one_frame_per_step(name: str, tmp_path: Path) -> None:
     plan = zigzag.plan(CASES[name])
@@ -133,7 +134,7 @@ SHEETS = {"no such patch at once", "nothing computed", "memory overflow", "reloa
 """Those of which the sheet is drawn too: nothing, one step, some steps, all steps."""
 
 
-@pytest.mark.by_day(3)
+@pytest.mark.by_day(1)
 @pytest.mark.parametrize("name", BROKEN)
 def test_a_broken_plan_is_drawn_up_to_its_violation(name: str, tmp_path: Path) -> None:
     layer, plan, drawn = BROKEN[name]
@@ -220,7 +221,7 @@ def test_the_users_style_is_left_alone(tmp_path: Path) -> None:
 # One panel -----------------------------------------------------------------------------------------
 
 
-@pytest.mark.by_day(5)
+@pytest.mark.by_day(3)
 @pytest.mark.parametrize("name", CASES)
 def test_patches_are_drawn_on_given_axes(name: str) -> None:
     plan = zigzag.plan(CASES[name])

@@ -66,7 +66,7 @@ def test_all_that_onnx_ships_are_known() -> None:
     assert sorted(path.name for path in LIGHT.glob("*.onnx")) == sorted(light(name).name for name in LIGHTS)
 
 
-@pytest.mark.by_day(3)
+@pytest.mark.by_day(2)
 @pytest.mark.parametrize("name", LIGHTS)
 def test_counts_of_the_networks_that_onnx_ships(name: str) -> None:
     found = network(light(name))
@@ -978,6 +978,7 @@ def test_a_network_is_imported_and_solved_with_its_operations(tilewright: Run, t
     assert tilewright("check", "made-tiling.toml", "r.json").returncode == 0
 
 
+@pytest.mark.nightly
 def test_a_network_is_imported_and_a_layer_of_it_solved(tilewright: Run, tmp_path: Path) -> None:
     options = ("-o", "made/here", "--room", "tiling", "--machine", "idsp", "--layers")
     done = tilewright("import", str(light("zfnet512")), *options)

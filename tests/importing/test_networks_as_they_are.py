@@ -476,7 +476,7 @@ def test_weights_used_twice_are_counted_once(file: Path) -> None:
     assert 'weights = "first"' in text
 
 
-@pytest.mark.by_day(73)
+@pytest.mark.by_day(46)
 @pytest.mark.parametrize("padding", [[0] * 4, [1] * 4, [0, 0, 1, 1], [1, 1, 0, 0]])
 @pytest.mark.parametrize("kernel", [1, 2, 3])
 @pytest.mark.parametrize("size", [5, 6, 7, 8])
@@ -664,7 +664,7 @@ def test_several_inputs_are_fused_and_checked(tilewright: Callable[..., Any], fi
 # At random ----------------------------------------------------------------------------------------
 
 
-@pytest.mark.by_day(2)
+@pytest.mark.by_day(1)
 @pytest.mark.parametrize("first", range(0, 200, 25))
 def test_numbers_of_networks_at_random(file: Path, first: int) -> None:
     """What is stored of each tensor, transposed as is said of it, is what onnxruntime computes."""

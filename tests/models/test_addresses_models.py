@@ -46,7 +46,7 @@ def test_there_are_formulations_of_both_kinds() -> None:
     assert {solver for _, solver in FOUND} == {"gecode", "highs"}
 
 
-@pytest.mark.by_day(12)
+@pytest.mark.by_day(5)
 @pytest.mark.parametrize("seed", range(examples(96)))
 @with_each(FOUND)
 def test_formulations_prove_the_least_height(seed: int, path: Path, solver: str) -> None:
@@ -104,6 +104,7 @@ def test_the_checker_accepts_what_is_right(run_checked: Callable[..., str]) -> N
     assert "% CORRECT" in shown and "INCORRECT" not in shown and "==========" in shown
 
 
+@pytest.mark.by_day(1)
 @pytest.mark.parametrize(
     ("right", "wrong", "told"),
     [

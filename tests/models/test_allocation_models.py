@@ -142,7 +142,7 @@ def enumerated(name: str) -> int | None:
     return least(TINY[name])
 
 
-@pytest.mark.by_day(7)
+@pytest.mark.by_day(3)
 @with_and_without_extras(TINY)
 @WITH_EACH_METHOD
 def test_agrees_with_enumeration(path, solver, name, extras):
@@ -200,7 +200,7 @@ def test_networks_are_proven(path, solver, network, minimise):
 # Starts ----------------------------------------------------------------------------------------------------
 
 
-@pytest.mark.by_day(6)
+@pytest.mark.by_day(3)
 @with_and_without_extras(
     [
         "interval, chain",
@@ -229,7 +229,7 @@ def test_start_arrives(path, solver, name, extras):
         assert (outcome.status, outcome.bound) == ("optimal", enumerated(name))
 
 
-@pytest.mark.by_day(2)
+@pytest.mark.by_day(1)
 @WITH_EACH_METHOD
 def test_start_that_breaks_a_limit_does_no_harm(path, solver):
     for name in ("interval, no more PEs than layers", "latency, kept rate", "pes, given PEs"):
@@ -286,7 +286,7 @@ def run_checked(tmp_path):
     return run
 
 
-@pytest.mark.by_day(3)
+@pytest.mark.by_day(2)
 @pytest.mark.parametrize("name", thinned((name for name in TINY if "too high" not in name), 2))
 def test_checker_accepts_what_is_right(name, run_checked):
     """Also each solution on the way."""

@@ -86,7 +86,7 @@ def test_choose_agrees_with_enumeration(problem: Problem) -> None:
         check(problem, catalogue.model("bitwidth", "choose"), "gecode", True)
 
 
-@pytest.mark.by_day(1)
+@pytest.mark.nightly
 @with_each(FOUND)
 def test_the_start_arrives(path: Path, solver: str) -> None:
     sizes = [7 + n % 5 for n in range(13)]

@@ -218,6 +218,7 @@ WRONG = {
 }
 
 
+@pytest.mark.by_day(1)
 @pytest.mark.parametrize("violation", WRONG)
 def test_checker_refuses_what_is_wrong(violation: str, run_checked: Run, tmp_path: Path) -> None:
     name, right, wrong, told = WRONG[violation]
@@ -370,7 +371,7 @@ def plans(name: str) -> list[Plan]:
     return [order_groups(case, groups) for groups in sorted(chosen, key=cost)]
 
 
-@pytest.mark.by_day(5)
+@pytest.mark.by_day(2)
 @with_and_without_extras(TINY)
 @WITH_EACH_METHOD
 def test_agrees_with_enumeration(path: Path, solver: str, name: str, extras: bool) -> None:

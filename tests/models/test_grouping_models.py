@@ -114,7 +114,7 @@ WITH_AND_WITHOUT_EXTRAS = pytest.mark.parametrize(
 )
 
 
-@pytest.mark.by_day(7)
+@pytest.mark.by_day(5)
 @pytest.mark.parametrize(
     ("path", "solver", "name", "extras"),
     [
@@ -142,6 +142,7 @@ def test_agrees_with_enumeration(path, solver, name, extras):
     check(TINY[name], outcome.plan)
 
 
+@pytest.mark.by_day(14)
 @pytest.mark.parametrize("name", [name for name, case in TINY.items() if exact.suits(case)])
 def test_the_exact_method_agrees_with_enumeration(name):
     bounds: list[int] = []
@@ -205,6 +206,7 @@ def test_start_that_breaks_a_limit_does_no_harm(path, solver):
     assert outcome.bound == enumerated("memory for neighbours")
 
 
+@pytest.mark.by_day(3)
 @pytest.mark.parametrize(("path", "solver"), METHODS, ids=lambda value: getattr(value, "name", value))
 def test_known_bound_ends_the_search(path, solver):
     """A plan that meets a bound from elsewhere is optimal without further proof."""

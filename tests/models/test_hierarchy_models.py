@@ -130,7 +130,7 @@ BUFFERED = {
 CONV2 = {"input": [64, 56, 56], "kernels": 64, "kernel": [3, 3], "padding": [1, 1, 1, 1]}
 
 
-@pytest.mark.by_day(2)
+@pytest.mark.by_day(1)
 @pytest.mark.slow
 @pytest.mark.parametrize("goal", GOALS)
 def test_a_layer_of_resnet_is_proven_by_gecode(goal):

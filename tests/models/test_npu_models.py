@@ -136,21 +136,21 @@ def enumerated(name: str) -> int | None:
     return min(values, default=None)
 
 
-@pytest.mark.by_day(8)
+@pytest.mark.by_day(4)
 @pytest.mark.parametrize("name", TINY)
 def test_exhaustive_agrees_with_enumeration(name):
     found = exhaustive(TINY[name], float("inf"))
     assert (None if found is None else found[0]) == enumerated(name)
 
 
-@pytest.mark.by_day(7)
+@pytest.mark.by_day(2)
 @with_and_without_extras(TINY)
 @WITH_EACH_METHOD
 def test_agrees_with_enumeration(path, solver, name, extras):
     check_agreement(TINY[name], path, solver, extras, enumerated(name))
 
 
-@pytest.mark.by_day(8)
+@pytest.mark.by_day(4)
 @with_and_without_extras(["plain", "little memory", "nearly everything", "depthwise", "long bursts"])
 @WITH_EACH_METHOD
 def test_a_bad_known_plan_does_no_harm(path, solver, name, extras, monkeypatch):
@@ -164,6 +164,7 @@ def test_a_bad_known_plan_does_no_harm(path, solver, name, extras, monkeypatch):
     assert outcome.bound == enumerated(name)
 
 
+@pytest.mark.by_day(8)
 @pytest.mark.parametrize("name", TINY)
 def test_bounds_below_the_objective(name):
     case, expected = TINY[name], enumerated(name)
@@ -178,7 +179,7 @@ def test_bounds_below_the_objective(name):
 # Layers of real networks -----------------------------------------------------------------------------------
 
 
-@pytest.mark.by_day(2)
+@pytest.mark.by_day(1)
 @pytest.mark.parametrize("number", [0, 20, 53])
 @WITH_EACH_METHOD
 def test_layers_of_resnet50_are_proven(path, solver, number):
@@ -220,6 +221,7 @@ def test_start_arrives(path, solver, name, extras):
     assert outcome.bound == enumerated(STARTS[name][0])
 
 
+@pytest.mark.by_day(1)
 @WITH_EACH_METHOD
 def test_start_that_breaks_a_limit_does_no_harm(path, solver):
     whole = Plan((NpuPlan("KS", "OS", (4, 3, 4, 5)),))
@@ -235,7 +237,7 @@ def test_known_bound_ends_the_search(path, solver):
     assert solve(case, path, solver, start=Plan(best.layers), bound=best.value).status == "optimal"
 
 
-@pytest.mark.by_day(7)
+@pytest.mark.by_day(4)
 @pytest.mark.parametrize("name", TINY)
 def test_plans_inside_the_space_are_no_worse(name):
     """Any valid plan becomes one of the space that is valid, costs no more, and stays what it is."""

@@ -45,7 +45,7 @@ def test_there_are_formulations_of_both_kinds() -> None:
     assert {solver for _, solver in FOUND} == {"gecode", "highs"}
 
 
-@pytest.mark.by_day(2)
+@pytest.mark.by_day(1)
 @pytest.mark.parametrize("seed", SEEDS)
 @with_each(FOUND)
 def test_formulations_prove_the_optimum(seed: int, path: Path, solver: str) -> None:
@@ -96,7 +96,7 @@ def agree_where_tensors_stay(seeds: range, path: Path, solver: str) -> int:
     return keeping
 
 
-@pytest.mark.by_day(1)
+@pytest.mark.nightly
 @with_each(FOUND)
 def test_formulations_agree_with_the_search_where_tensors_stay(path: Path, solver: str) -> None:
     assert agree_where_tensors_stay(range(20), path, solver) > 3
@@ -141,6 +141,7 @@ def test_a_plan_that_keeps_tensors_arrives() -> None:
     assert tried > 5
 
 
+@pytest.mark.by_day(1)
 @with_each(FOUND)
 def test_a_start_may_be_slower_than_a_known_plan(path: Path, solver: str) -> None:
     tried = 0

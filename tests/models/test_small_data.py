@@ -33,7 +33,7 @@ def test_small_data_are_those_of_their_problem(key: tuple[str, str, str]) -> Non
     assert (MODELS / key[0] / key[2]).read_text("utf-8") == text(*key)
 
 
-@pytest.mark.by_day(4)
+@pytest.mark.by_day(2)
 @WITH_EACH
 def test_a_formulation_finds_the_optimum_from_a_shell(key: tuple[str, str, str]) -> None:
     given = problem(*key)
@@ -44,7 +44,7 @@ def test_a_formulation_finds_the_optimum_from_a_shell(key: tuple[str, str, str])
     assert offset + unit * objective == tw.solve(given, time_limit=60).objective
 
 
-@pytest.mark.by_day(8)
+@pytest.mark.by_day(2)
 @WITH_EACH
 def test_a_core_model_finds_a_plan_from_a_shell(key: tuple[str, str, str]) -> None:
     room, _, file = key

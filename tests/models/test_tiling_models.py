@@ -132,7 +132,7 @@ def test_exhaustive_agrees_with_enumeration(name):
     assert (None if found is None else found.value) == enumerated(name)
 
 
-@pytest.mark.by_day(2)
+@pytest.mark.by_day(1)
 @with_and_without_extras(TINY)
 @WITH_EACH_METHOD
 def test_agrees_with_enumeration(path, solver, name, extras):
@@ -156,7 +156,7 @@ def published(network: str, limit: str) -> dict[str, Problem]:
     thinned([("lenet5-clone", "conv2"), ("alexnet", "conv1"), ("lenet5-clone", "fc3"), ("alexnet", "conv2"),
              ("alexnet", "fc6"), ("alexnet", "conv3")], 2),
 )  # fmt: skip
-@pytest.mark.by_day(5)
+@pytest.mark.by_day(2)
 @WITH_EACH_METHOD
 def test_published_layers_are_proven(path, solver, network, name, limit):
     case = published(network, limit)[name]
@@ -182,7 +182,7 @@ STARTS = {
 }  # fmt: skip
 
 
-@pytest.mark.by_day(11)
+@pytest.mark.by_day(1)
 @with_and_without_extras(STARTS)
 @WITH_EACH_METHOD
 def test_start_arrives(path, solver, name, extras):
@@ -201,6 +201,7 @@ def test_start_arrives(path, solver, name, extras):
     assert outcome.bound == enumerated(STARTS[name][0])
 
 
+@pytest.mark.by_day(1)
 @WITH_EACH_METHOD
 def test_start_that_breaks_a_limit_does_no_harm(path, solver):
     whole = Plan((DspPlan((1, 2, 2, 3, 3, 2), "ncyxk", "halo"),))
@@ -209,7 +210,7 @@ def test_start_that_breaks_a_limit_does_no_harm(path, solver):
         assert outcome.bound == enumerated(name)
 
 
-@pytest.mark.by_day(2)
+@pytest.mark.by_day(1)
 @WITH_EACH_METHOD
 def test_known_bound_ends_the_search(path, solver):
     """A plan that meets a bound from elsewhere is optimal without further proof."""
@@ -220,7 +221,7 @@ def test_known_bound_ends_the_search(path, solver):
     assert outcome.status == "optimal"
 
 
-@pytest.mark.by_day(8)
+@pytest.mark.by_day(3)
 @pytest.mark.parametrize("name", TINY)
 def test_plans_inside_the_space_are_no_worse(name):
     """Any valid plan becomes one of the space that is valid, costs no more, and stays what it is."""
@@ -353,7 +354,7 @@ WRONG = {
 }
 
 
-@pytest.mark.by_day(3)
+@pytest.mark.by_day(2)
 @pytest.mark.parametrize("name", WRONG)
 def test_checker_refuses_what_is_wrong(name, run_checked, tmp_path):
     right, wrong, violation = WRONG[name]

@@ -87,7 +87,7 @@ def test_speedup(name: str, rows: Mapping[str, Solved]) -> None:
     assert one.speedup("optimum") == pytest.approx(theirs, abs=0.07)
 
 
-@pytest.mark.by_day(1)
+@pytest.mark.nightly
 @pytest.mark.parametrize("name", NAMES)
 def test_methods_are_ordered_and_their_plans_are_valid(name: str, rows: Mapping[str, Solved]) -> None:
     one = rows[name]
@@ -136,6 +136,7 @@ def test_the_bundled_machine_is_where_the_fit_is_flat(baselines: Baselines) -> N
         assert near.rms > taken.rms - 0.001
 
 
+@pytest.mark.nightly
 def test_issue_is_fitted_by_least_squares(baselines: Baselines) -> None:
     least = baselines.fit(1900, 48)
     assert all(baselines.fit(1900, 48, least.issue + more).rms > least.rms for more in (-50, 50))
@@ -154,6 +155,7 @@ DISTANCES = {
 }
 
 
+@pytest.mark.nightly
 @pytest.mark.slow
 def test_table_4_is_printed_with_its_distances(monkeypatch: pytest.MonkeyPatch) -> None:
     """Of one network; of all with `-m nightly`."""

@@ -113,7 +113,7 @@ def test_figures_5_5_and_5_6(name: str) -> None:
     assert curves["any"][-1] == 1
 
 
-@pytest.mark.by_day(1)
+@pytest.mark.nightly
 @pytest.mark.parametrize("name", ["conv2", "fc3"])
 def test_figures_5_8_to_5_10(name: str) -> None:
     """Section 5.3.1: up to 10 x slower below 1 KB, best around 128 KB, there nearly all computing."""
@@ -283,6 +283,7 @@ def test_parts_of_tables_7_4_and_7_6_add_up() -> None:
     assert off == {"conv1": 52232, "fc3": 251280, "fc7": 2629612}
 
 
+@pytest.mark.nightly
 def test_roofline_of_figure_7_8() -> None:
     for network in setting.NETWORKS:
         layers = {one.name: one for one in mapping.layer_mappings(network)}

@@ -35,6 +35,7 @@ def test_the_grid_is_printed_and_stands_to_what_is_known(part, small, tmp_path):
     assert "6/6" not in again
 
 
+@pytest.mark.nightly
 def test_what_beats_the_best_known_is_written_down(small, tmp_path, monkeypatch):
     monkeypatch.setattr(records, "known", dict)
     assert "6 beaten" in run("s1-grid", tmp_path)

@@ -171,6 +171,7 @@ def _every_plan(of: Problem, pes: int, wider: bool) -> Iterator[Plan]:
             yield Case.of(of, chosen).plan
 
 
+@pytest.mark.by_day(1)
 @pytest.mark.parametrize(("wider", "most"), [(False, 9), (True, 6)])
 def test_the_best_plans_of_few_pes_are_those_of_brute_force(wider: bool, most: int) -> None:
     of = problem((1, most), wider=wider)

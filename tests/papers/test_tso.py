@@ -101,6 +101,7 @@ def test_plans_behind_the_table_survive_the_simulator(name):
             assert measured_objective(layer.problem, report) == layer.time(plan)
 
 
+@pytest.mark.nightly
 def test_a_small_layer_of_the_networks_is_computed_right():
     problem = read(catalogue.instance("tiling", "lenet-nmp")).problem
     for part in problem.parts:
@@ -164,6 +165,7 @@ def test_os_is_apart_from_is_in_the_paper():
         assert 100 * sum(off) / len(off) == pytest.approx(mean, abs=0.05)
 
 
+@pytest.mark.nightly
 def test_columns_that_are_known_are_compared():
     """With made-up figures: of 10 % more the model is 9.1 % below; LeNet is shown but not averaged."""
     lines = []

@@ -33,6 +33,7 @@ def many_tensors(n_steps: int = 3) -> Report:
     return Report(None, [""] * n_steps, table, nothing, table, nothing, table, macs, 0)
 
 
+@pytest.mark.by_day(2)
 @pytest.mark.parametrize("capacity", [None, 300, 10**9])
 def test_any_report_has_footprint_and_traffic(capacity: int | None, tmp_path: Path) -> None:
     figure = plotting.new_figure(9, 6)

@@ -28,7 +28,7 @@ from tilewright.spec.errors import InputError
 Json = dict[str, Any]
 
 
-@pytest.mark.by_day(5)
+@pytest.mark.by_day(3)
 @pytest.mark.parametrize("seed", range(examples(100)))
 def test_ties_are_broken(seed: int) -> None:
     """No plan of equal objective moves less, or as much in fewer cycles, and so on: all are looked at."""
@@ -65,6 +65,7 @@ def test_no_name_forges_a_key() -> None:
     assert key_of("map", "c") == "c"
 
 
+@pytest.mark.by_day(2)
 @pytest.mark.parametrize("memory", [60, 120, 400])
 def test_layers_may_be_called_like_keys(memory: int) -> None:
     """Each name but the last is read by the next layer and, two further on, by a sum: maps stay on chip."""
@@ -125,7 +126,7 @@ def test_a_plan_that_does_not_write_an_output_is_refused() -> None:
     assert told == "residency: step 1 (a) does not write a, an output of the network"
 
 
-@pytest.mark.by_day(3)
+@pytest.mark.by_day(2)
 @pytest.mark.parametrize("names", [*permutations(OBJECTIVES, 2), ("traffic", "cycles", "energy", "memory")])
 def test_every_list_of_objectives_has_an_answer(names: tuple[str, ...]) -> None:
     problem = problem_of({"layers": CHAIN}, 400, objective={"minimise": list(names)})

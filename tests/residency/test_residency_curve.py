@@ -42,7 +42,7 @@ def solved(problem: Problem, memory: int) -> tuple[int, int]:
     return objective(there, answer.plan), answer.bound
 
 
-@pytest.mark.by_day(2)
+@pytest.mark.by_day(1)
 @pytest.mark.parametrize("seed", range(examples(60)))
 def test_the_curve_is_what_solves_say_size_by_size(seed: int) -> None:
     rng = random.Random(seed)

@@ -62,13 +62,14 @@ def agrees(problem: Problem) -> None:
     assert end is not None and search.graph.compulsory + end.excess == least
 
 
-@pytest.mark.by_day(23)
+@pytest.mark.by_day(22)
 @pytest.mark.parametrize("seed", range(examples(400)))
 def test_layers_agree_with_paths(seed: int) -> None:
     limits: list[dict[str, Any]] = [{}, {"order": "given"}, {"most_operations": 2}]
     agrees(random_problem(random.Random(50_000 + seed), 7, limits=limits[seed % 3]))
 
 
+@pytest.mark.by_day(7)
 @pytest.mark.parametrize("seed", range(examples(80)))
 def test_tensors_that_are_alike_change_places(seed: int) -> None:
     problem = dense(random.Random(seed))

@@ -49,6 +49,7 @@ MOVED = 2 * 16 * 64 + 16 * 4 * 9
 FIRST = {"name": "a", "input": [16, 8, 8], "kernels": 16, "kernel": [1, 1], "groups": 16}
 
 
+@pytest.mark.by_day(1)
 @pytest.mark.parametrize("memory", [350, 1500])
 def test_a_split_costs_what_groups_cost(memory: int) -> None:
     split, groups = (problem_of(net([]), memory) for net in (split_in_four, in_groups))
@@ -143,7 +144,7 @@ def in_parts(rng: random.Random) -> Json:
             return table | {"machine": {"memory_bytes": rng.randint(least, least + sizes // 2 + 1)}}
 
 
-@pytest.mark.by_day(7)
+@pytest.mark.by_day(3)
 @pytest.mark.parametrize("seed", range(examples(80)))
 def test_the_search_agrees_with_an_oracle_apart(seed: int) -> None:
     rng = random.Random(f"parts {seed}")

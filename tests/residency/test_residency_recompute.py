@@ -162,6 +162,7 @@ def test_what_is_not_searched_for_is_refused(tables: dict[str, Any]) -> None:
         traffic_curve(branch(140))
 
 
+@pytest.mark.nightly
 def test_bounds_hold_at_any_time() -> None:
     problem = instance.read("resnet8-again").problem
     for seconds in (0.0, 0.5, 2.0):

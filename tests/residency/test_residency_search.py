@@ -30,7 +30,7 @@ from tilewright.spec.errors import SolverMissingError
 Json = dict[str, Any]
 
 
-@pytest.mark.by_day(4)
+@pytest.mark.by_day(2)
 @pytest.mark.parametrize("seed", range(examples(80)))
 def test_the_search_agrees_with_an_oracle_apart(seed: int, tmp_path: Path) -> None:
     """Objectives, limits and lists, strips, tiles, second buffers, many frames, second executions, ties."""
@@ -135,7 +135,7 @@ def test_highs_is_asked_again_where_its_optimum_is_not_its_solution() -> None:
     assert (found.status, found.bound, objective(problem, plans[-1])) == ("optimal", 86, 86)
 
 
-@pytest.mark.by_day(14)
+@pytest.mark.by_day(9)
 @pytest.mark.parametrize("seed", range(examples(200)))
 def test_plans_of_larger_networks_survive(seed: int) -> None:
     problem = random_problem(random.Random(10_000 + seed), 9)
@@ -168,7 +168,7 @@ BUNDLED = {"mb28-64k": 59_520, "resnet8-64k": 80_788, "vww-32k": 238_500}
 """Instances of which only what must be moved is moved."""
 
 
-@pytest.mark.by_day(1)
+@pytest.mark.nightly
 @pytest.mark.parametrize("name", [*BUNDLED, "ds-cnn-16k"])
 def test_no_simple_plan_is_better(name: str) -> None:
     """Nor is one of equal traffic better in cycles, energy or memory."""
@@ -198,6 +198,7 @@ def test_no_memory_is_enough_for_less_traffic_than_there_must_be() -> None:
     assert method.solve(problem.with_(objective={"most_traffic": 20}), RunContext()).status == "infeasible"
 
 
+@pytest.mark.by_day(10)
 @pytest.mark.parametrize("name", catalogue.heuristics("residency"))
 @pytest.mark.parametrize("seed", range(examples(40)))
 def test_rules_give_plans_that_survive(name: str, seed: int) -> None:

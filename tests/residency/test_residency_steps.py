@@ -84,7 +84,7 @@ def test_steps_agree_with_all_ways_to_cut_them_up(seed: int) -> None:
         )
 
 
-@pytest.mark.by_day(26)
+@pytest.mark.by_day(21)
 @pytest.mark.parametrize("seed", range(examples(300)))
 def test_what_moves_at_least_is_a_bound(seed: int) -> None:
     rng = random.Random(120_000 + seed)

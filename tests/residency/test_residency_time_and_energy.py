@@ -31,6 +31,7 @@ def solved(problem: Problem) -> Answer:
     return search_one_objective(problem, NEVER, ignore, ignore)
 
 
+@pytest.mark.by_day(5)
 @pytest.mark.parametrize("seed", range(examples(30)))
 def test_less_memory_takes_longer(seed: int) -> None:
     """The least memory for a number of cycles is where they begin to be enough."""
@@ -51,7 +52,7 @@ def test_less_memory_takes_longer(seed: int) -> None:
         survives(small, answer.plan)
 
 
-@pytest.mark.by_day(4)
+@pytest.mark.by_day(3)
 @pytest.mark.parametrize("seed", range(examples(64)))
 def test_plans_of_larger_networks_survive(seed: int) -> None:
     rng = random.Random(3_000 + seed)

@@ -146,6 +146,7 @@ def test_a_plan_found_while_the_clock_stands_was_found_before(mine: Path, tmp_pa
     assert tw.Result.read(tmp_path / "r.json").trace == result.trace
 
 
+@pytest.mark.nightly
 def test_the_command_says_what_it_waits_for(mine: Path, tilewright: Run) -> None:
     done = tilewright("solve", EXAMPLE, "--with", "with_a_kernel", "--json")
     assert json.loads(done.stdout)["plan"] is not None
@@ -194,6 +195,7 @@ def test_nobody_loses_time_to_it_in_a_comparison(mine: Path) -> None:
     assert all(entry.result is not None and entry.result.seconds < 7 for entry in entries)
 
 
+@pytest.mark.nightly
 def test_doctor_compiles(mine: Path, tilewright: Run, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(compiling, "all_units", lambda: compiling.units("grouping", ["with_a_kernel"]))
     assert "0 of 1 searches are compiled; " in tilewright("doctor").stdout
@@ -392,7 +394,7 @@ SOLVED = {
 """Instances that are solved after a method has been compiled, or any of a room."""
 
 
-@pytest.mark.by_day(1)
+@pytest.mark.nightly
 @pytest.mark.slow
 @pytest.mark.parametrize("unit", compiling.all_units(), ids=str)
 def test_nothing_is_left_to_compile(unit: kernel_cache.Unit) -> None:

@@ -590,6 +590,7 @@ def path(tmp_path: Path) -> Path:
     return tmp_path / "result.json"
 
 
+@pytest.mark.by_day(1)
 @pytest.mark.parametrize("version", [0, 3, None, "1", [1], 1e300])
 def test_another_format_is_refused(path: Path, version: Any) -> None:
     error = refused(path, result().to_json() | {"format": version})

@@ -149,6 +149,7 @@ def test_a_function_of_ones_own_that_ends_a_run_was_run() -> None:
     assert result.proved_by is None
 
 
+@pytest.mark.nightly
 def test_a_comparison_counts_no_proof_for_a_model_that_was_not_run(tmp_path: Path) -> None:
     need("highs")
     methods = "states,intervals@highs"
@@ -219,6 +220,7 @@ def test_the_optimum_of_a_narrower_problem_is_a_claim(
     assert all(finding.holds for finding in tw.check(given, started))
 
 
+@pytest.mark.nightly
 def test_a_narrower_problem_without_a_plan_is_none_of_the_problem() -> None:
     need("gecode")
     alone = tw.solve("mnist-tcpa", "none@gecode", warm_start="none", time_limit=60)
@@ -231,6 +233,7 @@ def test_a_narrower_problem_without_a_plan_is_none_of_the_problem() -> None:
     assert "claims that nothing is feasible, but there is a valid plan of" in str(started.unverified)
 
 
+@pytest.mark.nightly
 def test_a_search_of_the_users_own_is_believed_when_another_has_proven_the_same(own: Path) -> None:
     """Zigzag takes 67 cycles, the optimum 57: 67 is no bound, and 57 is."""
     path = own / "models" / "grouping" / "lying.py"

@@ -143,6 +143,7 @@ def test_the_threads_of_a_proof_that_is_given_up_improve_plans(
     assert sorted(path.name for path in tmp_path.glob("*ing-*")) == [f"improving-{i}" for i in range(3)]
 
 
+@pytest.mark.nightly
 def test_who_still_constructs_is_not_waited_for_once_the_best_plan_is_chosen(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

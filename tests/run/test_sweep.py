@@ -101,6 +101,7 @@ def test_a_machine_that_is_too_small_stands_in_the_table(tilewright: Run, tmp_pa
     assert (tmp_path / "s.png").stat().st_size > 5000
 
 
+@pytest.mark.nightly
 def test_points_come_from_files(tilewright: Run, tmp_path: Path) -> None:
     (tmp_path / "p.csv").write_text(f"{SIZE},layer.kernels\n2,1\n3,2\n")
     (tmp_path / "p.json").write_text(

@@ -144,6 +144,7 @@ def test_right_results_hold(name: str, reread: Callable[..., Result]) -> None:
     assert findings[-1].state == "told" and "seconds" in findings[-1].detail
 
 
+@pytest.mark.by_day(3)
 @every_case
 def test_what_cannot_be_verified_in_time_is_not_called_wrong(name: str) -> None:
     findings = check(*case(name), time_limit=1e-6)
@@ -212,6 +213,7 @@ def put(key: str, value: Any) -> Callable[[dict[str, Any]], None]:
     return change
 
 
+@pytest.mark.by_day(14)
 @pytest.mark.parametrize(
     ("what", "change"),
     [
@@ -312,6 +314,7 @@ def test_a_plan_that_was_not_simulated_is_simulated_now(reread: Callable[..., Re
     assert states(check(instance, reread(instance, data), time_limit=300))["objective"] == "refuted"
 
 
+@pytest.mark.by_day(5)
 @every_case
 def test_files_of_before_hold(name: str, reread: Callable[..., Result]) -> None:
     instance, result = case(name)

@@ -201,6 +201,7 @@ def test_one_rectangle_is_loaded_once_in_a_step() -> None:
     assert (answer.proven, answer.ticks) == (True, sum(latencies(problem, plan)))
 
 
+@pytest.mark.nightly
 def test_sums_that_wait_take_their_places() -> None:
     """Six sums of 128 x 128 in steps of 10, and what is made of them: 6 x 16,384 + 10 x 1,280 elements."""
     strict = read("mlsys-2026-5").problem

@@ -16,7 +16,7 @@ from tilewright.scheduling.subgraph.cost import Pricer, ticks, working_set
 from tilewright.scheduling.subgraph.structure import sinks, structure
 
 
-@pytest.mark.by_day(28)
+@pytest.mark.by_day(15)
 @pytest.mark.parametrize("seed", range(60))
 def test_the_closed_form_is_the_execution(seed: int) -> None:
     problem = problem_at_random(seed, 5, most=7, native=4)

@@ -35,7 +35,7 @@ def odd(number: int, seed: int) -> Problem:
     return Problem(graph=perturbed(table, 100 * number + seed))
 
 
-@pytest.mark.by_day(4)
+@pytest.mark.by_day(2)
 @pytest.mark.parametrize("number", BENCHMARKS)
 def test_odd_graphs_have_plans_within_what_is_counted(number: int) -> None:
     for seed in range(5):
@@ -79,7 +79,7 @@ def small(
     )
 
 
-@pytest.mark.by_day(2)
+@pytest.mark.by_day(1)
 @pytest.mark.parametrize("bandwidth", [1, 7, 2**31 - 1])
 @pytest.mark.parametrize("cost", [0, 1000, 10**12])
 def test_what_is_hard_to_count_has_a_plan(cost: int, bandwidth: int) -> None:
@@ -131,6 +131,7 @@ def coarse(monkeypatch: pytest.MonkeyPatch, request: pytest.FixtureRequest) -> i
     return most
 
 
+@pytest.mark.by_day(1)
 @pytest.mark.parametrize("coarse", [2**13, 2**17], indirect=True)
 def test_begun_ticks_are_counted_alike(coarse: int) -> None:
     seen, tried = set(), 0

@@ -69,7 +69,7 @@ def test_what_is_wrong_in_any_tile_is_found(program: Program, lockstep: bool) ->
     event("executed tile by tile" if few is None else f"counted: {rule}")
 
 
-@pytest.mark.by_day(2)
+@pytest.mark.by_day(1)
 @pytest.mark.parametrize(
     ("order", "reuse", "padding"),
     thinned(
@@ -100,7 +100,7 @@ def test_a_convolution_is_counted_on_an_npu(partition: str, schedule: str) -> No
     assert few.valid
 
 
-@pytest.mark.by_day(2)
+@pytest.mark.by_day(1)
 @pytest.mark.parametrize("stride", [1, 2, 5])
 @pytest.mark.parametrize("dilation", [1, 2])
 @pytest.mark.parametrize("groups", [1, 6])
@@ -151,7 +151,7 @@ def test_what_one_iteration_leaves_out_is_found(kind: int, tensor: str, iteratio
     assert few.violation is not None
 
 
-@pytest.mark.by_day(3)
+@pytest.mark.by_day(2)
 @pytest.mark.parametrize("tile", [0, 3, 11, 21, 22])
 def test_what_one_tile_loads_too_much_does_not_fit(tile: int) -> None:
     """An iteration loads and frees a column more than the others; the buffer holds what those need."""

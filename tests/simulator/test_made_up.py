@@ -76,12 +76,14 @@ def test_damaged_programs(program: Program, lockstep: bool) -> None:
     agree(program, lockstep)
 
 
+@pytest.mark.by_day(1)
 @pytest.mark.usefixtures("blocks")
 @given(valid_programs(simple=True))
 def test_engines_on_their_own_clocks(program: Program) -> None:
     check(program)
 
 
+@pytest.mark.by_day(1)
 @pytest.mark.usefixtures("blocks")
 @given(valid_programs(simple=True), st.sampled_from([None, "matrix"]))
 def test_lockstep_is_between_the_obvious_bounds(program: Program, host: str | None) -> None:

@@ -582,6 +582,7 @@ def test_pipelines(drawn: tuple[Pipeline, Program], seed: int) -> None:
     assert execute(program, data=data, expected=pipeline.expected(data)).numeric is True
 
 
+@pytest.mark.by_day(1)
 @pytest.mark.usefixtures("blocks")
 @given(pipelines(), st.integers(0, 2**32 - 1))
 def test_spoiled_pipelines(drawn: tuple[Pipeline, Program], seed: int) -> None:

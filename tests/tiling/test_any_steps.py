@@ -116,7 +116,7 @@ def test_a_plan_costs_no_less_than_its_blocks_are_charged() -> None:
 # The search --------------------------------------------------------------------------------------------
 
 
-@pytest.mark.by_day(1)
+@pytest.mark.nightly
 @pytest.mark.parametrize("start", range(0, examples(60), 4))
 def test_any_steps_agree_with_enumeration(start: int) -> None:
     compared = proven = 0
@@ -271,6 +271,7 @@ def test_who_has_chosen_the_steps_is_told_of_no_others(factors: str) -> None:
     assert result.objective == {"perfect": 156_631, "any": 11_639}[factors]
 
 
+@pytest.mark.nightly
 def test_steps_that_divide_leave_multiprocessors_idle() -> None:
     """Of 12 x 9 they use 8 x 8. The chip takes 0.2818 ms, 397,338 cycles, for this product."""
     result = tw.solve(product(TENSOR_CORES, 2048, 2048, 8192), time_limit=400)

@@ -99,7 +99,7 @@ def test_a_softmax_takes_all_maps_of_a_place_and_a_product_everything() -> None:
         assert (violation(whole, Plan((OperationPlan((1, 1, size)),))) is None) == fits
 
 
-@pytest.mark.by_day(3)
+@pytest.mark.by_day(1)
 @pytest.mark.parametrize(
     ("changes", "moved"),
     [

@@ -196,6 +196,7 @@ def network(machine: str, changes: dict[str, Any], **further: Any) -> Problem:
     return Problem.model_validate(given)
 
 
+@pytest.mark.by_day(2)
 @pytest.mark.parametrize("machine", ["idsp", "nmp", "small"])
 def test_every_operation_of_a_network_counts(machine: str) -> None:
     host = {"cycles_per_byte": 0.5, "cycles_per_call": 3}

@@ -443,6 +443,7 @@ def test_a_front_that_cannot_be_found_again_in_time_is_not_called_complete():
     assert recheck(problem, plan, INFINITE)[0][1]
 
 
+@pytest.mark.nightly
 def test_blocks_do_not_change_what_is_found(monkeypatch):
     layer = {"input": [2, 6, 7], "kernels": 3, "kernel": [3, 3], "batch": 2}
     problems = [

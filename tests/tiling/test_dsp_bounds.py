@@ -161,6 +161,7 @@ def test_no_schedule_beats_the_bound_and_no_plan_beats_the_best_schedule(problem
     assert plan is None or optimum <= plan.value
 
 
+@pytest.mark.by_day(2)
 @pytest.mark.parametrize(("capacity", "optimum", "bound"), [(3, 17, 13), (4, 14, 12), (8, 12, 12)])
 def test_product_of_two_by_two_matrices(capacity, optimum, bound):
     """Beside one element of each matrix there is no place, so that 5 of 8 products come without reuse."""

@@ -484,6 +484,7 @@ def test_any_steps_are_refused_with_what_needs_divisors(table: dict[str, Any], t
     assert refused.value.field == "limits.factors"
 
 
+@pytest.mark.nightly
 def test_any_steps_keep_more_pes_busy() -> None:
     levels = [
         *MACHINE["levels"],

@@ -179,6 +179,7 @@ def check_readable(figure: Figure) -> None:
         assert apart, (one, other)
 
 
+@pytest.mark.nightly
 def test_random_plans_are_drawn() -> None:
     drawn = 0
     with warnings.catch_warnings():

@@ -32,7 +32,7 @@ ROUNDED = 1 + 1e-12
 KINDS = ("plain", "choosing", "uneven", "sliding", "tight")
 
 
-@pytest.mark.by_day(1)
+@pytest.mark.nightly
 @pytest.mark.parametrize("kind", KINDS)
 @pytest.mark.parametrize("factors", ["perfect", "any"])
 def test_no_bound_is_above_the_best_completion(factors: str, kind: str) -> None:

@@ -282,7 +282,7 @@ def test_networks_with_pools_and_sums_have_lists_and_limits(
             check_network(problem, costs, tolerance, most)
 
 
-@pytest.mark.by_day(1)
+@pytest.mark.nightly
 @pytest.mark.parametrize(("machine", "between"), CASES)
 def test_networks_are_those_of_enumeration(machine: dict[str, Any], between: tuple[str, str]) -> None:
     drawn = [

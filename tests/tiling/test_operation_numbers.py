@@ -192,6 +192,7 @@ def test_check_and_simulate_compare_the_numbers_of_a_network() -> None:
     ]
 
 
+@pytest.mark.nightly
 def test_operations_are_computed_beside_layers_that_are_too_large() -> None:
     """A hierarchy executes layers MAC by MAC; those of a network with a large one are named, not computed."""
     layers = [

@@ -51,6 +51,7 @@ def test_a_table_is_the_steps(drawn: tuple[Any, DspPlan]) -> None:
     check(*drawn)
 
 
+@pytest.mark.by_day(10)
 @pytest.mark.parametrize("reuse", ["none", "tile", "halo"])
 @pytest.mark.parametrize("order", ["ncyxk", "kncyx", "cknyx", "nyxkc"])
 def test_a_table_is_the_steps_of_a_real_layer(order: str, reuse: str) -> None:
@@ -66,7 +67,7 @@ def test_a_table_is_the_steps_of_an_npu(drawn: tuple[Any, NpuPlan]) -> None:
     compare(lower_npu(cut, plan), {"overlapped": True})
 
 
-@pytest.mark.by_day(4)
+@pytest.mark.by_day(1)
 @pytest.mark.parametrize("schedule", ["IS", "OS", "WS"])
 @pytest.mark.parametrize("partition", ["KS", "KS&OFM", "OFM"])
 def test_a_table_is_the_steps_of_a_real_layer_on_an_npu(partition: str, schedule: str) -> None:

@@ -87,7 +87,7 @@ def test_an_npu_chooses_among_the_best_plans(data: st.DataObject) -> None:
     assert_best(problem, every)
 
 
-@pytest.mark.by_day(1)
+@pytest.mark.nightly
 @pytest.mark.parametrize("kind", ["plain", "choosing", "sliding", "uneven"])
 def test_a_hierarchy_chooses_among_the_best_plans(kind: str, monkeypatch: pytest.MonkeyPatch) -> None:
     """What uneven memories reserve breaks no ties."""

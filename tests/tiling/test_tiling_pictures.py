@@ -52,6 +52,7 @@ def test_plans_are_drawn(name: str, suffix: str, tmp_path: Path) -> None:
     assert path.stat().st_size > 10_000
 
 
+@pytest.mark.nightly
 def test_a_pdf_is_the_same_each_time(tmp_path: Path) -> None:
     problem = read("lenet5-conv2-idsp").problem
     plan = _solved(problem)
@@ -111,6 +112,7 @@ def test_an_npu_gets_bars_for_each_operand(tmp_path: Path) -> None:
     assert (tmp_path / "npu.png").stat().st_size > 10_000
 
 
+@pytest.mark.nightly
 def test_all_reuses_and_long_planes_are_drawn(tmp_path: Path) -> None:
     layer = {"input": [8, 6, 300], "kernels": 8, "kernel": [3, 3], "groups": 2, "stride": [1, 2], "batch": 2}
     for number, (order, reuse) in enumerate([("kncyx", "none"), ("nkyxc", "tile"), ("cknyx", "halo")]):
@@ -128,6 +130,7 @@ def test_all_reuses_and_long_planes_are_drawn(tmp_path: Path) -> None:
         assert (tmp_path / f"{number}.png").stat().st_size > 10_000
 
 
+@pytest.mark.by_day(1)
 @pytest.mark.parametrize("name", ["alexnet-conv3-64k", "lenet5-conv2-idsp", "lenet5-idsp"])
 def test_one_panel_is_drawn_on_given_axes(name: str, new_figures: list[Figure]) -> None:
     """A layer's and a network's traffic, and the plans of a front."""
