@@ -26,7 +26,6 @@ FORMER = {
 }
 
 
-@pytest.mark.by_day(1)
 @pytest.mark.parametrize("name", FORMER)
 def test_what_was_called_optimal_is_refuted(name: str) -> None:
     former, least = FORMER[name]

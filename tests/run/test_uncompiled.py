@@ -43,7 +43,6 @@ def solved(name: str, method: str) -> tuple[str, int, int | None]:
     return outcome.status, best, max(bounds, default=None)
 
 
-@pytest.mark.by_day(1)
 @pytest.mark.parametrize(("name", "method"), SOLVED)
 def test_methods_find_the_same_uncompiled(name: str, method: str) -> None:
     with jit.uncompiled():

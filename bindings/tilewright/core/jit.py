@@ -17,6 +17,7 @@ import re
 import shutil
 import sys
 import tempfile
+import threading
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager, suppress
 from functools import cache
@@ -31,7 +32,7 @@ IMPORT = re.compile(r"^(?:from (tilewright[\w.]*) import (\([^)]*\)|[^\n]*)|impo
 """An import at the top of a module: those in functions cannot be reached from compiled code."""
 
 KEPT: dict[str, Path] = {}
-"""Folders of the compiled kernels of the modules that have been imported."""
+"""Folders of compiled kernels, by the modules whose kernels have run compiled in this process."""
 
 UNKEPT: list[Exception] = []
 """Why compiled kernels could not be kept."""
@@ -40,17 +41,22 @@ UNKEPT: list[Exception] = []
 _uncompiled = 0
 """How many blocks of `uncompiled` this process is in."""
 
+_counting = threading.Lock()
+"""Held while that number changes: threads enter and leave blocks side by side."""
+
 
 @contextmanager
 def uncompiled() -> Iterator[None]:
     """Let kernels run as Python meanwhile, in all threads: slower, with the same answers."""
     global _uncompiled
-    _uncompiled += 1
+    with _counting:
+        _uncompiled += 1
     try:
         with np.errstate(over="ignore"):  # of hashes
             yield
     finally:
-        _uncompiled -= 1
+        with _counting:
+            _uncompiled -= 1
 
 
 def runs_uncompiled() -> bool:

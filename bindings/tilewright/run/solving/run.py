@@ -135,9 +135,16 @@ class Run:
         return answered
 
     def _has_ended(self, methods: list[str]) -> bool:
-        """Whether methods that have ended uncompiled know all: a search that has given up may know more."""
-        searches = [name for name in methods if name != CONSTRUCT and proves(self.room.name, name)]
-        return self.incumbent.closed or self.incumbent.infeasible or not searches
+        """Whether methods that have ended uncompiled have nothing more to find.
+
+        A search that has given up, or an improver whose time was up, finds more when it is compiled.
+        """
+        room = self.room.name
+        constructive = all(
+            name == CONSTRUCT or (catalogue.constructs(room, name) and not proves(room, name))
+            for name in methods
+        )
+        return self.incumbent.closed or constructive
 
     def let_clock_stand(self, seconds: float) -> None:
         """Let some seconds count for nothing."""
