@@ -329,7 +329,7 @@ def imported(path: Path) -> set[str]:
     return found
 
 
-@pytest.mark.by_day(1)
+@pytest.mark.by_day(3)
 @pytest.mark.parametrize("folder", ["tests/oracles", "tests/fuzz/oracles"])
 def test_oracles_share_nothing_with_what_they_judge(folder):
     for path in sorted((ROOT / folder).glob("*.py")):

@@ -261,7 +261,7 @@ def fewest_of_all(name: str) -> int:
     return min(distance(TINY[name], placed) for placed in placements(TINY[name]))
 
 
-@pytest.mark.by_day(4)
+@pytest.mark.by_day(12)
 @pytest.mark.parametrize("extras", [True, False], ids=["extras", "plain"])
 @pytest.mark.parametrize("name", TINY)
 @WITH_EACH_SOLVER

@@ -308,7 +308,7 @@ def test_too_little_memory_names_what_is_needed(tilewright, tmp_path):
     assert "19 elements" in refused.stderr  # 9 pixels, 9 kernel elements, 1 output.
 
 
-@pytest.mark.by_day(2)
+@pytest.mark.by_day(6)
 @pytest.mark.parametrize("method", ["auto", "s1@highs", "ordered@gecode", "gaps@cpsat"])
 def test_infeasible_is_proven_checked_and_exits_1(tilewright, tmp_path, method):
     # Six patches one by one, no pixel loaded twice: whatever the walk, it leaves a pixel and returns to it.
@@ -443,7 +443,7 @@ def test_interrupted_solve_saves_the_best_plan(tmp_path, signum):
     assert gone(marker)
 
 
-@pytest.mark.by_day(1)
+@pytest.mark.by_day(3)
 @pytest.mark.slow
 @pytest.mark.parametrize("signum", thinned([signal.SIGINT, signal.SIGTERM, signal.SIGKILL], 2))
 @pytest.mark.parametrize(
@@ -476,7 +476,7 @@ def test_no_process_outlives_the_command(tmp_path, method, solver, signum):
         assert (tmp_path / "r.json").read_text() == "precious"
 
 
-@pytest.mark.by_day(1)
+@pytest.mark.by_day(3)
 @pytest.mark.slow
 @pytest.mark.parametrize("signum", [signal.SIGINT, signal.SIGKILL])
 def test_no_process_that_waits_for_its_turn_outlives_the_command(tmp_path, signum):

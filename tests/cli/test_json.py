@@ -228,7 +228,7 @@ def test_the_page_of_measures_is_that_of_the_source() -> None:
 # What commands print ----------------------------------------------------------------------------------
 
 
-@pytest.mark.by_day(1)
+@pytest.mark.by_day(3)
 @ALL
 def test_all_that_is_said_of_a_result(name: str, tilewright: Callable[..., Any], tmp_path: Path) -> None:
     instance = written(name, tmp_path)

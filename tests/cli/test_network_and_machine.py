@@ -99,7 +99,7 @@ def test_an_instance_gets_another_machine(folder: Path) -> None:
     assert json.loads(done.stdout)["room"] == "tiling"
 
 
-@pytest.mark.by_day(1)
+@pytest.mark.by_day(3)
 @pytest.mark.parametrize(
     ("machine", "room"),
     [("idsp", "tiling"), ("nmp", "tiling"), ("tcpa", "allocation"), ("dnnvm-zu2", "fusion")],

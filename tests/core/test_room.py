@@ -100,7 +100,7 @@ def test_what_is_no_room_is_refused() -> None:
         catalogue.room("attic")
 
 
-@pytest.mark.by_day(4)
+@pytest.mark.by_day(12)
 @every_room
 def test_portfolios_name_methods_of_their_room(name: str) -> None:
     room = catalogue.room(name)

@@ -79,7 +79,7 @@ def own(monkeypatch, tmp_path):
     return put
 
 
-@pytest.mark.by_day(1)
+@pytest.mark.by_day(3)
 @pytest.mark.parametrize(
     ("name", "solver"),
     [("lives", f"pyomo:{solver}") for solver in ("appsi_highs", "cbc", "glpk", "scip_direct", "gurobi")]
@@ -279,7 +279,7 @@ def exported(folder: Path, *arguments: str) -> Path:
     return folder / arguments[-1]
 
 
-@pytest.mark.by_day(1)
+@pytest.mark.by_day(3)
 @pytest.mark.parametrize("suffix", ["mps", "lp"])
 def test_an_exported_program_has_the_same_optimum(tmp_path, suffix):
     import highspy

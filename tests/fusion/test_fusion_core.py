@@ -179,7 +179,7 @@ def test_many_tiles_are_measured_like_one(drawn: tuple[Random, AnyGroups]) -> No
 # The best tile ---------------------------------------------------------------------------------------
 
 
-@pytest.mark.by_day(1)
+@pytest.mark.by_day(3)
 @pytest.mark.parametrize("minimise", OBJECTIVES)
 @given(random=randoms)
 @settings(max_examples=examples(20))
@@ -617,7 +617,7 @@ def branches(left_first: bool) -> Table:
     return {"layers": tables if left_first else [*tables[:4], tables[5], tables[4], *tables[6:]]}
 
 
-@pytest.mark.by_day(1)
+@pytest.mark.by_day(3)
 @pytest.mark.parametrize("method", ["downsets", "partition@highs"])
 @pytest.mark.parametrize("left_first", [True, False])
 def test_an_optimum_is_that_of_all_orders(left_first: bool, method: str) -> None:

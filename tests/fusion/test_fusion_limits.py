@@ -168,7 +168,7 @@ def test_groups_that_tear_an_operation_apart_are_no_plan() -> None:
     assert "limits.halo = 'keep' leaves operation right no tile" in found.report.violation
 
 
-@pytest.mark.by_day(1)
+@pytest.mark.by_day(3)
 @pytest.mark.parametrize("minimise", thinned(["cycles", "memory"], 2))
 @pytest.mark.parametrize("method", [*HEURISTICS, "downsets", "partition@highs", "cover@gecode", "auto"])
 def test_every_method_says_what_would_be_enough(method: str, minimise: str) -> None:
@@ -303,7 +303,7 @@ def test_small_buffers_agree_with_an_enumeration_apart_from_the_package(seed: in
         assert objective(problem, found.plan) == found.bound == expected
 
 
-@pytest.mark.by_day(1)
+@pytest.mark.by_day(3)
 @with_each(METHODS)
 def test_formulations_agree_on_small_buffers(path: Path, solver: str) -> None:
     for problem in (padded(1), padded(2), pair(8), pair(10), pair(10, "traffic")):

@@ -130,7 +130,7 @@ def ordered_partitions(n: int) -> Iterator[tuple[int, ...]]:
             yield steps
 
 
-@pytest.mark.by_day(1)
+@pytest.mark.by_day(3)
 @pytest.mark.parametrize("memory", [None, 41])
 @pytest.mark.parametrize("steps", ["free", "kmin", 3])
 def test_the_optimum_here_is_that_of_the_simulator(steps: int | str, memory: int | None) -> None:
@@ -328,7 +328,7 @@ LARGER = [
 ]
 
 
-@pytest.mark.by_day(1)
+@pytest.mark.by_day(3)
 @pytest.mark.parametrize(
     ("layer", "group_size", "padding"),
     [

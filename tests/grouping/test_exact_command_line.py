@@ -40,7 +40,7 @@ def test_check_tells_the_grounds(tilewright: Any, result: Any, tmp_path: Any) ->
     assert "WRONG" not in told
 
 
-@pytest.mark.by_day(1)
+@pytest.mark.by_day(3)
 @pytest.mark.parametrize("plan", [True, False], ids=["with the plan", "without"])
 def test_a_bound_that_is_raised_is_refused(tilewright: Any, result: Any, tmp_path: Any, plan: bool) -> None:
     result["bound"] = 32

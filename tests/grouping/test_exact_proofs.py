@@ -47,7 +47,7 @@ KNOWN = {(5, 2): 31, (6, 2): 48, (7, 2): 72, (7, 3): 60}
 """Optima of square inputs that are above the compulsory loads and the fewest steps."""
 
 
-@pytest.mark.by_day(1)
+@pytest.mark.by_day(3)
 @pytest.mark.parametrize("group", [2, 3, *thinned(range(4, 11), 3)])
 @pytest.mark.parametrize("side", [4, 5, 6, 7])
 def test_the_grid_of_s1_is_proven_twice(side: int, group: int) -> None:
@@ -96,7 +96,7 @@ OTHERS = {
 }
 
 
-@pytest.mark.by_day(3)
+@pytest.mark.by_day(9)
 @pytest.mark.parametrize("name", OTHERS)
 def test_other_layers_are_proven_twice(name: str) -> None:
     problem = OTHERS[name]
@@ -126,7 +126,7 @@ WATCHED = {
 LONG = {"dilation and stride"}
 
 
-@pytest.mark.by_day(1)
+@pytest.mark.by_day(3)
 @pytest.mark.parametrize("name", [pytest.param(name, marks=[nightly] * (name in LONG)) for name in WATCHED])
 def test_the_limit_of_two_loads_is_proven_twice(name: str, monkeypatch: pytest.MonkeyPatch) -> None:
     watched: dict[tuple[int, int], list[bool]] = {}

@@ -102,7 +102,7 @@ def test_time_is_kept(side: int, group: int, threads: int, steps: str) -> None:
     assert bounds == sorted(set(bounds))
 
 
-@pytest.mark.by_day(2)
+@pytest.mark.by_day(6)
 @pytest.mark.parametrize("rows", [0, 1, 20_000, 60_000])
 def test_what_does_not_fit_ends_with_a_valid_bound(rows: int, monkeypatch: pytest.MonkeyPatch) -> None:
     """Whichever search runs out of memory first, what was proven stands and the other goes on."""
@@ -118,7 +118,7 @@ def test_what_does_not_fit_ends_with_a_valid_bound(rows: int, monkeypatch: pytes
             assert outcome.bound < 73
 
 
-@pytest.mark.by_day(1)
+@pytest.mark.by_day(3)
 @pytest.mark.parametrize(
     ("leading", "following"), [(0, 0.6), (1e9, 0.6), (1e9, 0)], ids=["none leads", "one leads", "too far"]
 )

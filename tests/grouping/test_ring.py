@@ -206,7 +206,7 @@ def test_middle_steps_of_plans_with_few_reloads() -> None:
     assert set(checked) == {(2, extra) for extra in range(2)} | {(3, extra) for extra in range(6)}
 
 
-@pytest.mark.by_day(3)
+@pytest.mark.by_day(9)
 @pytest.mark.parametrize(
     ("rows", "cols", "kernel", "group", "extra"),
     [(4, 5, 2, 1, 2), (5, 5, 2, 2, 1), (6, 6, 2, 2, 2), (6, 6, 3, 2, 2), (6, 7, 3, 2, 4), (7, 7, 3, 2, 4)],

@@ -136,7 +136,7 @@ def test_paper_is_as_published() -> None:
     assert [split.pes for split in found.splits] == [12, 1, 12, 1, 16]
 
 
-@pytest.mark.by_day(2)
+@pytest.mark.by_day(6)
 @pytest.mark.parametrize("name", ["mobilenetv2-16x16", "vgg16-16x16", "resnet50-32x32"])
 @pytest.mark.parametrize("minimise", ["interval", "latency"])
 def test_close_to_the_optimum_of_networks(name: str, minimise: str) -> None:

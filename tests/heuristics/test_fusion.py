@@ -53,7 +53,7 @@ def solve(problem: Problem, **search: Any) -> tuple[Any, list[int], list[int]]:
     return outcome, [objective(problem, plan) for plan in plans], bounds
 
 
-@pytest.mark.by_day(1)
+@pytest.mark.by_day(3)
 @pytest.mark.parametrize("name", NAMES)
 @settings(max_examples=examples(50))
 @given(problem=problems())

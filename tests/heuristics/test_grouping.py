@@ -175,7 +175,7 @@ def test_same_seed_same_plan(problem: Problem, seed: int) -> None:
     assert first == second
 
 
-@pytest.mark.by_day(4)
+@pytest.mark.by_day(12)
 @pytest.mark.parametrize(("size", "group_size"), [(5, 4), (7, 5), (9, 6), (12, 8)])
 @pytest.mark.parametrize("steps", ["kmin", "free"])
 def test_every_pixel_is_loaded_once(size: int, group_size: int, steps: str) -> None:

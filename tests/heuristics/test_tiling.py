@@ -71,7 +71,7 @@ def problems(draw: st.DrawFn) -> Problem:
         raise
 
 
-@pytest.mark.by_day(1)
+@pytest.mark.by_day(3)
 @pytest.mark.parametrize("name", NAMES)
 @settings(max_examples=examples(50), deadline=None, suppress_health_check=list(HealthCheck), derandomize=True)
 @given(problem=problems())

@@ -104,7 +104,7 @@ def test_the_checker_accepts_what_is_right(run_checked: Callable[..., str]) -> N
     assert "% CORRECT" in shown and "INCORRECT" not in shown and "==========" in shown
 
 
-@pytest.mark.by_day(1)
+@pytest.mark.by_day(3)
 @pytest.mark.parametrize(
     ("right", "wrong", "told"),
     [

@@ -142,7 +142,7 @@ def enumerated(name: str) -> int | None:
     return least(TINY[name])
 
 
-@pytest.mark.by_day(3)
+@pytest.mark.by_day(9)
 @with_and_without_extras(TINY)
 @WITH_EACH_METHOD
 def test_agrees_with_enumeration(path, solver, name, extras):
@@ -175,7 +175,7 @@ def test_agree_on_random_networks(data):
 NETWORKS = {"mnist-tcpa": (4, 500_000), "vgg16": (16, 50_000_000), "mobilenetv2": (16, 1_000_000)}
 
 
-@pytest.mark.by_day(3)
+@pytest.mark.by_day(9)
 @pytest.mark.parametrize(
     ("network", "minimise"),
     [
@@ -286,7 +286,7 @@ def run_checked(tmp_path):
     return run
 
 
-@pytest.mark.by_day(2)
+@pytest.mark.by_day(6)
 @pytest.mark.parametrize("name", thinned((name for name in TINY if "too high" not in name), 2))
 def test_checker_accepts_what_is_right(name, run_checked):
     """Also each solution on the way."""
@@ -307,7 +307,7 @@ WRONG = {
 }
 
 
-@pytest.mark.by_day(2)
+@pytest.mark.by_day(6)
 @pytest.mark.parametrize("violation", WRONG)
 def test_checker_refuses_what_is_wrong(violation, run_checked, tmp_path):
     name, right, wrong, told = WRONG[violation]

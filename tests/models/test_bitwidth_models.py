@@ -62,7 +62,7 @@ def test_there_are_formulations_of_both_kinds() -> None:
     assert {solver for _, solver in FOUND} == {"gecode", "highs"}
 
 
-@pytest.mark.by_day(1)
+@pytest.mark.by_day(3)
 @pytest.mark.parametrize("name", LIMITED)
 @with_each(FOUND)
 def test_formulations_prove_the_optimum(name: str, path: Path, solver: str) -> None:

@@ -181,7 +181,7 @@ def solve_cover(case: Made, run: Run, extras: bool, expected: int, **told: Any) 
     return [groups for groups, _ in solutions]
 
 
-@pytest.mark.by_day(2)
+@pytest.mark.by_day(6)
 @with_and_without_extras(MADE)
 def test_cover_proves_the_optimum(name: str, extras: bool, run_checked: Run) -> None:
     solve_cover(MADE[name][0], run_checked, extras, MADE[name][1])
@@ -218,7 +218,7 @@ WRONG = {
 }
 
 
-@pytest.mark.by_day(1)
+@pytest.mark.by_day(3)
 @pytest.mark.parametrize("violation", WRONG)
 def test_checker_refuses_what_is_wrong(violation: str, run_checked: Run, tmp_path: Path) -> None:
     name, right, wrong, told = WRONG[violation]
@@ -371,7 +371,7 @@ def plans(name: str) -> list[Plan]:
     return [order_groups(case, groups) for groups in sorted(chosen, key=cost)]
 
 
-@pytest.mark.by_day(2)
+@pytest.mark.by_day(6)
 @with_and_without_extras(TINY)
 @WITH_EACH_METHOD
 def test_agrees_with_enumeration(path: Path, solver: str, name: str, extras: bool) -> None:

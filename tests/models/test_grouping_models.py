@@ -206,7 +206,7 @@ def test_start_that_breaks_a_limit_does_no_harm(path, solver):
     assert outcome.bound == enumerated("memory for neighbours")
 
 
-@pytest.mark.by_day(3)
+@pytest.mark.by_day(9)
 @pytest.mark.parametrize(("path", "solver"), METHODS, ids=lambda value: getattr(value, "name", value))
 def test_known_bound_ends_the_search(path, solver):
     """A plan that meets a bound from elsewhere is optimal without further proof."""

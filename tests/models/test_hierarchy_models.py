@@ -44,7 +44,7 @@ def test_there_are_formulations() -> None:
     assert {path.name for path, _ in METHODS} == {"chains.py", "levels.mzn"}
 
 
-@pytest.mark.by_day(1)
+@pytest.mark.by_day(3)
 @pytest.mark.slow
 @pytest.mark.parametrize("goal", GOALS)
 @WITH_EACH_METHOD
@@ -62,7 +62,7 @@ WANTED = 4 if THOROUGH else 2
 """Problems that are compared with an enumeration."""
 
 
-@pytest.mark.by_day(1)
+@pytest.mark.by_day(3)
 @WITH_EACH_METHOD
 def test_agree_with_enumeration(path, solver):
     compared = 0
@@ -77,7 +77,7 @@ def test_agree_with_enumeration(path, solver):
     assert compared == WANTED
 
 
-@pytest.mark.by_day(1)
+@pytest.mark.by_day(3)
 @WITH_EACH_METHOD
 def test_agree_where_outputs_fit_but_sums_do_not(path, solver):
     compared = 0
@@ -130,7 +130,7 @@ BUFFERED = {
 CONV2 = {"input": [64, 56, 56], "kernels": 64, "kernel": [3, 3], "padding": [1, 1, 1, 1]}
 
 
-@pytest.mark.by_day(1)
+@pytest.mark.by_day(3)
 @pytest.mark.slow
 @pytest.mark.parametrize("goal", GOALS)
 def test_a_layer_of_resnet_is_proven_by_gecode(goal):

@@ -136,14 +136,14 @@ def enumerated(name: str) -> int | None:
     return min(values, default=None)
 
 
-@pytest.mark.by_day(4)
+@pytest.mark.by_day(12)
 @pytest.mark.parametrize("name", TINY)
 def test_exhaustive_agrees_with_enumeration(name):
     found = exhaustive(TINY[name], float("inf"))
     assert (None if found is None else found[0]) == enumerated(name)
 
 
-@pytest.mark.by_day(2)
+@pytest.mark.by_day(6)
 @with_and_without_extras(TINY)
 @WITH_EACH_METHOD
 def test_agrees_with_enumeration(path, solver, name, extras):
@@ -179,7 +179,7 @@ def test_bounds_below_the_objective(name):
 # Layers of real networks -----------------------------------------------------------------------------------
 
 
-@pytest.mark.by_day(1)
+@pytest.mark.by_day(3)
 @pytest.mark.parametrize("number", [0, 20, 53])
 @WITH_EACH_METHOD
 def test_layers_of_resnet50_are_proven(path, solver, number):

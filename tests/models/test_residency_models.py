@@ -40,7 +40,7 @@ def test_there_are_formulations() -> None:
     assert {solver for _, solver in FOUND} == {"gecode", "highs"}
 
 
-@pytest.mark.by_day(4)
+@pytest.mark.by_day(12)
 @pytest.mark.parametrize("seed", range(examples(40)))
 @with_each(FOUND)
 def test_formulations_agree_with_the_search(seed: int, path: Path, solver: str) -> None:

@@ -45,7 +45,7 @@ def test_there_are_formulations_of_both_kinds() -> None:
     assert {solver for _, solver in FOUND} == {"gecode", "highs"}
 
 
-@pytest.mark.by_day(1)
+@pytest.mark.by_day(3)
 @pytest.mark.parametrize("seed", SEEDS)
 @with_each(FOUND)
 def test_formulations_prove_the_optimum(seed: int, path: Path, solver: str) -> None:
@@ -108,7 +108,7 @@ def test_formulations_agree_with_the_search_where_tensors_stay_of_more(path: Pat
     assert agree_where_tensors_stay(range(20, 240), path, solver) > 40
 
 
-@pytest.mark.by_day(1)
+@pytest.mark.by_day(3)
 @pytest.mark.parametrize("seed", range(4))
 @with_each(FOUND)
 def test_formulations_find_the_best_of_all_plans_where_tensors_stay(

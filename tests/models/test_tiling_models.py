@@ -124,7 +124,7 @@ def enumerated(name: str) -> int | None:
     return oracle.best(TINY[name].model_dump(mode="json"))
 
 
-@pytest.mark.by_day(1)
+@pytest.mark.by_day(3)
 @pytest.mark.parametrize("name", TINY)
 def test_exhaustive_agrees_with_enumeration(name):
     case = TINY[name]
@@ -132,7 +132,7 @@ def test_exhaustive_agrees_with_enumeration(name):
     assert (None if found is None else found.value) == enumerated(name)
 
 
-@pytest.mark.by_day(1)
+@pytest.mark.by_day(3)
 @with_and_without_extras(TINY)
 @WITH_EACH_METHOD
 def test_agrees_with_enumeration(path, solver, name, extras):
@@ -156,7 +156,7 @@ def published(network: str, limit: str) -> dict[str, Problem]:
     thinned([("lenet5-clone", "conv2"), ("alexnet", "conv1"), ("lenet5-clone", "fc3"), ("alexnet", "conv2"),
              ("alexnet", "fc6"), ("alexnet", "conv3")], 2),
 )  # fmt: skip
-@pytest.mark.by_day(2)
+@pytest.mark.by_day(6)
 @WITH_EACH_METHOD
 def test_published_layers_are_proven(path, solver, network, name, limit):
     case = published(network, limit)[name]
@@ -210,7 +210,7 @@ def test_start_that_breaks_a_limit_does_no_harm(path, solver):
         assert outcome.bound == enumerated(name)
 
 
-@pytest.mark.by_day(1)
+@pytest.mark.by_day(3)
 @WITH_EACH_METHOD
 def test_known_bound_ends_the_search(path, solver):
     """A plan that meets a bound from elsewhere is optimal without further proof."""
@@ -331,7 +331,7 @@ def run_checked(tmp_path):
     ["more memory", "padding generated", "stride beyond the kernel", "schedule intra", "dilation",
      "widths of whole bytes"],
 )  # fmt: skip
-@pytest.mark.by_day(1)
+@pytest.mark.by_day(3)
 def test_checker_accepts_what_is_right(name, run_checked):
     """Also each solution on the way, of which there are many without a good bound."""
     shown = run_checked(TINY[name], FOLDER / "loops.mzn", "-a", worst=10**6)
@@ -354,7 +354,7 @@ WRONG = {
 }
 
 
-@pytest.mark.by_day(2)
+@pytest.mark.by_day(6)
 @pytest.mark.parametrize("name", WRONG)
 def test_checker_refuses_what_is_wrong(name, run_checked, tmp_path):
     right, wrong, violation = WRONG[name]

@@ -85,7 +85,7 @@ def test_table_1(title: str) -> None:
         assert case.measures.latency_cycles == row["latency"]
 
 
-@pytest.mark.by_day(2)
+@pytest.mark.by_day(6)
 @pytest.mark.parametrize("title", [row["column"] for row in PUBLISHED["table_1"]])
 def test_the_plans_of_table_1_compute_the_right_numbers(title: str) -> None:
     _, case = table_1()[title]

@@ -144,7 +144,7 @@ def solved(case: str, folder: Path) -> tuple[Instance, Result]:
     return SOLVED[case]
 
 
-@pytest.mark.by_day(1)
+@pytest.mark.by_day(3)
 @pytest.mark.parametrize("case", CASES)
 def test_every_room_has_a_page(case: str, tmp_path: Path) -> None:
     from tilewright import report

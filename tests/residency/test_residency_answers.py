@@ -126,7 +126,7 @@ def test_a_plan_that_does_not_write_an_output_is_refused() -> None:
     assert told == "residency: step 1 (a) does not write a, an output of the network"
 
 
-@pytest.mark.by_day(2)
+@pytest.mark.by_day(6)
 @pytest.mark.parametrize("names", [*permutations(OBJECTIVES, 2), ("traffic", "cycles", "energy", "memory")])
 def test_every_list_of_objectives_has_an_answer(names: tuple[str, ...]) -> None:
     problem = problem_of({"layers": CHAIN}, 400, objective={"minimise": list(names)})

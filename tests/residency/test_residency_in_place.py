@@ -75,7 +75,7 @@ def test_a_sum_may_overwrite_what_nobody_needs_any_more(pixels: int, valid: bool
     assert (report.violation is None and report.numeric) == valid
 
 
-@pytest.mark.by_day(1)
+@pytest.mark.by_day(3)
 @pytest.mark.parametrize("seed", range(examples(80)))
 def test_sums_in_place_agree_with_an_oracle_apart(seed: int) -> None:
     """Two readers of a map of which one is a sum: kernels of a row or column, padding on one side."""

@@ -144,7 +144,7 @@ def in_parts(rng: random.Random) -> Json:
             return table | {"machine": {"memory_bytes": rng.randint(least, least + sizes // 2 + 1)}}
 
 
-@pytest.mark.by_day(3)
+@pytest.mark.by_day(9)
 @pytest.mark.parametrize("seed", range(examples(80)))
 def test_the_search_agrees_with_an_oracle_apart(seed: int) -> None:
     rng = random.Random(f"parts {seed}")
@@ -160,7 +160,7 @@ def test_the_search_agrees_with_an_oracle_apart(seed: int) -> None:
         pytest.skip("too large for the oracle")
 
 
-@pytest.mark.by_day(1)
+@pytest.mark.by_day(3)
 @pytest.mark.parametrize("method", ["intervals@highs", "divide@gecode"])
 @pytest.mark.parametrize("seed", range(examples(24)))
 def test_formulations_agree(seed: int, method: str) -> None:

@@ -49,7 +49,7 @@ def agrees(problem: Problem, *, first: bool = True) -> None:
     survives(problem, answer.plan)
 
 
-@pytest.mark.by_day(2)
+@pytest.mark.by_day(6)
 @pytest.mark.parametrize("seed", range(examples(40)))
 def test_branch_and_bound_finds_the_best_of_all_copies(seed: int) -> None:
     agrees(branches(30_000 + seed, 4))

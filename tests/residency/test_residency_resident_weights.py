@@ -54,7 +54,7 @@ def test_branch_and_bound_finds_the_best_of_all_sets(seed: int) -> None:
     survives(problem, answer.plan)
 
 
-@pytest.mark.by_day(2)
+@pytest.mark.by_day(6)
 @pytest.mark.parametrize("seed", range(examples(80)))
 def test_any_weights_that_stay_are_there_in_every_frame(seed: int) -> None:
     rng = random.Random(20_000 + seed)

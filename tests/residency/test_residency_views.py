@@ -243,7 +243,7 @@ def drawn(rng: random.Random, windows: bool) -> Json:
             return table | {"machine": {"memory_bytes": rng.randint(least, least + sizes // 2 + 1)}}
 
 
-@pytest.mark.by_day(1)
+@pytest.mark.by_day(3)
 @pytest.mark.parametrize("windows", [False, True])
 @pytest.mark.parametrize("seed", range(examples(120)))
 def test_the_search_agrees_with_an_oracle_apart(seed: int, windows: bool) -> None:

@@ -13,7 +13,7 @@ from tilewright.run.best_known import FILE, best_known
 ROOMS = [room for room in catalogue.ROOMS if room != "grouping"]  # of which papers/test_s1_records.py looks
 
 
-@pytest.mark.by_day(1)
+@pytest.mark.by_day(3)
 @pytest.mark.parametrize("room", ROOMS)
 def test_plans_cost_what_is_said(room: str) -> None:
     offered = catalogue.room(room)

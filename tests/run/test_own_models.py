@@ -84,7 +84,7 @@ def own(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
 # A bound closes the run before the model is run ---------------------------------------------------------
 
 
-@pytest.mark.by_day(1)
+@pytest.mark.by_day(3)
 @pytest.mark.parametrize(
     ("instance", "method", "told"),
     [
@@ -174,7 +174,7 @@ def test_whose_proofs_are_claims() -> None:
     assert not is_narrow("grouping", "lying") and not is_trusted("grouping", "a function of mine")
 
 
-@pytest.mark.by_day(1)
+@pytest.mark.by_day(3)
 @pytest.mark.parametrize(
     ("instance", "method", "narrow", "best"),
     [

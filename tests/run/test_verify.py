@@ -134,7 +134,7 @@ def test_states_and_what_they_come_to() -> None:
     assert late.to_json() == {"what": "x", "holds": False, "state": "not verified", "detail": ""}
 
 
-@pytest.mark.by_day(2)
+@pytest.mark.by_day(6)
 @every_case
 def test_right_results_hold(name: str, reread: Callable[..., Result]) -> None:
     instance, result = case(name)
@@ -144,7 +144,7 @@ def test_right_results_hold(name: str, reread: Callable[..., Result]) -> None:
     assert findings[-1].state == "told" and "seconds" in findings[-1].detail
 
 
-@pytest.mark.by_day(3)
+@pytest.mark.by_day(9)
 @every_case
 def test_what_cannot_be_verified_in_time_is_not_called_wrong(name: str) -> None:
     findings = check(*case(name), time_limit=1e-6)

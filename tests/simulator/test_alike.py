@@ -281,7 +281,7 @@ def test_a_report_of_counted_tiles_shows_each_once() -> None:
     assert report.sequential.finish.max() <= report.sequential.cycles
 
 
-@pytest.mark.by_day(1)
+@pytest.mark.by_day(3)
 @pytest.mark.parametrize("kind", ["dsp", "npu"])
 def test_what_a_room_measures_is_the_same(kind: str, monkeypatch: pytest.MonkeyPatch) -> None:
     """Counts and measures of a plan are those of all its tiles."""

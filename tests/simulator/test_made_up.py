@@ -83,7 +83,7 @@ def test_engines_on_their_own_clocks(program: Program) -> None:
     check(program)
 
 
-@pytest.mark.by_day(1)
+@pytest.mark.by_day(3)
 @pytest.mark.usefixtures("blocks")
 @given(valid_programs(simple=True), st.sampled_from([None, "matrix"]))
 def test_lockstep_is_between_the_obvious_bounds(program: Program, host: str | None) -> None:

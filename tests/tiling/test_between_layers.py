@@ -196,7 +196,7 @@ def network(machine: str, changes: dict[str, Any], **further: Any) -> Problem:
     return Problem.model_validate(given)
 
 
-@pytest.mark.by_day(2)
+@pytest.mark.by_day(6)
 @pytest.mark.parametrize("machine", ["idsp", "nmp", "small"])
 def test_every_operation_of_a_network_counts(machine: str) -> None:
     host = {"cycles_per_byte": 0.5, "cycles_per_call": 3}
@@ -344,7 +344,7 @@ def test_a_vector_unit_stands_at_a_memory_that_holds_maps() -> None:
         network("small", {"vector_op_pj": 1.0})
 
 
-@pytest.mark.by_day(1)
+@pytest.mark.by_day(3)
 @pytest.mark.parametrize(
     ("machine", "method", "changes"),
     [

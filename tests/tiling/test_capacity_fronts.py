@@ -220,7 +220,7 @@ def test_summaries_show_what_each_power_of_two_allows() -> None:
     assert f"{points[-1].accesses_elements:,} accesses in {points[-1].capacity_bytes:,} bytes" in told
 
 
-@pytest.mark.by_day(1)
+@pytest.mark.by_day(3)
 @pytest.mark.parametrize("suffix", [".png", ".svg"])
 def test_curves_are_drawn_above_the_bound(suffix: str, tmp_path: Path, new_figures: list[Figure]) -> None:
     problem = network(2**20)

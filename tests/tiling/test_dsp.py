@@ -461,7 +461,7 @@ def test_blocks_do_not_change_what_is_found(monkeypatch):
 # Trade-offs --------------------------------------------------------------------------------------
 
 
-@pytest.mark.by_day(1)
+@pytest.mark.by_day(3)
 @pytest.mark.parametrize("limit", ["thesis", "any"])
 def test_the_front_is_that_of_every_tile_and_schedule(limit: str) -> None:
     """Brute force over every tile size, not only those that make different numbers of iterations."""

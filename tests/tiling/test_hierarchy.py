@@ -163,7 +163,7 @@ def test_window_counts_positions() -> None:
 # The exact search --------------------------------------------------------------------------------------
 
 
-@pytest.mark.by_day(1)
+@pytest.mark.by_day(3)
 @pytest.mark.parametrize("start", range(0, examples(160), 8))
 def test_exact_search_agrees_with_enumeration(start: int) -> None:
     compared = 0
@@ -343,7 +343,7 @@ def agrees(layer: Layer, machine: HierarchyMachine, seed: int, most: int = 2000)
     return True
 
 
-@pytest.mark.by_day(1)
+@pytest.mark.by_day(3)
 @pytest.mark.parametrize("start", range(0, 48, 12))
 def test_limits_of_cost_agree_with_enumeration(start: int) -> None:
     for seed in range(start, start + 12):
@@ -372,7 +372,7 @@ def test_limits_of_cost_agree_with_enumeration(start: int) -> None:
 NARROW = search.SearchParams(passes=((1, 1), (2, 2), (3, None)), beam=3, work=40)
 
 
-@pytest.mark.by_day(1)
+@pytest.mark.by_day(3)
 @pytest.mark.parametrize("choosing", [False, True])
 def test_passes_of_any_width_prove_the_same(choosing: bool, monkeypatch: pytest.MonkeyPatch) -> None:
     """What a complete pass may not end, and is tried again from a better plan, changes no optimum."""
@@ -530,7 +530,7 @@ def problem(
     )
 
 
-@pytest.mark.by_day(1)
+@pytest.mark.by_day(3)
 @pytest.mark.parametrize("minimise", ["accesses", "cycles", "energy", "edp"])
 def test_simulator_says_what_the_search_proves(minimise: str) -> None:
     one = problem(objective={"minimise": minimise})

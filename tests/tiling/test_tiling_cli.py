@@ -82,7 +82,7 @@ def test_network_prints_a_line_per_layer_and_totals(tilewright, solved, write):
     assert any(line.startswith("layers") and "2 different" in line for line in shown)
 
 
-@pytest.mark.by_day(2)
+@pytest.mark.by_day(6)
 @pytest.mark.parametrize("method", ["exhaustive", "greedy", "pruned", "manual"])
 def test_every_method_solves_networks(solved, write, method):
     name = write("network.toml", NETWORK + MACHINE)
