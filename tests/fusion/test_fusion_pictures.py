@@ -155,6 +155,7 @@ def test_the_numbers_are_what_was_measured(case: tuple[str, str], solved: Solved
             assert row.time.split()[:2] == [f"{group.duration_cycles:,}", engine]
 
 
+@pytest.mark.nightly
 def test_the_group_over_time_saves_the_most(solved: Solved) -> None:
     asked, plan, report = solved["squeezenet", "greedy"]
     numbers = {op.name: op.number for op in asked.ops}

@@ -99,6 +99,7 @@ def test_methods_are_ordered_and_their_plans_are_valid(name: str, rows: Mapping[
         assert one.problem.machine.milliseconds(cycles) == one.milliseconds(method)
 
 
+@pytest.mark.nightly
 def test_execution(rows: Mapping[str, Solved]) -> None:
     one = rows["googlenet"]
     measures = one.executed("optimum")

@@ -301,6 +301,7 @@ def test_roofline_of_figure_7_8() -> None:
         )
 
 
+@pytest.mark.nightly
 def test_platforms_of_table_7_12() -> None:
     for row in PUBLISHED["baselines"]:
         for unit, value in platforms.derived(row).items():
