@@ -232,16 +232,19 @@ def _roofline(roof: Roof, points: Sequence[Point], colours: tuple[Spec, list[Spe
             "encoding": encoding,
         },
     ]
+    return Chart("roofline", "Roofline", _about_roofline(roof), _spec(values, height=340, layer=layers))
+
+
+def _about_roofline(roof: Roof) -> str:
     slope = (
         ""
         if roof.gigabytes is None
         else f", to the left by the {roof.gigabytes:,.4g} GB/s of {roof.memory} (the slope)"
     )
-    about = (
+    return (
         "Each circle is a layer, its size its share of the whole. The line is what the machine can do at "
         f"most: {roof.gops:,.4g} GOPs/s{slope}. Layers near the line use the machine well."
     )
-    return Chart("roofline", "Roofline", about, _spec(values, height=340, layer=layers))
 
 
 def _operand_colour(names: Iterable[str]) -> Spec:
