@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import re
 import signal
 import subprocess
 import sys
@@ -24,6 +25,7 @@ from tilewright.core.measures import counted
 from tilewright.grouping import Problem
 from tilewright.run.workers import compiling
 from tilewright.simulator import Report
+from tilewright.spec.errors import InputError, shown_value
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
@@ -127,6 +129,24 @@ def processor_time(limit: float) -> Iterator[None]:
     yield
     spent = sum(os.times()[:4]) - began
     assert spent < limit, f"took {spent:.1f} s of the processor, at most {limit:g} s were expected"
+
+
+@contextmanager
+def refused(
+    field: str, value: Any, limit: str, *, file: str | Path | None = None, kind: type[InputError] = InputError
+) -> Iterator[pytest.ExceptionInfo[Any]]:
+    """Expect what a user relies on of an error: its field, the value that stood there, the limit, the file.
+
+    The limit is a pattern, of numbers and names rather than of sentences. Whatever is asked for must stand in
+    the message, too, where the user reads it.
+    """
+    with pytest.raises(kind) as caught:
+        yield caught
+    error, told = caught.value, str(caught.value)
+    assert error.field == field and field in told, told
+    assert error.value == value and (value is None or shown_value(value) in told), (error.value, told)
+    assert re.search(limit, error.limit) and error.limit in told, told
+    assert file is None or (error.file == str(file) and str(file) in told), told
 
 
 Run = Callable[..., subprocess.CompletedProcess[str]]

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from math import log10
-
 import pytest
 from bits_at_random import THESIS, points, problems, thesis_problem
 from conftest import examples
@@ -12,7 +10,6 @@ from hypothesis import given, settings
 from tilewright.bitwidth import Plan, Problem, best_bound, costs, objective, simulate, violation
 from tilewright.bitwidth.exact import search as search_module
 from tilewright.bitwidth.exact.search import front_of, priced_bound
-from tilewright.bitwidth.noise import decibels, most_noise
 from tilewright.core import catalogue
 from tilewright.core.context import RunContext
 from tilewright.core.room import room_of
@@ -98,30 +95,6 @@ def test_heuristics_choose_plans_no_better_than_the_optimum(problem: Problem) ->
             if violation(problem, plan) is None:
                 assert expected is not None
                 assert objective(problem, plan) >= expected
-
-
-def test_greedy_and_algorithm_2_reach_an_optimum_without_limits() -> None:
-    problem = thesis_problem("absolute_weights")
-    expected = least(problem)
-    for name in ("greedy", "algorithm2"):
-        assert objective(problem, catalogue.heuristic("bitwidth", name).plan(problem)) == expected
-
-
-def test_power_of_two_takes_the_widths_of_data_types() -> None:
-    plan = catalogue.heuristic("bitwidth", "power_of_two").plan(thesis_problem("output_range"))
-    assert plan.widths == ((4, 8),)
-
-
-def test_the_noise_of_the_example_by_hand() -> None:
-    """Seven bits each: FL = 4 and 7, mean squares of a third of the squared magnitude."""
-    problem = thesis_problem("output_range")
-    plan = Plan(("conv2",), ((7, 7),))
-    expected = 2**-8 / 12 / (3.946**2 / 3) + 2**-14 / 12 / (0.2593**2 / 3)
-    noise, bits = costs(problem, plan)
-    assert noise - 1 < 1e9 * expected <= noise
-    assert bits == 7 * 32 * 14 * 14 + 7 * 64 * 800
-    assert decibels(noise) == pytest.approx(-10 * log10(expected), abs=1e-3)
-    assert most_noise(30.0) == 1_000_000
 
 
 def test_auto_solves_and_a_second_method_may_be_asked() -> None:

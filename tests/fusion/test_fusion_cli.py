@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import re
 from pathlib import Path
 
 import onnx
@@ -101,18 +100,6 @@ def test_network_is_solved_checked_simulated(tilewright, write, tmp_path, minimi
     assert all(op in shown for op in ("squeeze", "narrow", "wide", "sum", "pool"))
 
 
-def test_no_method_beats_the_proven_optimum(solved, write):
-    name = write("fused.toml", LAYERS + MACHINE)
-    best = solved(name)
-    for method in ("layerwise", "greedy", "dnnvm"):
-        other = solved(name, "--with", method)
-        assert other["status"] == "feasible"
-        assert other["objective"] >= best["objective"]
-    assert solved(name, "--with", "layerwise")["objective"] > best["objective"]
-    again = solved(name, "--with", "downsets", "--warm-start", "greedy")
-    assert again["objective"] == again["bound"] == best["objective"]
-
-
 def tampered(result, change, path: Path) -> None:
     change(result)
     path.write_text(json.dumps(result))
@@ -191,22 +178,6 @@ def test_bad_input_is_refused_before_anything_starts(tilewright, write, body, to
     assert done.returncode == 2
     assert told in done.stderr
     assert "bad.toml" in done.stderr
-
-
-@pytest.mark.by_day(1)
-@pytest.mark.parametrize("buffer", ["input", "output"])
-def test_buffers_that_are_too_small_are_infeasible(tilewright, write, buffer):
-    small = MACHINE.replace(f"{buffer}_bytes = 600", f"{buffer}_bytes = 1")
-    done = tilewright("solve", write("small.toml", LAYERS + small), "-o", "small.json")
-    assert done.returncode == 1, done.stderr
-    assert "status     infeasible" in done.stdout
-    told = " ".join(done.stdout.split())
-    assert "no tile that fits, alone or in a group: " in told
-    enough = re.search(rf"machine\.{buffer}_bytes = (\d+) instead of 1 would be enough", told)
-    assert enough is not None, done.stdout
-    assert tilewright("check", "small.toml", "small.json").returncode == 0
-    larger = small.replace(f"{buffer}_bytes = 1", f"{buffer}_bytes = {enough[1]}")
-    assert tilewright("solve", write("larger.toml", LAYERS + larger)).returncode == 0
 
 
 @pytest.mark.nightly

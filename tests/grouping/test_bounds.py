@@ -29,7 +29,6 @@ from tilewright.grouping.bounds.best import (
     with_more_steps,
 )
 from tilewright.grouping.problem import GroupingLimits
-from tilewright.spec.errors import InputError
 
 
 @st.composite
@@ -527,11 +526,6 @@ def test_all_small_layers_of_one_row_have_bounds_below_their_optimum() -> None:
                     check_bounds(problem, best)
                     tight[best_bound(problem).value == best[1]] += 1
     assert tight[True] > tight[False]
-
-
-def test_a_memory_that_no_patch_fits_is_refused_before_any_bound() -> None:
-    with pytest.raises(InputError, match="need 39 elements"):
-        make_problem({"input": [1, 5, 5], "kernels": 3}, {"group_size": 1, "memory": 38})
 
 
 def test_reversing_a_plan_costs_the_same() -> None:

@@ -352,12 +352,6 @@ def test_results_draw_themselves(name: str) -> None:
     assert axes.has_data() or axes.patches or axes.texts
 
 
-def test_plot_writes_files(tmp_path: Path) -> None:
-    result = solved("alexnet-conv3-64k")
-    assert tw.plot("alexnet-conv3-64k", result, tmp_path / "plan.png") is None
-    assert (tmp_path / "plan.png").read_bytes().startswith(b"\x89PNG")
-
-
 @pytest.mark.nightly
 def test_simulate_check_and_emit(tmp_path: Path) -> None:
     result = solved("alexnet-conv3-64k")
