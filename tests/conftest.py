@@ -131,22 +131,30 @@ def processor_time(limit: float) -> Iterator[None]:
     assert spent < limit, f"took {spent:.1f} s of the processor, at most {limit:g} s were expected"
 
 
-@contextmanager
-def refused(
-    field: str, value: Any, limit: str, *, file: str | Path | None = None, kind: type[InputError] = InputError
-) -> Iterator[pytest.ExceptionInfo[Any]]:
-    """Expect what a user relies on of an error: its field, the value that stood there, the limit, the file.
+def tells(message: object, *parts: object) -> bool:
+    """Whether a message tells names and numbers one after the other, in whatever words.
 
-    The limit is a pattern, of numbers and names rather than of sentences. Whatever is asked for must stand in
-    the message, too, where the user reads it.
+    A part is found whole: 5 is not told by 50, 1,5 or 5.2, nor `kernel` by `kernels`. In a part, `` .. ``
+    stands for any words.
     """
-    with pytest.raises(kind) as caught:
-        yield caught
-    error, told = caught.value, str(caught.value)
-    assert error.field == field and field in told, told
-    assert error.value == value and (value is None or shown_value(value) in told), (error.value, told)
-    assert re.search(limit, error.limit) and error.limit in told, told
-    assert file is None or (error.file == str(file) and str(file) in told), told
+    named = (each for part in parts for each in str(part).split(" .. "))
+    found = (rf"(?<!\w)(?<!\d[.,]){re.escape(each)}(?!\w)(?![.,]\d)" for each in named)
+    return re.search(".*?".join(found), str(message), re.DOTALL) is not None
+
+
+@contextmanager
+def refused(field: str, value: Any, *limit: object, file: object = None) -> Iterator[None]:
+    """Expect an error with what users rely on: the field, the value that stood there, the limit, the file.
+
+    Of the limit, parts are given, as `tells` takes them. Where the value is None, the message tells none.
+    """
+    with pytest.raises(InputError) as caught:
+        yield
+    error = caught.value
+    assert (error.field, error.value) == (field, value)
+    assert limit and tells(error.limit, *limit), error.limit
+    shown = [] if value is None else [shown_value(value)]
+    assert tells(error, *([] if file is None else [file]), field, *shown, *limit), str(error)
 
 
 Run = Callable[..., subprocess.CompletedProcess[str]]

@@ -82,7 +82,7 @@ def test_a_rate_that_needs_more_elements_is_infeasible() -> None:
     result = tw.solve(PROBLEM.with_(objective=asked), "parametric")
     assert (result.status, result.plan, result.exit_status) == ("infeasible", None, 1)
     assert "17000 frames per second need 12 PEs" in result.bound_by and "the array has 5" in result.bound_by
-    with refused("machine.array", [1, 1], "1 PEs, and layer b gets none"):
+    with refused("machine.array", [1, 1], "1 PEs", "layer b"):
         PROBLEM.with_(machine={"array": [1, 1]})
 
 

@@ -8,6 +8,7 @@ from pathlib import Path
 
 import numpy as np
 import pytest
+from conftest import tells
 from tests import command
 
 from tilewright.core import catalogue
@@ -57,10 +58,18 @@ def test_files_that_are_wrong_are_told_with_their_fields(here: Path) -> None:
     assert "net.toml: data.samples" in done.stderr and "no such file" in done.stderr
     text = (here / "net.toml").read_text()
     for old, new, words in (
-        ('"lenet5-digits.npz"', '"/etc/digits.npz"', "must be the relative path of an .npz file"),
-        ("accumulator_bits = 16", "accumulator_bits = 4", "bits would be enough for it"),
-        ("accumulator_bits = 16", "accumulator_bits = 99", "machine.accumulator_bits = 99: must be"),
-        ('bound = "output_range"', 'bound = "worst"', "limits.bound = 'worst'"),
+        (
+            '"lenet5-digits.npz"',
+            '"/etc/digits.npz"',
+            "data.samples = '/etc/digits.npz' .. relative path .. .npz",
+        ),
+        (
+            "accumulator_bits = 16",
+            "accumulator_bits = 4",
+            "machine.accumulator_bits = 4 .. layer conv1 .. 5 bits",
+        ),
+        ("accumulator_bits = 16", "accumulator_bits = 99", "machine.accumulator_bits = 99 .. 40"),
+        ('bound = "output_range"', 'bound = "worst"', "limits.bound = 'worst' .. 'output_range'"),
     ):
         assert old in text
         (here / "bad.toml").write_text(text.replace('"lenet5-digits.npz"', '"other.npz"').replace(old, new))
@@ -68,7 +77,7 @@ def test_files_that_are_wrong_are_told_with_their_fields(here: Path) -> None:
             (here / "bad.toml").write_text(text.replace(old, new))
         done = command.run(here, "solve", "bad.toml")
         assert done.returncode == 2
-        assert words in done.stderr
+        assert tells(done.stderr, "bad.toml", words)
 
 
 def test_the_front_is_drawn(tmp_path: Path) -> None:

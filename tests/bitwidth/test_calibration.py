@@ -75,8 +75,8 @@ def test_what_runs_a_network(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) ->
     assert executed_by(Network(**network), "auto") is None
     with pytest.raises(InputError, match=r"pip install 'tilewright\[onnxruntime\]'"):
         ranges_of(network, **data, executor="onnxruntime")
-    with pytest.raises(InputError, match="executor = 'numpy': must be one of: auto, onnxruntime, reference"):
+    with pytest.raises(InputError, match=r"executor = 'numpy': .* auto, onnxruntime, reference"):
         ranges_of(network, **data, executor="numpy")  # type: ignore[arg-type]
     monkeypatch.undo()
-    with pytest.raises(InputError, match="layer lrn: onnxruntime normalises over an odd number"):
+    with pytest.raises(InputError, match=r"layer lrn: onnxruntime .* odd"):
         executed_by(even, "onnxruntime")

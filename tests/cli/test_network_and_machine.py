@@ -8,6 +8,7 @@ from pathlib import Path
 import onnx
 import pytest
 from command import run
+from conftest import tells
 from onnx import TensorProto, helper
 
 import tilewright
@@ -113,29 +114,29 @@ def test_the_machine_says_which_room(folder: Path, machine: str, room: str) -> N
 @pytest.mark.parametrize(
     ("given", "told"),
     [
-        (("small.onnx",), "is a network, no instance; `--machine MACHINE` makes it one"),
-        (("small.onnx", "--minimise", "cycles"), "--machine: a network needs one"),
+        (("small.onnx",), "small.onnx .. network .. `--machine MACHINE`"),
+        (("small.onnx", "--minimise", "cycles"), "--machine .. network"),
         (("small.onnx", "--machine", "owm.toml"), "no such file"),
-        (("small.onnx", "--machine", "eyeris"), "did you mean eyeriss?"),
+        (("small.onnx", "--machine", "eyeris"), "eyeris .. eyeriss?"),
         (
             ("small.onnx", "--machine", "nmp", "--room", "fusion"),
-            "nmp.toml: machine: room fusion needs conv_array",
+            "nmp.toml .. machine .. fusion .. conv_array",
         ),
-        (("small.onnx", "--machine", "own.toml", "--set", "limits"), "must be like"),
+        (("small.onnx", "--machine", "own.toml", "--set", "limits"), "limits .. like"),
         (
             ("small.onnx", "--machine", "own.toml", "--set", "machine.levels.bufer.capacity_bytes=1"),
-            "machine.levels has dram, buffer; did you mean buffer?",
+            "machine.levels .. dram, buffer .. buffer?",
         ),
         (("small.onnx", "--machine", "own.toml", "--set", "machine.levels=1,"), "machine.levels"),
         (
             ("small.onnx", "--machine", "own.toml", "--set", "machine.kind.x=1"),
-            "machine.kind holds no other fields",
+            "machine.kind",
         ),
-        (("small.onnx", "--machine", "own.toml", "--set", "machine.levels.0=1"), "is a list"),
-        (("small.onnx", "--machine", "own.toml", "--minimise", "energi"), "did you mean energy?"),
+        (("small.onnx", "--machine", "own.toml", "--set", "machine.levels.0=1"), "machine.levels .. list"),
+        (("small.onnx", "--machine", "own.toml", "--minimise", "energi"), "energi .. energy?"),
         (
             ("small.onnx", "--machine", "own.toml", "--room", "grouping"),
-            "takes a layer; rooms of networks are",
+            "layer .. rooms .. tiling",
         ),
         (("lenet5-idsp", "--room", "fusion"), "an instance has a room"),
         (("lenet5-idsp", "--input", "x=1,3,8,8"), "is for networks in ONNX"),
@@ -144,7 +145,7 @@ def test_the_machine_says_which_room(folder: Path, machine: str, room: str) -> N
 def test_what_cannot_be_is_told(folder: Path, given: tuple[str, ...], told: str) -> None:
     done = run(folder, "solve", *given)
     assert done.returncode == 2
-    assert told in done.stderr
+    assert tells(done.stderr, told)
 
 
 def test_python_reads_the_same(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -312,11 +312,11 @@ def test_what_has_no_c_is_refused() -> None:
     ):
         after = [conv | {"name": "after"}] if layer.get("op") == "softmax" else []
         one = problem_of({"layers": [conv, layer, *after]}, 1000)
-        with pytest.raises(InputError, match=r"network\.layers\[1\].*layer x: there is no C for"):
+        with pytest.raises(InputError, match=r"network\.layers\[1\].*layer x: .*no C"):
             addressed_project(one, found(one, "layer_by_layer"), 0, "net", "")
     part = {"name": "p", "kind": "slice", "input": [2, 4, 4], "output": [1, 4, 4], "first": [1, 0, 0]}
     parts = problem_of({"layers": [conv, part, conv | {"name": "x", "input": [1, 4, 4]}]}, 1000)
-    with pytest.raises(InputError, match=r"layer x: there is no C for reading some channels of a map alone"):
+    with pytest.raises(InputError, match=r"layer x: .*no C .*channels"):
         addressed_project(parts, found(parts, "layer_by_layer"), 0, "net", "")
 
 
@@ -326,7 +326,7 @@ def test_numbers_that_do_not_fit_are_refused() -> None:
     network, _ = numbers(Random(1), problem.network, (8, 16))
     wide, _ = numbers(Random(2), problem.network, (30, 32))
     images = np.zeros((1, 2, 6, 5), np.int64)
-    with pytest.raises(InputError, match=r"layer (a|b|fc): weights of \d+ bits do not fit its elements"):
+    with pytest.raises(InputError, match=r"layer (a|b|fc): weights .* \d+ bits"):
         codegen.project("net", "", problem, plan, QuantisedNetwork(wide, images, None, "a test"))
     other = problem_of({"layers": NETWORK["layers"][:1]}, 400)
     with pytest.raises(InputError, match=r"is another network than that of the numbers \(a test\)"):
@@ -341,13 +341,11 @@ def test_steps_of_other_kinds_are_refused(monkeypatch: pytest.MonkeyPatch) -> No
     plan = found(problem, "states")
     with monkeypatch.context() as patch:
         patch.setattr(steps, "ORDERS", ("kernels",))
-        with pytest.raises(InputError, match=r"plan\.steps\[\d\]\.order = 'pixels': there is no C for"):
+        with pytest.raises(InputError, match=r"plan\.steps\[\d\]\.order = 'pixels': .*no C"):
             addressed_project(problem, plan, 0, "net", "")
     with monkeypatch.context() as patch:
         patch.setattr(steps, "ENTRIES", tuple(set(steps.ENTRIES) - {"pixels"}))
-        with pytest.raises(
-            InputError, match=r"plan\.steps\[\d\]\.pixels = \d+: there is no C for such steps"
-        ):
+        with pytest.raises(InputError, match=r"plan\.steps\[\d\]\.pixels = \d+: .*no C"):
             addressed_project(problem, plan, 0, "net", "")
     more = steps.step_buffers
 
@@ -359,11 +357,9 @@ def test_steps_of_other_kinds_are_refused(monkeypatch: pytest.MonkeyPatch) -> No
 
     with monkeypatch.context() as patch:
         patch.setattr(steps, "step_buffers", with_sums)
-        with pytest.raises(
-            InputError, match=r"sums of a, 4 elements'?: there is no C for steps that place this"
-        ):
+        with pytest.raises(InputError, match=r"sums of a, 4 elements.*no C"):
             addressed_project(problem, plan, 0, "net", "")
     with monkeypatch.context() as patch:
         patch.setattr(steps, "step_buffers", twice)
-        with pytest.raises(InputError, match=r"lines of .*: there is no C for steps that place this"):
+        with pytest.raises(InputError, match=r"lines of .*: .*no C"):
             addressed_project(problem, plan, 0, "net", "")

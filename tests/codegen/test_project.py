@@ -302,7 +302,7 @@ def test_scales_that_elements_do_not_hold_are_refused() -> None:
     layers = dict(values.network.layers)
     layers["e"] = replace(layers["e"], inputs=Format(12, -8))
     values = replace(values, network=replace(values.network, layers=layers))
-    limit = r"machine\.bits\.output = 12: layer p: inputs of several scales, brought to one, of \d+ bits"
+    limit = r"machine\.bits\.output = 12: layer p: inputs .* \d+ bits"
     with pytest.raises(InputError, match=limit):
         codegen.project("net", "", problem, any_plan(Random(1), problem), values)
 
@@ -391,13 +391,13 @@ def test_digits_are_classified_with_other_bits(digits: Path) -> None:
 def test_what_has_no_project_is_refused(tmp_path: Path, digits: Path) -> None:
     words = ("emit", "lenet5-128-idsp", "tiles.json")
     for more, said in (
-        (("--as", "project"), "a project is a folder: -o FOLDER/"),
+        (("--as", "project"), "-o FOLDER/"),
         (("--numbers", "bits.toml", "bits.json", "-o", "x.c"), "--numbers is for projects"),
         (
             ("--numbers", "lenet5-128-idsp", "tiles.json", "-o", "p/"),
-            "numbers are those of an instance of room bitwidth",
+            "room bitwidth",
         ),
-        (("--set", "machine.element_bytes=1", "-o", "p/"), "is a result of another instance"),
+        (("--set", "machine.element_bytes=1", "-o", "p/"), "another instance"),
     ):
         done = command.run(digits, *words, *more)
         assert done.returncode == 2, done.stdout
@@ -405,24 +405,24 @@ def test_what_has_no_project_is_refused(tmp_path: Path, digits: Path) -> None:
     assert not (digits / "p").exists()
     problem = problem_of([*BLOCK[:3], {"name": "soft", "kind": "map", "op": "sigmoid", "input": [12, 9, 7]}])
     plan = any_plan(Random(1), problem)
-    with pytest.raises(InputError, match="layer soft: there is no C for it"):
+    with pytest.raises(InputError, match=r"layer soft: .*no C"):
         codegen.project("net", "", problem, plan)
     inside = problem_of(BLOCK).with_(network={"outputs": (BLOCK[0]["name"], BLOCK[-1]["name"])})
-    with pytest.raises(InputError, match=r"network\.outputs = .* is for networks of one output"):
+    with pytest.raises(InputError, match=r"network\.outputs = .* one output"):
         codegen.project("net", "", inside, any_plan(Random(1), inside))
     wide = problem_of(BLOCK, element_bytes=1)
     assert wide.network is not None
     values = QuantisedNetwork(
         numbers(Random(2), wide.network, (8, 16))[0], np.zeros((1, 4, 9, 7), np.int64), None, "a test"
     )
-    with pytest.raises(InputError, match=r"machine\.element_bytes = 1: .* of 1\d bits do not fit"):
+    with pytest.raises(InputError, match=r"machine\.element_bytes = 1: .* 1\d bits"):
         codegen.project("net", "", wide, any_plan(Random(1), wide), values)
     layer, bits = BLOCK[:1], {"input": 16, "weights": 16, "output": 16, "partial": 16}
     for operand, less, said in (
-        ("input", 2, r"machine\.bits\.input = 2: layer expand: inputs of \d bits do not fit"),
-        ("weights", 2, r"machine\.bits\.weights = 2: layer expand: weights of \d bits do not fit"),
-        ("partial", 16, r"machine\.bits\.partial = 16: layer expand: sums of parts of its input maps of 32"),
-        ("partial", 65, r"machine\.bits\.partial = 65: C has integers of at most 64 bits"),
+        ("input", 2, r"machine\.bits\.input = 2: layer expand: inputs .* \d bits"),
+        ("weights", 2, r"machine\.bits\.weights = 2: layer expand: weights .* \d bits"),
+        ("partial", 16, r"machine\.bits\.partial = 16: layer expand: sums .* 32"),
+        ("partial", 65, r"machine\.bits\.partial = 65: .* 64 bits"),
     ):
         few = problem_of(layer, bits=bits | {operand: less})
         given = QuantisedNetwork.made(Network(layers=layer), Widths(input=8, weights=8, output=16))  # type: ignore[arg-type]

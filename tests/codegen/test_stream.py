@@ -151,9 +151,7 @@ def test_what_has_no_stream_is_refused() -> None:
     with pytest.raises(InputError, match="numbers are made from a seed"):
         codegen.project("net", "", problem, plan, values)
     wide = unchecked_copy(problem, machine=unchecked_copy(problem.machine, element_bytes=4))
-    with pytest.raises(
-        InputError, match=r"machine\.element_bytes = 4: C is emitted for elements of at most 2"
-    ):
+    with pytest.raises(InputError, match=r"machine\.element_bytes = 4: .* 2"):
         stream_project(wide, plan, 0, "net", "")
     conv = {"name": "c", "input": [2, 4, 4], "kernels": 2, "kernel": [1, 1]}
     for more, layer in (
@@ -168,7 +166,7 @@ def test_what_has_no_stream_is_refused() -> None:
             tables.append({"name": f"m{number}", "input": shape, **each})
             shape = list(output(tables[-1]))
         one = Problem.model_validate({"network": {"layers": tables}, "machine": machine(Random(1))})
-        with pytest.raises(InputError, match=f"layer {layer}: there is no C for it"):
+        with pytest.raises(InputError, match=f"layer {layer}: .*no C"):
             numbers_of(one)
     relu = {"name": "relu", "kind": "map", "op": "relu", "input": [2, 4, 4]}
     for kind in ("add", "mul"):
@@ -176,7 +174,7 @@ def test_what_has_no_stream_is_refused() -> None:
         one = Problem.model_validate(
             {"network": {"layers": [conv, relu, itself]}, "machine": machine(Random(1))}
         )
-        with pytest.raises(InputError, match="layer itself: reads a value and functions of it; there is no"):
+        with pytest.raises(InputError, match="layer itself: "):
             numbers_of(one)
     tables = [{"name": "m", "kind": "mul", "inputs": ["input"] * 9, "input": [2, 4, 4]}]
     one = Problem.model_validate(

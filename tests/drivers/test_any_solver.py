@@ -10,7 +10,7 @@ import time
 from pathlib import Path
 
 import pytest
-from conftest import nightly
+from conftest import nightly, tells
 from tests import command
 
 from tilewright import drivers
@@ -131,7 +131,7 @@ def test_a_solver_that_calls_a_start_optimal_is_caught_by_a_second_method(own):
     cost, best = catalogue.room("grouping").objective(SMALL, start), solve(SMALL, "exact").objective
     assert best is not None and cost > best
     own("lying", LYING.replace("LIE", f'"optimal", None, {cost}').replace("found = highs", "0 and highs"))
-    with pytest.raises(Disagreement, match=rf"proves a bound of {cost}, \w+(@highs)? finds a plan of"):
+    with pytest.raises(Disagreement, match=rf"bound of {cost}, \w+(@highs)? .* plan of"):
         solve(SMALL, "lives@lying", warm_start=start, time_limit=60)
     # Where nobody looks, it is not believed.
     result = solve(SMALL, "lives@lying", warm_start=start, time_limit=60, confirm=False)
@@ -167,11 +167,11 @@ def test_names_with_a_colon_are_methods():
 @pytest.mark.parametrize(
     ("name", "told"),
     [
-        ("minizinc:nothing", "MiniZinc knows no solver nothing; it has: .*gecode"),
-        ("minizinc:gist", "is a program with windows"),
-        ("pyomo:nothing", "Pyomo knows no solver nothing for this; `tilewright list solvers` has"),
-        ("pyomo:neos", "Pyomo knows no solver neos for this"),
-        ("pyomo:mosek_direct", "Pyomo does not find mosek_direct"),
+        ("minizinc:nothing", "MiniZinc .* nothing.*gecode"),
+        ("minizinc:gist", "gist.* windows"),
+        ("pyomo:nothing", "Pyomo .* nothing.*`tilewright list solvers`"),
+        ("pyomo:neos", "Pyomo .* neos"),
+        ("pyomo:mosek_direct", "Pyomo .* mosek_direct"),
     ],
 )
 def test_a_solver_that_is_not_here_is_told_with_those_that_are(name, told):
@@ -184,7 +184,7 @@ def test_a_solver_that_is_not_here_is_told_with_those_that_are(name, told):
 def test_exit_status_of_a_solver_that_is_not_here(tmp_path):
     done = command.run(tmp_path, "solve", "s1-example2", "--with", "s1@pyomo:nothing", "--time-limit", "60")
     assert done.returncode == 3
-    assert "Pyomo knows no solver nothing" in done.stderr
+    assert tells(done.stderr, "Pyomo .. nothing")
 
 
 # The user's own -------------------------------------------------------------------------------------------
@@ -217,14 +217,13 @@ def test_a_driver_of_a_package(monkeypatch, tmp_path):
 @pytest.mark.parametrize(
     ("text", "told"),
     [
-        ("x = 1\n", r"has no line `TAKES = \"\.py\"`.*bad\.py"),
-        ('TAKES = ".py"\n', r"has no function `versions\(\)` \(.*bad\.py\)"),
+        ("x = 1\n", r"`TAKES = \"\.py\"`.*bad\.py"),
+        ('TAKES = ".py"\n', r"`versions\(\)`.*bad\.py"),
         (
             'TAKES = ".py"\n\ndef versions():\n    return {}\n\ndef solve(problem):\n    return None\n',
-            r"must have `solve\(problem, formulation, search, extras\)`, not `solve\(problem\)` "
-            r"\(.*bad\.py, line 6\)",
+            r"`solve\(problem, formulation, search, extras\)`.*`solve\(problem\)`.*bad\.py, line 6",
         ),
-        ('TAKES = ".py"\n1 / 0\n', r"cannot be imported: ZeroDivisionError.*bad\.py, line 2"),
+        ('TAKES = ".py"\n1 / 0\n', r"ZeroDivisionError.*bad\.py, line 2"),
     ],
 )
 def test_a_file_that_is_no_driver_is_told_with_its_line(own, text, told):
@@ -236,12 +235,12 @@ def test_a_file_that_is_no_driver_is_told_with_its_line(own, text, told):
 @pytest.mark.parametrize(
     ("text", "told"),
     [
-        ("def build(problem):\n    pass\n", r"has no function `start\(model, plan\)` \(.*mine\.py\)"),
+        ("def build(problem):\n    pass\n", r"`start\(model, plan\)`.*mine\.py"),
         (
             "def build(problem):\n    pass\n\ndef start(model):\n    pass\n\ndef read(model):\n    pass\n",
-            r"must have `start\(model, plan\)`, not `start\(model\)` \(.*mine\.py, line 4\)",
+            r"`start\(model, plan\)`.*`start\(model\)`.*mine\.py, line 4",
         ),
-        ("def solve(problem):\n    pass\n", r"must have `solve\(problem, search\)`.*mine\.py, line 1"),
+        ("def solve(problem):\n    pass\n", r"`solve\(problem, search\)`.*mine\.py, line 1"),
     ],
 )
 def test_a_file_that_is_no_formulation_is_told_with_its_line(monkeypatch, tmp_path, text, told):
@@ -266,7 +265,7 @@ def test_what_is_too_large_is_refused_by_every_driver():
     vgg = read("vgg16-conv1_2-g8").problem
     for solver, name in (("pyomo:appsi_highs", "lives"), ("minizinc:gecode", "ordered")):
         need(solver)
-        with pytest.raises(InputError, match="constraints here, at most"):
+        with pytest.raises(InputError, match=r"\d+ constraints .* \d+"):
             drivers.load(solver).solve(vgg, catalogue.formulation("grouping", name), RunContext())
 
 

@@ -159,10 +159,10 @@ def test_an_error_in_a_callback_is_told(cpsat: Any, gaps: Any) -> None:
 @pytest.mark.parametrize(
     ("build", "told"),
     [
-        (lambda model: model.clear_objective(), "a model without an objective to be minimised"),
-        (lambda model: model.maximize(model.at[0][0]), "a model without an objective to be minimised"),
-        (lambda model: model.minimize(0.5 * model.at[0][0]), "whose objective is no sum of whole numbers"),
-        (lambda model: setattr(model, "unit", 0.5), "whose `unit` is 0.5, no whole number"),
+        (lambda model: model.clear_objective(), "objective"),
+        (lambda model: model.maximize(model.at[0][0]), "objective"),
+        (lambda model: model.minimize(0.5 * model.at[0][0]), "objective.*whole numbers"),
+        (lambda model: setattr(model, "unit", 0.5), "`unit` is 0.5.*whole number"),
     ],
 )
 def test_what_is_no_model_is_refused(cpsat: Any, gaps: Any, build: Any, told: str) -> None:
@@ -172,16 +172,16 @@ def test_what_is_no_model_is_refused(cpsat: Any, gaps: Any, build: Any, told: st
 
 def test_other_things_than_models_and_plans_are_refused(cpsat: Any, gaps: Any) -> None:
     wrong = SimpleNamespace(**{**vars(gaps), "build": lambda _problem: 7})
-    with pytest.raises(InputError, match="`build` returns no CpModel but int"):
+    with pytest.raises(InputError, match=r"`build` .* CpModel .* int"):
         cpsat.solve(problem(4, 2), wrong, within(600))
-    with pytest.raises(InputError, match="`read` returns no Plan but int"):
+    with pytest.raises(InputError, match=r"`read` .* Plan .* int"):
         cpsat.solve(problem(4, 2), changed(gaps, read=lambda _model, _value: 7), within(600))
-    with pytest.raises(TilewrightError, match="CP-SAT refuses the parameter nonsense = 1"):
+    with pytest.raises(TilewrightError, match=r"CP-SAT .* nonsense = 1"):
         cpsat.solve(problem(4, 2), gaps, within(600), options={"nonsense": 1})
 
 
 def test_what_is_too_large_is_refused(cpsat: Any, gaps: Any) -> None:
-    with pytest.raises(InputError, match="constraints here, at most"):
+    with pytest.raises(InputError, match=r"\d+ constraints .* \d+"):
         cpsat.solve(problem(60, 8), gaps, within(600))
 
 
@@ -191,10 +191,10 @@ HEAD = 'WRITTEN_FOR = "cpsat"\n\ndef build(problem):\n    pass\n\n'
 @pytest.mark.parametrize(
     ("text", "told"),
     [
-        (HEAD, r"has no function `start\(model, plan\)` \(.*mine\.py\)"),
+        (HEAD, r"`start\(model, plan\)`.*mine\.py"),
         (
             HEAD + "def start(model, plan):\n    pass\n\ndef read(model):\n    pass\n",
-            r"must have `read\(model, value\)`, not `read\(model\)` \(.*mine\.py, line 9\)",
+            r"`read\(model, value\)`.*`read\(model\)`.*mine\.py, line 9",
         ),
     ],
 )

@@ -338,9 +338,9 @@ def test_large_layers_are_refused_before_anything_is_built(gecode):
     })  # fmt: skip
     with processor_time(5):
         for formulation in (s1, lives):
-            with pytest.raises(InputError, match="constraints here, at most"):
+            with pytest.raises(InputError, match=r"\d+ constraints .* \d+"):
                 highs.solve(vgg, formulation, within(600))
-        with pytest.raises(InputError, match="constraints here, at most"):
+        with pytest.raises(InputError, match=r"\d+ constraints .* \d+"):
             gecode.solve(vgg, ORDERED, within(600))
 
 

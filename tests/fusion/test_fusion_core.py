@@ -11,7 +11,7 @@ from typing import Any
 
 import numpy as np
 import pytest
-from conftest import examples, nightly
+from conftest import examples, nightly, tells
 from fusion_at_random import (
     AnyGroups,
     Table,
@@ -697,32 +697,32 @@ def of(*names: str, tile: Tile | None = WHOLE) -> Group:
     ("groups", "told"),
     [
         (PLAN, None),
-        ((of("x"),), "operations: group 1 (x) has the unknown operation x"),
-        ((*PLAN, of("a")), "operations: group 4 (a) has a, which an earlier group or place has"),
-        (PLAN[:1], "operations: no group has c, d, e"),
-        ((of("b", "a"),), "order: group 1 (b, a) does not have its operations in the order of execution"),
-        ((of("a", "a"),), "order: group 1 (a, a) does not have its operations in the order of execution"),
-        ((of("b"), of("a")), "order: group 1 (b) reads a, which no earlier group computes"),
-        ((of("a", "c"), of("b")), "order: group 1 (a, c) reads b, which no earlier group computes"),
-        ((*PLAN[:2], of("e")), "host: group 3 (e) is not computed by the accelerator"),
-        ((PLAN[0], of("c", "d", "e", tile=None)), "host: group 2 (c, d, e) is not computed"),
-        ((of("a", tile=None),), "tile: group 1 (a) has none"),
-        ((of("a", "b", "c", "d"),), "template: group 1 (a, b, c, d) matches none"),
-        ((of("a", "b", "c", tile=Tile(2, 4, 4, 4)),), "template: group 1 (a, b, c) may not be tiled"),
-        ((tiled(rows=3),), "tile: group 1 (a, b): its sizes are none of those that plans have"),
-        ((tiled(rows=9),), "tile: group 1 (a, b): 9 rows, at most 8 are there"),
-        ((tiled(columns=9),), "tile: group 1 (a, b): 9 columns, at most 8 are there"),
+        ((of("x"),), "operations .. group 1 (x) .. unknown operation x"),
+        ((*PLAN, of("a")), "operations .. group 4 (a) .. a .. earlier"),
+        (PLAN[:1], "operations .. no group .. c, d, e"),
+        ((of("b", "a"),), "order .. group 1 (b, a)"),
+        ((of("a", "a"),), "order .. group 1 (a, a)"),
+        ((of("b"), of("a")), "order .. group 1 (b) .. reads a"),
+        ((of("a", "c"), of("b")), "order .. group 1 (a, c) .. reads b"),
+        ((*PLAN[:2], of("e")), "host .. group 3 (e)"),
+        ((PLAN[0], of("c", "d", "e", tile=None)), "host .. group 2 (c, d, e)"),
+        ((of("a", tile=None),), "tile .. group 1 (a) .. none"),
+        ((of("a", "b", "c", "d"),), "template .. group 1 (a, b, c, d) .. none"),
+        ((of("a", "b", "c", tile=Tile(2, 4, 4, 4)),), "template .. group 1 (a, b, c) .. tiled"),
+        ((tiled(rows=3),), "tile .. group 1 (a, b) .. sizes"),
+        ((tiled(rows=9),), "tile .. group 1 (a, b) .. 9 rows .. 8"),
+        ((tiled(columns=9),), "tile .. group 1 (a, b) .. 9 columns .. 8"),
         (
             (tiled(halo="keep", columns=4),),
-            "tile: group 1 (a, b): halos are kept for tiles of full width only",
+            "tile .. group 1 (a, b) .. halos .. full width",
         ),
         (
             (tiled(order="kernels", parameters="stream"),),
-            "tile: group 1 (a, b): only one stage of several tiles can have the loop",
+            "tile .. group 1 (a, b) .. one stage .. loop",
         ),
         (
             (of("a", tile=replace(STRIPES, halo="keep", channels=2)),),
-            "tile: group 1 (a): halos are kept where all input channels are on chip only",
+            "tile .. group 1 (a) .. halos .. input channels",
         ),
     ],
 )
@@ -731,13 +731,13 @@ def test_rules_of_plans(groups: tuple[Group, ...], told: str | None) -> None:
     triples = {"name": "triples", "nodes": ("conv", "conv", "pool"), "edges": ((0, 1), (1, 2)), "whole": True}
     problem = layered(templates=(pairs, triples))
     found = fusion.violation(problem, Plan(groups))
-    assert (found or "").startswith(told or "")
     assert (found is None) == (told is None)
     report = fusion.simulate(problem, Plan(groups))
     assert report.valid == (told is None)
     if told is not None:
+        assert tells(found, told)
         assert report.violation is not None
-        assert report.violation.rule == told.partition(":")[0]
+        assert report.violation.rule == told.partition(" .. ")[0]
 
 
 def test_maps_that_leave_must_not_overlap_and_have_one_size() -> None:
@@ -750,14 +750,13 @@ def test_maps_that_leave_must_not_overlap_and_have_one_size() -> None:
     assert told is None
     fused = problem.fused((2, 3))
     told = violation(fused, Tile(4, 8, 4, 4))
-    assert told == "tile: the maps that leave differ in size, so they cannot be cut into tiles"
+    assert tells(told, "tile .. maps that leave .. size")
     fused = problem.fused((0, 1, 3))
     assert violation(fused, Tile(2, 8, 4, 4)) is None
     table["layers"][2] |= {"kernel": (3, 3)}
     problem = layered(network=table)
     told = violation(problem.fused((1, 2)), Tile(1, 3, 4, 4))
-    assert told is not None
-    assert told.startswith("tile: a map that leaves and is read as well needs tiles that do not overlap")
+    assert tells(told, "tile .. map that leaves .. overlap")
 
 
 @given(problems())
@@ -771,10 +770,7 @@ def test_buffers_must_hold_what_is_reserved(drawn: tuple[Random, AnyGroups]) -> 
         assert violation(fused, one.tile) is None
         fused.machine = unchecked_copy(machine, **{f"{name}_bytes": taken - 1})  # which may be none
         told = violation(fused, one.tile)
-        assert told is not None
-        assert told.startswith(
-            f"buffers: {taken} bytes of the {name} buffer are needed, there are {taken - 1}"
-        )
+        assert tells(told, f"buffers .. {taken} bytes .. {name} buffer .. {taken - 1}")
 
 
 @pytest.mark.parametrize("halo", HALOS)
@@ -802,10 +798,7 @@ def test_memory_within_a_number_of_cycles() -> None:
     )
     assert report.measures.memory_bytes == max(one.peak for one in fusion.choices(problem, layerwise))
     hasty = layered(objective={"minimise": "memory", "most_cycles": slowest - 1})
-    assert (
-        fusion.violation(hasty, layerwise)
-        == f"cycles: {slowest} are needed, at most {slowest - 1} are allowed"
-    )
+    assert tells(fusion.violation(hasty, layerwise), f"cycles .. {slowest} .. {slowest - 1}")
 
 
 # What is read ----------------------------------------------------------------------------------------
@@ -861,8 +854,8 @@ CONV_ADD = {"name": "sum", "nodes": ("conv", "add"), "edges": ((0, 1),)}
         ({"machine": {"parameter_bytes": 0}}, ["machine.parameter_bytes"]),
         ({"machine": {"conv_array": (4, 4)}}, ["machine.conv_array"]),
         ({"machine": {"frequency": 3}}, ["machine.frequency"]),
-        ({"network": SOFTMAX}, ["network.layers", "holds no operation that the accelerator does"]),
-        ({"templates": (CONV_ADD,)}, ["templates = 'sum'", "matches nothing in the network"]),
+        ({"network": SOFTMAX}, ["network.layers", "no operation"]),
+        ({"templates": (CONV_ADD,)}, ["templates = 'sum'", "matches nothing"]),
         ({"templates": (CONV_ADD, CONV_ADD)}, ["templates = 'sum'", "two templates have this name"]),
         ({"templates": ()}, ["templates"]),
         ({"objective": {"most_cycles": 9}}, ["objective.most_cycles = 9", "memory"]),
@@ -873,7 +866,7 @@ CONV_ADD = {"name": "sum", "nodes": ("conv", "add"), "edges": ((0, 1),)}
         ),
         (
             {"objective": {"minimise": "energy"}, "machine": {"energy": {"pj_per_mac": 5}}, "network": POOL},
-            ["objective.minimise = 'energy'", "the only price is that of MACs, which nothing here takes"],
+            ["objective.minimise = 'energy'", "MACs", "machine.energy.milliwatts"],
         ),
         ({"limits": {"halo": "none"}}, ["limits.halo"]),
     ],
@@ -882,11 +875,11 @@ def test_bad_input_is_refused(tables: dict[str, Any], told: list[str]) -> None:
     with pytest.raises(InputError) as error:
         layered(**tables)
     for words in told:
-        assert words in str(error.value)
+        assert tells(error.value, words)
 
 
 def test_a_network_must_fit_together() -> None:
     table = layers()
     table["layers"][1]["input"] = (4, 7, 8)
-    with pytest.raises(InputError, match="is what layer b takes, but it is given: a 4x8x8"):
+    with pytest.raises(InputError, match=r"network\.layers\[1\]\.input = .* layer b .* a 4x8x8"):
         layered(network=table)

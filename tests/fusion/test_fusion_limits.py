@@ -8,7 +8,7 @@ from random import Random
 from typing import Any
 
 import pytest
-from conftest import examples, thinned
+from conftest import examples, tells, thinned
 from formulations import check_agreement, methods, need, with_each
 from fusion.fusion_at_random import machine, network
 from fusion.test_selection import can_be_executed, cost, partitions
@@ -27,6 +27,7 @@ from tilewright.fusion.graph import engine_of
 from tilewright.fusion.group.best_tile import best_tile, evaluate_tile, least_buffers
 from tilewright.fusion.machine import BUFFERS, HOST
 from tilewright.fusion.selection.candidates import candidates, fitting_groups
+from tilewright.spec.errors import TilewrightError
 from tilewright.spec.validation import validated
 
 HEURISTICS = ("layerwise", "greedy", "dnnvm")
@@ -88,7 +89,7 @@ def test_heuristics_and_the_exact_search_keep_limits(problem: Problem) -> None:
             check_plan(problem, plan, expected)
         else:  # only where an operation alone does not fit: it names what is too small
             assert lonely
-            assert re.search(r"operation l\d (has )?no tile that fits, alone: machine", told)
+            assert re.search(r"operation l\d .*alone.*machine", told)
             assert any(f"machine.{name}_bytes = " in told for name in BUFFERS)
     found = catalogue.formulation("fusion", "downsets").solve(problem, RunContext())
     assert found.status == ("infeasible" if expected is None else "optimal")
@@ -160,12 +161,12 @@ def test_groups_that_tear_an_operation_apart_are_no_plan() -> None:
     assert too_large_alone(problem) == [1, 2]
     assert {one.nodes for one in fitting_groups(problem)} == {(0,), (0, 1), (0, 2)}
     assert best_bound(problem).impossible is None
-    assert "leaves operation left no tile that fits, alone: machine.input_bytes" in str(best_bound(problem))
+    assert tells(best_bound(problem), "operation left .. alone .. machine.input_bytes")
     assert solve(problem, "downsets").status == "infeasible"
     found = solve(problem, "greedy")
     assert (found.status, found.plan) == ("unknown", None)
     assert found.report is not None
-    assert "limits.halo = 'keep' leaves operation right no tile" in found.report.violation
+    assert tells(found.report.violation, "limits.halo = 'keep' .. operation right .. no tile")
 
 
 @pytest.mark.by_day(3)
@@ -175,12 +176,14 @@ def test_every_method_says_what_would_be_enough(method: str, minimise: str) -> N
     if "@" in method:
         need(method.partition("@")[2])
     problem = keep_without_tile(minimise)
+    if "@" in method and minimise == "memory":  # which no formulation takes
+        with pytest.raises(TilewrightError, match=f"method = '{method}'"):
+            solve(problem, method)
+        return
     found = solve(problem, method)
     assert found.status == "infeasible"
-    told = (
-        "machine.input_bytes = 48 instead of 40 and machine.output_bytes = 48 instead of 40 would be enough"
-    )
-    assert f"operation l0 no tile that fits, alone or in a group: {told}" in (found.bound_by or "")
+    enough = "machine.input_bytes = 48 .. 40 .. machine.output_bytes = 48 .. 40"
+    assert tells(found.bound_by, "operation l0 .. no tile", enough)
     larger = keep_without_tile(minimise, input_bytes=48, output_bytes=48)
     assert solve(larger, "downsets").status == "optimal"
 
@@ -249,8 +252,7 @@ def test_buffers_in_which_nothing_fits_are_infeasible_and_say_what_would_be_enou
         assert oracle.best(problem.model_dump(mode="json")) is None
         found = solve(problem, method)
         assert (found.status, found.plan) == ("infeasible", None)
-        told = f"operation {name} has no tile that fits, alone or in a group: machine.input_bytes = "
-        assert f"{told}{enough_bytes} instead of " in (found.bound_by or "")
+        assert tells(found.bound_by, f"operation {name} .. no tile .. machine.input_bytes = {enough_bytes}")
         assert "halo" not in found.bound_by
     assert oracle.best(pair(18).model_dump(mode="json")) is not None
 
@@ -258,9 +260,9 @@ def test_buffers_in_which_nothing_fits_are_infeasible_and_say_what_would_be_enou
 def test_heuristics_say_what_an_operation_alone_would_need() -> None:
     found = solve(pair(10), "layerwise")
     assert (found.status, found.plan) == ("unknown", None)
-    told = "operation b has no tile that fits, alone: machine.input_bytes = 18 instead of 10 would be enough"
     assert found.report is not None
-    assert told in found.report.violation
+    told = "operation b .. no tile .. alone .. machine.input_bytes = 18 .. 10"
+    assert tells(found.report.violation, told)
 
 
 def test_what_would_be_enough_is_so_for_all_operations() -> None:

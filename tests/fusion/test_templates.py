@@ -8,7 +8,7 @@ from typing import Any
 
 import networkx as nx
 import pytest
-from conftest import examples
+from conftest import examples, refused, tells
 from hypothesis import assume, given, settings
 from hypothesis import strategies as st
 
@@ -281,9 +281,7 @@ def test_templates_of_the_user_must_match_something() -> None:
     check_matches(*parts(problem(*ops)))
     assert "siblings-4" in unmatched(*parts(problem(*ops)))
     useless = {"name": "mine", "nodes": ["pool", "conv"], "edges": [[0, 1]]}
-    with pytest.raises(
-        InputError, match=r"templates = 'mine': matches nothing in the network; .*: conv, pool$"
-    ):
+    with refused("templates", "mine", "matches nothing", "conv, pool"):
         check_matches(*parts(problem(*ops, templates=[useless])))
 
 
@@ -299,28 +297,28 @@ def test_templates_that_match_too_often_are_refused_or_left_out(monkeypatch: pyt
 @pytest.mark.parametrize(
     ("table", "message"),
     [
-        ({}, "needs a node that is no source, or block = true"),
-        ({"nodes": ["source"]}, "needs a node that is no source"),
+        ({}, "nodes .. no source .. block = true"),
+        ({"nodes": ["source"]}, "nodes .. no source"),
         (
             {"nodes": ["conv", "fc"], "edges": [[0, 1]]},
-            "templates.nodes = 'fc': template t: must be one of: conv",
+            "templates.nodes = 'fc' .. template t .. conv",
         ),
-        ({"nodes": ["conv|", "conv"], "edges": [[0, 1]]}, "must be one of"),
-        ({"nodes": ["conv", "source|conv"], "edges": [[0, 1]]}, "must be one of"),
-        ({"nodes": ["conv", "conv"], "edges": [[0, 2]]}, "nodes are numbered from 0 to 1"),
-        ({"nodes": ["conv", "conv"], "edges": [[-1, 1]]}, "nodes are numbered from 0 to 1"),
+        ({"nodes": ["conv|", "conv"], "edges": [[0, 1]]}, "nodes .. conv"),
+        ({"nodes": ["conv", "source|conv"], "edges": [[0, 1]]}, "nodes .. conv"),
+        ({"nodes": ["conv", "conv"], "edges": [[0, 2]]}, "edges .. 0 .. 1"),
+        ({"nodes": ["conv", "conv"], "edges": [[-1, 1]]}, "edges .. 0 .. 1"),
         ({"nodes": ["conv", "conv"], "edges": [[0, 1], [1, 1]]}, "from a node to itself"),
         ({"nodes": ["conv", "conv"], "edges": [[0, 1], [1, 0]]}, "form a cycle"),
         ({"nodes": ["conv", "conv", "conv"], "edges": [[0, 1]]}, "must connect all nodes"),
         ({"nodes": ["conv", "source"], "edges": [[0, 1]]}, "leads to a source"),
-        ({"block": True, "nodes": ["conv"]}, "has no nodes and no edges"),
+        ({"block": True, "nodes": ["conv"]}, "no nodes .. no edges"),
         ({"nodes": ["conv"], "most": 3}, "is for blocks only"),
     ],
 )
 def test_impossible_templates_are_refused(table: dict[str, Any], message: str) -> None:
     with pytest.raises(InputError) as error:
         Template.model_validate({"name": "t", **table})
-    assert message in str(error.value)
+    assert tells(error.value, message)
 
 
 @pytest.mark.parametrize(

@@ -59,7 +59,7 @@ def test_a_memory_for_one_patch_a_step_is_too_small_for_three_steps() -> None:
     assert (result.status, result.plan, result.exit_status) == ("infeasible", None, 1)
     assert "memory" in result.bound_by and "6 steps, 3 are allowed" in result.bound_by
     assert tw.solve(small.with_(machine={"memory": 23}), "exact").status == "optimal"
-    with refused(field="machine.memory", value=18, limit="19"):
+    with refused("machine.memory", 18, "19 elements"):
         PROBLEM.with_(machine={"memory": 18})  # and with less, no patch at all fits: 9 + 9 + 1
 
 

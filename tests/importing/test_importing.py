@@ -17,6 +17,7 @@ from typing import Any
 import numpy as np
 import onnx
 import pytest
+from conftest import tells
 from hypothesis import given
 from hypothesis import strategies as st
 from onnx import TensorProto, helper, numpy_helper
@@ -604,19 +605,19 @@ def test_names_of_the_networks_that_onnx_ships() -> None:
 # What is wrong -----------------------------------------------------------------------------------
 
 UNKNOWN = [
-    (N("Frobnicate", ["x"], ["y"]), [], "ai.onnx.Frobnicate because the shape of y is not known; tell it"),
+    (N("Frobnicate", ["x"], ["y"]), [], "ai.onnx.Frobnicate .. shape of y"),
     (
         N("Frobnicate", ["x"], ["y"], domain="com.own"),
         [],
-        "com.own.Frobnicate because the shape of y is not known; tell it",
+        "com.own.Frobnicate .. shape of y",
     ),
     (
         N("HardSwish", ["x"], ["y"]),
         [],
-        "ai.onnx.HardSwish because the shape of",
+        "ai.onnx.HardSwish .. shape of",
     ),  # newer than the version that is tested
-    (N("Hardmax", ["x"], ["y"]), [], "no layer does: Hardmax (in y); --allow-unknown keeps them as opaque"),
-    (N("Conv", ["x", "w"], ["y"]), [weight("w", 6, 3, 3, 3)], "weights are for 3 channels, and it reads 4"),
+    (N("Hardmax", ["x"], ["y"]), [], "Hardmax (in y) .. --allow-unknown"),
+    (N("Conv", ["x", "w"], ["y"]), [weight("w", 6, 3, 3, 3)], "3 channels .. 4"),
 ]
 
 
@@ -624,7 +625,7 @@ UNKNOWN = [
 def test_what_no_layer_does(file: Path, node: Node, weights: list[TensorProto], told: str) -> None:
     error = refused(file, [node], weights, opset=10, domains={"com.own": 1})
     assert error.field == "graph.node.op_type"
-    assert told in error.limit
+    assert tells(error.limit, told)
     found = imported(file, [node], weights, opset=10, allow=True, domains={"com.own": 1})
     assert [layer.kind for layer in found.layers] == ["opaque"]
     assert found.layers[0].op.rpartition(".")[2] == node.op_type
@@ -714,9 +715,7 @@ def test_shapes_that_depend_on_numbers_elsewhere(file: Path) -> None:
     tensor.data_location = TensorProto.EXTERNAL
     tensor.external_data.add(key="location", value="elsewhere.bin")
     error = refused(file, [N("Reshape", ["x", "s"], ["y"])], [tensor])
-    assert (
-        "the shape of y is not known, which may depend on numbers that are not in the file: s" in error.limit
-    )
+    assert tells(error.limit, "shape of y .. not in the file .. s")
 
 
 def test_weights_may_be_elsewhere(file: Path) -> None:
@@ -729,54 +728,53 @@ def test_weights_may_be_elsewhere(file: Path) -> None:
 @pytest.mark.parametrize(
     ("nodes", "options", "field", "value", "limit"),
     [
-        ([N("Relu", ["a"], ["y"])], {}, "graph.node.input", "a", "is read by node y, but nothing gives it"),
+        ([N("Relu", ["a"], ["y"])], {}, "graph.node.input", "a", "node y .. nothing"),
         (
             [N("Relu", ["b"], ["a"], name="one"), N("Relu", ["a"], ["b"])],
             {},
             "graph.node.input",
             "b",
-            "is read by node one before it is computed: a cycle, or no order of execution",
+            "node one .. cycle",
         ),
         (
             [N("Relu", ["x"], ["y"]), N("Relu", ["x"], ["y"])],
             {},
             "graph.node.output",
             "y",
-            "is given by node y and already before",
+            "node y .. before",
         ),
         (
             [N("Relu", ["x"], ["y"])],
             {"sizes": {"x": ["batch", 3, "height", 9]}},
             "graph.input.x",
             ["batch", 3, "height", 9],
-            "dimension 0 (batch) and dimension 2 (height) can be of any size; "
-            "give all, for example --input x=1,3,224,9",
+            "dimension 0 (batch) .. dimension 2 (height) .. --input x=1,3,224,9",
         ),
         ([N("Relu", ["x"], ["y"])], {"sizes": {"x": None}}, "graph.input", "x", "--input x=1,3,224,224"),
-        ([N("Relu", ["x"], ["y"])], {"sizes": {"x": [1, 10**7]}}, "graph.input.x", [1, 10**7], "above 4000"),
-        ([N("Constant", [], ["y"], value=weight("v", 2))], {}, "graph.input", [], "an input that its"),
+        ([N("Relu", ["x"], ["y"])], {"sizes": {"x": [1, 10**7]}}, "graph.input.x", [1, 10**7], "4000000"),
+        ([N("Constant", [], ["y"], value=weight("v", 2))], {}, "graph.input", [], "input"),
         ([N("Shape", ["x"], ["y"])], {}, "layers", (), "at least 1"),
         (
             [N("Conv", ["x", "w"], ["y"], strides=[2])],
             {"weights": [W]},
             "graph.node",
             "y",
-            "is no valid Conv: [ShapeInferenceError] Attribute strides has incorrect size",
+            "Conv .. strides",
         ),
-        ([N("Conv", ["x"], ["y"])], {}, "graph.node", "y", "is no valid Conv: Node with schema(::Conv:11)"),
+        ([N("Conv", ["x"], ["y"])], {}, "graph.node", "y", "Conv .. Conv:11"),
         (
             [N("Conv", ["x", "w"], ["y"], strides=[5000, 5000])],
             {"weights": [W]},
             "layers[0].stride[0]",
             5000,
-            "layer conv: must be less than or equal to 4096",
+            "layer conv .. 4096",
         ),
         (
             [N("Conv", ["x", "w"], ["y"])],
             {"weights": [weight("w", 6, 4, 9, 9)]},
             "graph.node.op_type",
             ["Conv"],
-            "Conv because the shape of y, [6, 0, 0], holds nothing",
+            "Conv .. shape of y, [6, 0, 0]",
         ),
     ],
 )  # fmt: skip
@@ -785,7 +783,7 @@ def test_what_is_wrong_is_named(
 ) -> None:
     error = refused(file, nodes, options.pop("weights", []), **options)
     assert (error.field, error.value) == (field, value)
-    assert limit in error.limit
+    assert tells(error.limit, limit)
 
 
 def test_subgraphs_are_refused(file: Path) -> None:
@@ -806,12 +804,12 @@ def test_subgraphs_are_refused(file: Path) -> None:
 def test_sizes_that_contradict_the_file(file: Path) -> None:
     onnx.save(model([N("Relu", ["x"], ["y"])], sizes={"x": ["N", 4, 8, 8]}), file)
     for sizes, field, limit in (
-        ({"x": (1, 4, 8)}, "--input", "the file has x=N,4,8,8, of 4 dimensions"),
-        ({"z": (1, 4, 8, 8)}, "--input", "no such input; there are: x"),
+        ({"x": (1, 4, 8)}, "--input", "x=N,4,8,8 .. 4 dimensions"),
+        ({"z": (1, 4, 8, 8)}, "--input", "no such input .. x"),
     ):
         with pytest.raises(InputError) as caught:
             network(file, sizes)
-        assert (caught.value.field, caught.value.limit) == (field, limit)
+        assert caught.value.field == field and tells(caught.value.limit, limit)
     onnx.save(model([N("Relu", ["x"], ["y"])], sizes={"x": [3, 4, 8, 8]}), file)
 
 
@@ -1009,23 +1007,23 @@ def test_json_says_what_the_table_says(tilewright: Run, tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("arguments", "told"),
     [
-        (["net.onnx"], "graph.input.x = ['N', 4, 8, 8]: dimension 0 (N) can be of any size; give all, for"),
-        (["net.onnx", "--input", "x=1,4,8"], "--input = 'x=1,4,8': the file has x=N,4,8,8, of"),
-        (["net.onnx", "--input", "x=1,4,8,8"], "no layer does: Hardmax (in y); --allow-unknown"),
-        (["net.onnx", "--input", "x=1,a"], "'x=1,a' is not like data=1,3,224,224"),
-        (["net.onnx", "--input", "=1"], "'=1' is not like data=1,3,224,224"),
-        (["net.onnx", "--room", "tiling"], "--machine: goes with --room"),
-        (["net.onnx", "--machine", "idsp"], "--machine = 'idsp': goes with --room"),
-        (["net.onnx", "--layers"], "--layers: goes with --room"),
-        (["made.onnx", "--room", "fusion", "--machine", "dnnvm-zu2", "--layers"], "takes whole networks"),
-        (["none.onnx"], "none.onnx: network = 'none.onnx': no such file"),
-        (["made.onnx", "--room", "tiling", "--machine", "none"], "must be a .toml file or one of: "),
+        (["net.onnx"], "graph.input.x = ['N', 4, 8, 8] .. dimension 0 (N) .. --input"),
+        (["net.onnx", "--input", "x=1,4,8"], "--input = 'x=1,4,8' .. x=N,4,8,8"),
+        (["net.onnx", "--input", "x=1,4,8,8"], "Hardmax (in y) .. --allow-unknown"),
+        (["net.onnx", "--input", "x=1,a"], "'x=1,a' .. data=1,3,224,224"),
+        (["net.onnx", "--input", "=1"], "'=1' .. data=1,3,224,224"),
+        (["net.onnx", "--room", "tiling"], "--machine .. --room"),
+        (["net.onnx", "--machine", "idsp"], "--machine = 'idsp' .. --room"),
+        (["net.onnx", "--layers"], "--layers .. --room"),
+        (["made.onnx", "--room", "fusion", "--machine", "dnnvm-zu2", "--layers"], "whole networks"),
+        (["none.onnx"], "none.onnx .. network = 'none.onnx' .. no such file"),
+        (["made.onnx", "--room", "tiling", "--machine", "none"], "'none' .. .toml .. idsp"),
         (["made.onnx", "--room", "tiling", "--machine", "none.toml"], "no such file"),
-        (["made.onnx", "--room", "dining", "--machine", "idsp"], "unknown room 'dining'; there are: "),
-        (["made.onnx", "--room", "grouping", "--machine", "idsp"], "'dsp': made-conv: unknown key"),
-        (["made.onnx", "--room", "tiling", "--machine", "small.toml"], "made-tiling: "),
-        (["made.onnx", "-o", "made.onnx"], "output = 'made.onnx': cannot be made"),
-        (["made.onnx", "-o", "made.onnx/x"], "output = 'made.onnx/x': cannot be made"),
+        (["made.onnx", "--room", "dining", "--machine", "idsp"], "room 'dining' .. tiling"),
+        (["made.onnx", "--room", "grouping", "--machine", "idsp"], "'dsp' .. made-conv .. unknown key"),
+        (["made.onnx", "--room", "tiling", "--machine", "small.toml"], "made-tiling"),
+        (["made.onnx", "-o", "made.onnx"], "output = 'made.onnx'"),
+        (["made.onnx", "-o", "made.onnx/x"], "output = 'made.onnx/x'"),
     ],
 )  # fmt: skip
 def test_bad_input_writes_nothing(tilewright: Run, tmp_path: Path, arguments: list[str], told: str) -> None:
@@ -1035,7 +1033,7 @@ def test_bad_input_writes_nothing(tilewright: Run, tmp_path: Path, arguments: li
     (tmp_path / "small.toml").write_text('kind = "dsp"\nmemory_bytes = 16\n')
     done = tilewright("import", *([] if "-o" in arguments else ["-o", "out"]), *arguments)
     assert done.returncode == 2
-    assert told in done.stderr and "Traceback" not in done.stderr
+    assert tells(done.stderr, told) and "Traceback" not in done.stderr
     assert sorted(path.name for path in tmp_path.iterdir()) == ["made.onnx", "net.onnx", "small.toml"]
 
 

@@ -141,8 +141,8 @@ def test_what_is_too_large_is_refused_with_the_limit() -> None:
     one = {"lower": 0, "upper": 1, "size": 1}
     crowd = Problem(buffers=[{"id": f"b{number}", **one} for number in range(800)])
     for name, solver, told in (
-        ("rectangles.mzn", "gecode", "gives 1279200 constraints here, at most 400000"),
-        ("stacking.py", "highs", "gives 640000 constraints here, at most 600000"),
+        ("rectangles.mzn", "gecode", "1279200 constraints .* 400000"),
+        ("stacking.py", "highs", "640000 constraints .* 600000"),
     ):
         with pytest.raises(InputError, match=told):
             solve(crowd, FOLDER / name, solver)

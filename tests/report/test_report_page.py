@@ -309,12 +309,12 @@ def test_solve_and_report_write_the_same_page(tilewright: Callable[..., Any], tm
 @pytest.mark.parametrize(
     ("keys", "value", "told"),
     [
-        (["objective"], 1, "objective = 1: is not what the plan costs"),
-        (["bound"], 10**6, "status: optimal with a plan"),
-        (["gap"], 0.5, "status: optimal with a plan"),
-        (["minimise"], "energy", "minimise: the objective is cycles, told is energy"),
-        (["trace"], [[0.1, 5, 6]], "trace: entry 1 has a bound of 6 above an objective of 5"),
-        (["report", "measures", "macs"], 1, "report: is not what the simulator finds: measures.macs"),
+        (["objective"], 1, "objective = 1: "),
+        (["bound"], 10**6, "status: .*optimal"),
+        (["gap"], 0.5, "status: .*optimal"),
+        (["minimise"], "energy", "minimise: .* cycles.* energy"),
+        (["trace"], [[0.1, 5, 6]], "trace: entry 1 .* 6 .* 5"),
+        (["report", "measures", "macs"], 1, "report: .* measures.macs"),
     ],
 )
 def test_a_result_that_is_contradicted_has_no_page(

@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+import re
 from dataclasses import replace
 from typing import Any
 
 import pytest
+from conftest import refused, tells
 from residency_cases import problem_of
 
 from tilewright.residency import Plan, Problem, Step, objective, placement, simulate, violation
@@ -98,37 +100,35 @@ def test_line_buffers_hold_what_is_still_needed() -> None:
 @pytest.mark.parametrize(
     ("plan", "told"),
     [
-        (moved(FUSED, "weights of a", 110), "overlap: step 1: weights of a .* and lines of a"),
-        (moved(FUSED, "block of c", 999), "memory: step 1: block of c"),
-        (moved(SINGLE, "weights of b", 150, 1), "overlap: step 2: a .* and weights of b"),
-        (moved(SINGLE, "b", 10, 1), "overlap: step 2: b .* and input"),
-        (changed(FUSED, addresses={}), "addresses: step 1 has no address for"),
-        (moved(FUSED, "nothing", 1), "addresses: step 1 has an address for nothing"),
-        (changed(FUSED, operations=("a", "c")), "order: step 1 .* needs b"),
-        (changed(FUSED, operations=("b", "a", "c")), "operations: step 1 .* behind a later one"),
-        (changed(FUSED, operations=("a", "b", "d")), "operations: step 1 .* unknown operation d"),
-        (Plan(SINGLE.steps[:2]), "operations: no step has c"),
-        (Plan((SINGLE.steps[0], *SINGLE.steps)), "operations: step 2 .* has a, which has been executed"),
-        (changed(FUSED, written=()), "residency: step 1 .* neither keeps nor writes c"),
-        (changed(FUSED, resident=("c",)), "residency: step 1 .* keeps what nobody reads later"),
-        (changed(SINGLE, 1, dropped=("a",)), "residency: step 2 .* drops"),
-        (changed(SINGLE, 1, fetched=("a",)), "residency: step 2 .* fetches"),
-        (changed(FUSED, kept=("a",)), "pixels: step 1 .* whole rows"),
-        (changed(FUSED, kept=("c",)), "weights: step 1"),
-        (changed(FUSED, order="kernels", kept=()), "order: step 1"),
-        (changed(FUSED, pixels=37), "pixels: step 1 .* there are 36"),
-        (changed(FUSED, kernels=4), "kernels: step 1 .* there are 3"),
-        (changed(SINGLE, 1, in_place="a"), "in place: step 2"),
+        (moved(FUSED, "weights of a", 110), "overlap .. step 1 .. weights of a .. lines of a"),
+        (moved(FUSED, "block of c", 999), "memory .. step 1 .. block of c"),
+        (moved(SINGLE, "weights of b", 150, 1), "overlap .. step 2 .. a .. weights of b"),
+        (moved(SINGLE, "b", 10, 1), "overlap .. step 2 .. b .. input"),
+        (changed(FUSED, addresses={}), "addresses .. step 1 .. no address"),
+        (moved(FUSED, "nothing", 1), "addresses .. step 1 .. nothing"),
+        (changed(FUSED, operations=("a", "c")), "order .. step 1 .. b"),
+        (changed(FUSED, operations=("b", "a", "c")), "operations .. step 1 .. later"),
+        (changed(FUSED, operations=("a", "b", "d")), "operations .. step 1 .. operation d"),
+        (Plan(SINGLE.steps[:2]), "operations .. no step .. c"),
+        (Plan((SINGLE.steps[0], *SINGLE.steps)), "operations .. step 2 .. a .. executed"),
+        (changed(FUSED, written=()), "residency .. step 1 .. keeps .. writes c"),
+        (changed(FUSED, resident=("c",)), "residency .. step 1 .. keeps"),
+        (changed(SINGLE, 1, dropped=("a",)), "residency .. step 2 .. drops"),
+        (changed(SINGLE, 1, fetched=("a",)), "residency .. step 2 .. fetches"),
+        (changed(FUSED, kept=("a",)), "pixels .. step 1 .. rows"),
+        (changed(FUSED, kept=("c",)), "weights .. step 1"),
+        (changed(FUSED, order="kernels", kept=()), "order .. step 1"),
+        (changed(FUSED, pixels=37), "pixels .. step 1 .. 36"),
+        (changed(FUSED, kernels=4), "kernels .. step 1 .. 3"),
+        (changed(SINGLE, 1, in_place="a"), "in place .. step 2"),
     ],
 )
 def test_what_is_wrong_is_said(plan: Plan, told: str) -> None:
-    with pytest.raises(AssertionError, match=told):
-        broken = violation(block(), plan)
-        assert broken is None, broken
+    assert tells(violation(block(), plan), told)
 
 
 def test_a_memory_that_is_too_small_is_said() -> None:
-    assert (violation(block(200), SINGLE) or "").startswith("memory: step 2 (b) needs 279 bytes")
+    assert tells(violation(block(200), SINGLE), "memory .. step 2 (b) .. 279 bytes")
 
 
 @pytest.mark.parametrize(
@@ -137,7 +137,7 @@ def test_a_memory_that_is_too_small_is_said() -> None:
         (moved(FUSED, "weights of a", 110), "lines of a|element .* of (a|weights of a)"),
         (moved(FUSED, "lines of a", 29), "found element"),
         (moved(SINGLE, "weights of b", 150, 1), "element .* of a"),
-        (moved(SINGLE, "b", 10, 1), "element .* of input at address"),
+        (moved(SINGLE, "b", 10, 1), "element .* of input"),
         (moved(FUSED, "block of c", 1000), "addresses from 0 to 999"),
         (changed(FUSED, addresses={}), "needed an address, found none"),
     ],
@@ -145,8 +145,7 @@ def test_a_memory_that_is_too_small_is_said() -> None:
 def test_the_memory_notices_what_is_lost(plan: Plan, told: str) -> None:
     report = simulate(block(), plan, numeric=True)
     assert report.violation is not None and report.violation.rule == "address"
-    with pytest.raises(AssertionError, match=told):
-        assert not str(report.violation), str(report.violation)
+    assert re.search(told, str(report.violation))
 
 
 def test_a_lost_row_is_noticed(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -190,12 +189,12 @@ def test_a_sum_takes_the_place_of_what_nobody_needs_any_more() -> None:
     report = simulate(problem, plan, numeric=True)
     assert report.valid and report.numeric
     elsewhere = Plan((replace(block, addresses={**block.addresses, "c": 500}), last))
-    assert (violation(problem, elsewhere) or "").startswith("in place: step 1: c has another address")
+    assert tells(violation(problem, elsewhere), "in place .. step 1 .. c .. address")
 
 
 def test_what_cannot_run_is_refused_with_the_least_that_would_do() -> None:
     least = block().least_memory
-    with pytest.raises(InputError, match=f"operation a does not fit: 5 bytes are missing; {least} are"):
+    with refused("machine.memory_bytes", least - 5, "operation a .. 5 bytes", least):
         block(least - 5)
     assert block(least).least_memory
     found = least_memory(block().with_(objective={"minimise": "memory"}), float("inf"), lambda _bound: None)
@@ -205,7 +204,7 @@ def test_what_cannot_run_is_refused_with_the_least_that_would_do() -> None:
 @pytest.mark.parametrize(
     ("changes", "told"),
     [
-        ({"objective": {"most_traffic": 5}}, "objective.most_traffic = 5: limits what is minimised itself"),
+        ({"objective": {"most_traffic": 5}}, "objective.most_traffic = 5: .*minimised"),
         ({"machine": {"memory_bytes": 0}}, "machine.memory_bytes = 0"),
         ({"limits": {"order": "none"}}, "limits.order"),
     ],
@@ -216,9 +215,9 @@ def test_bad_input_is_named(changes: dict[str, Any], told: str) -> None:
 
 
 def test_limits_are_kept() -> None:
-    assert "at most 2" in (violation(block().with_(limits={"most_operations": 2}), FUSED) or "")
+    assert tells(violation(block().with_(limits={"most_operations": 2}), FUSED), "step 1 .. 2")
     problem = block().with_(objective={"minimise": "memory", "most_traffic": 251})
-    assert "251 are allowed" in (violation(problem, FUSED) or "")
+    assert tells(violation(problem, FUSED), "252 .. 251")
     assert best_bound(problem).impossible is not None
 
 

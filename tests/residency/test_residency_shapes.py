@@ -10,7 +10,7 @@ from typing import Any
 
 import numpy as np
 import pytest
-from conftest import examples
+from conftest import examples, tells
 from residency_cases import problem_of, random_network
 
 from tilewright.residency import Plan, Problem, Step, objective, simulate, violation
@@ -311,23 +311,21 @@ TILES = Step(
 @pytest.mark.parametrize(
     ("network", "step", "told"),
     [
-        (CHAIN, replace(STRIPS, columns=4), "strips of 4 are not the narrowest"),
-        (CHAIN, replace(STRIPS, columns=6), "strips of 6 are not the narrowest"),
-        (CHAIN, replace(STRIPS, pixels=4), "4 are no whole rows of 3 columns"),
-        (CHAIN, replace(STRIPS, kept=("a",)), "strips keep those of all operations"),
-        (CHAIN, replace(STRIPS, channels=1), "channels: step 1"),
-        (CHAIN, replace(STRIPS, order="tiles", kept=(), channels=1), "only one operation"),
-        (CHAIN, replace(STRIPS, order="kernels"), "strips, which the order kernels has not"),
-        ({"layers": [LAYER]}, replace(TILES, channels=3), "blocks of 3 input channels, there are 2"),
-        ({"layers": [LAYER]}, replace(TILES, channels=None), "blocks of None input channels"),
-        ({"layers": [LAYER]}, replace(TILES, columns=4), "no tile of 4 columns"),
-        ({"layers": [LAYER]}, replace(TILES, order="channels"), "columns: step 1"),
+        (CHAIN, replace(STRIPS, columns=4), "step 1 .. strips of 4"),
+        (CHAIN, replace(STRIPS, columns=6), "step 1 .. strips of 6"),
+        (CHAIN, replace(STRIPS, pixels=4), "step 1 .. 4 .. rows of 3 columns"),
+        (CHAIN, replace(STRIPS, kept=("a",)), "step 1 .. strips"),
+        (CHAIN, replace(STRIPS, channels=1), "channels .. step 1"),
+        (CHAIN, replace(STRIPS, order="tiles", kept=(), channels=1), "step 1 .. one operation"),
+        (CHAIN, replace(STRIPS, order="kernels"), "step 1 .. strips .. order kernels"),
+        ({"layers": [LAYER]}, replace(TILES, channels=3), "step 1 .. 3 input channels .. 2"),
+        ({"layers": [LAYER]}, replace(TILES, channels=None), "step 1 .. None input channels"),
+        ({"layers": [LAYER]}, replace(TILES, columns=4), "step 1 .. 4 columns"),
+        ({"layers": [LAYER]}, replace(TILES, order="channels"), "columns .. step 1"),
     ],
 )
 def test_what_is_wrong_is_said(network: dict[str, Any], step: Step, told: str) -> None:
-    with pytest.raises(AssertionError, match=told):
-        broken = violation(problem_of(network, 1000), Plan((step,)))
-        assert broken is None, broken
+    assert tells(violation(problem_of(network, 1000), Plan((step,))), told)
 
 
 def test_the_memory_notices_what_is_lost() -> None:

@@ -3,12 +3,11 @@
 from __future__ import annotations
 
 import random
-import re
 from dataclasses import replace
 from typing import Any
 
 import pytest
-from conftest import examples
+from conftest import examples, tells
 from residency_cases import NEVER, ignore, random_problem, survives
 from tests.fuzz.campaigns import residency_problems
 
@@ -112,9 +111,9 @@ def test_rates_without_common_factors_are_counted_exactly(order: str) -> None:
 @pytest.mark.parametrize(
     ("changes", "told"),
     [
-        ({"pixels": 3}, "double buffering: step 1 .* not the fewest whole rows"),
-        ({"kept": ()}, "double buffering: step 1 .* loads weights for each pass"),
-        ({"columns": 2, "pixels": 2}, "double buffering: step 1 .* strips"),
+        ({"pixels": 3}, "double buffering .. step 1 .. whole rows"),
+        ({"kept": ()}, "double buffering .. step 1 .. weights"),
+        ({"columns": 2, "pixels": 2}, "double buffering .. step 1 .. strips"),
     ],
 )
 def test_what_cannot_have_second_buffers_is_said(changes: dict[str, Any], told: str) -> None:
@@ -122,24 +121,28 @@ def test_what_cannot_have_second_buffers_is_said(changes: dict[str, Any], told: 
     machine = {"memory_bytes": 100, "double_buffering": True}
     problem = Problem.model_validate({"network": {"layers": [layer]}, "machine": machine})
     step = Step(("a",), pixels=4, kept=("a",), written=("a",), double_buffering=True)
-    assert re.match(told, violation(problem, Plan((replace(step, **changes),))) or "")
-    told = violation(problem.with_(machine={"double_buffering": False}), Plan((step,))) or ""
-    assert "which the machine is not told to have" in told
+    assert tells(violation(problem, Plan((replace(step, **changes),))), told)
+    single = problem.with_(machine={"double_buffering": False})
+    assert tells(violation(single, Plan((step,))), "double buffering .. step 1 .. machine")
 
 
 @pytest.mark.parametrize(
     ("objective", "told"),
     [
-        ({"minimise": "time"}, "minimise = 'time': takes traffic, memory, cycles, energy"),
-        ({"minimise": ["cycles", "cycles"]}, "different objectives"),
-        ({"minimise": ["cycles", "energy"], "tolerance": [0.1, 0.1]}, "one for each objective but the last"),
-        ({"minimise": "cycles", "tolerance": 0.1}, "needs a list of objectives"),
-        ({"minimise": "cycles", "most_cycles": 3}, "limits what is minimised itself"),
+        ({"minimise": "time"}, "minimise = 'time' .. traffic, memory, cycles, energy"),
+        ({"minimise": ["cycles", "cycles"]}, "minimise .. different"),
+        (
+            {"minimise": ["cycles", "energy"], "tolerance": [0.1, 0.1]},
+            "tolerance = [0.1, 0.1] .. each objective but the last",
+        ),
+        ({"minimise": "cycles", "tolerance": 0.1}, "tolerance = 0.1 .. list"),
+        ({"minimise": "cycles", "most_cycles": 3}, "most_cycles = 3 .. minimised"),
     ],
 )
 def test_bad_objectives_are_named(objective: dict[str, Any], told: str) -> None:
-    with pytest.raises(InputError, match=told):
+    with pytest.raises(InputError) as caught:
         timed_problem(random.Random(0), 1).with_(objective=objective)
+    assert tells(caught.value, told)
 
 
 HIERARCHY = {
@@ -165,9 +168,9 @@ def test_a_memory_of_a_hierarchy_is_named() -> None:
     outer = read(HIERARCHY)
     assert (outer.memory_bytes, outer.macs_per_cycle, outer.bus_elements_per_cycle) == (5000, 4, 8)
     assert read({**HIERARCHY, "residency": {"memory": "L1"}}).memory_bytes == 4 * 300
-    with pytest.raises(InputError, match="names no memory on chip; there are L2, L1"):
+    with pytest.raises(InputError, match=r"L3.*: L2, L1|L3.* L2, L1"):
         read({**HIERARCHY, "residency": {"memory": "L3"}})
-    with pytest.raises(InputError, match="memories of their own in each core of an npu"):
+    with pytest.raises(InputError, match=r"machine.*npu"):
         read({"kind": "npu"})
     npu = read({"kind": "npu", "residency": {"memory_bytes": 999}})
     assert (npu.memory_bytes, npu.macs_per_cycle) == (999, 32 * 32)

@@ -88,7 +88,7 @@ def test_heads_that_share_keys_read_them_once() -> None:
     problem = problem_of({"layers": layers, "input": [4, 1, 6]}, 48 + 24 + 24)
     assert names(problem) == ["scores"]
     assert objective(problem, optimum(problem)) == 48 + 24 + 144
-    with pytest.raises(InputError, match="operation scores does not fit: 1 bytes are missing"):
+    with pytest.raises(InputError, match=r"operation scores .* 1 bytes"):
         problem_of({"layers": layers, "input": [4, 1, 6]}, 48 + 24 + 23)
 
 
@@ -117,7 +117,7 @@ def test_what_cannot_be_read_in_parts_is_an_operation() -> None:
 def test_there_is_no_c_for_parts() -> None:
     pool = {"name": "p", "kind": "pool", "inputs": ["tokens"], "input": [4, 1, 16], "kernel": [1, 1]}
     problem = problem_of({"layers": [*TOKENS, pool], "input": [4, 1, 15]}, 200)
-    with pytest.raises(InputError, match="there is no C for reading parts of a concatenation"):
+    with pytest.raises(InputError, match=r"no C .* parts"):
         addressed_project(problem, optimum(problem), 0, "tokens", "")
 
 

@@ -144,7 +144,7 @@ def test_solve_takes_whatever_names_a_problem(tmp_path: Path) -> None:
 
 @pytest.mark.parametrize("wrong", [3, None, object(), {"layer": {}}])
 def test_what_is_no_problem_is_refused(wrong: Any) -> None:
-    with pytest.raises(tw.InputError, match="must be a Problem of a room"):
+    with pytest.raises(tw.InputError, match=r"^problem.* Problem of"):
         tw.solve(wrong)
 
 
@@ -336,9 +336,9 @@ def test_results_that_are_read_get_their_problem(tmp_path: Path) -> None:
     assert read.plot(ax=Figure().subplots()).has_data() is not None  # with the bundled instance
     with pytest.raises(tw.InputError, match="result of another instance"):
         replace(read, instance_sha256="0" * 64).plot()
-    with pytest.raises(tw.InputError, match="instance = 'mine': is no bundled instance: `of"):
+    with pytest.raises(tw.InputError, match="instance = 'mine': "):
         replace(read, instance="mine").plot()
-    with pytest.raises(tw.InputError, match=r"the result has no plan \(status infeasible\)"):
+    with pytest.raises(tw.InputError, match=r"plan.* infeasible"):
         replace(read, plan=None, status="infeasible").plot()
 
 
@@ -453,7 +453,7 @@ def test_an_error_of_the_callers_own_function_is_theirs(method: str) -> None:
 def test_what_is_no_argument_is_refused_at_the_call() -> None:
     instance = parse({"room": "tiling", **SMALL})
     other = tw.solve("s1-example2", "zigzag").plan
-    of_another_room = "plan = 'Plan of grouping': must be a Plan of tiling"
+    of_another_room = "plan = 'Plan of grouping': .* Plan of tiling"
     with pytest.raises(tw.InputError, match=of_another_room):
         tw.simulate(instance, other)
     with pytest.raises(tw.InputError, match=of_another_room):
@@ -464,22 +464,22 @@ def test_what_is_no_argument_is_refused_at_the_call() -> None:
         tw.solve(instance, "tiles@highs", warm_start=other)
     with pytest.raises(tw.InputError, match=of_another_room):
         tw.solve(instance, lambda _problem: other)
-    with pytest.raises(tw.InputError, match="result = 'alexnet-conv3-64k': is a result of another instance"):
+    with pytest.raises(tw.InputError, match="result = 'alexnet-conv3-64k': "):
         tw.simulate(instance, solved("alexnet-conv3-64k"))
     for wrong in ({"seed": 1.5}, {"seed": -1}, {"threads": 0}, {"threads": True}, {"time_limit": "5"}):
         with pytest.raises(tw.InputError, match=f"^{next(iter(wrong))} = "):
             tw.solve(instance, **wrong)  # type: ignore[arg-type]
     for wrong, told in (
         ({"jobs": 0}, "jobs = 0"),
-        ({"methods": []}, r"methods = \[\]: must not be empty"),
-        ({"methods": "greedy"}, "methods = 'greedy': must be a list of names"),
-        ({"seeds": ()}, r"seeds = \[\]: must not be empty"),
-        ({"seeds": [1.5]}, "seed = 1.5: must be an integer"),
-        ({"threads": -1}, "threads = -1: must be an integer"),
+        ({"methods": []}, r"methods = \[\]: .* empty"),
+        ({"methods": "greedy"}, "methods = 'greedy': .* list"),
+        ({"seeds": ()}, r"seeds = \[\]: .* empty"),
+        ({"seeds": [1.5]}, "seed = 1.5: .* integer"),
+        ({"threads": -1}, "threads = -1: .* integer .* 1"),
     ):
         with pytest.raises(tw.InputError, match=told):
             tw.compare(**({"instances": [instance], "methods": ["greedy"]} | wrong))  # type: ignore[arg-type]
-    with pytest.raises(tw.InputError, match=r"instances = \[\]: must not be empty"):
+    with pytest.raises(tw.InputError, match=r"instances = \[\]: .* empty"):
         tw.compare([])
     with pytest.raises(tw.InputError, match="axes = 5"):
         tw.sweep(instance, {5: [1]})  # type: ignore[dict-item]
@@ -517,11 +517,11 @@ def test_a_method_that_returns_nonsense_is_one_failure(
 def test_a_function_that_returns_nonsense_is_told() -> None:
     problem = parse({"room": "tiling", **SMALL}).problem
     plan = tw.solve(problem, "greedy").plan
-    with pytest.raises(tw.InputError, match="plan = 'str': must be a Plan of tiling"):
+    with pytest.raises(tw.InputError, match=r"plan = 'str': .* Plan of tiling"):
         tw.solve(problem, lambda _problem: "nonsense")
-    with pytest.raises(tw.InputError, match="status = 'great': must be one of: optimal"):
+    with pytest.raises(tw.InputError, match=r"status = 'great': .* optimal"):
         tw.solve(problem, lambda _problem: tw.Outcome("great", plan))  # type: ignore[arg-type]
-    with pytest.raises(tw.InputError, match=r"bound of .* = 1\.5: must be an integer"):
+    with pytest.raises(tw.InputError, match=r"bound of .* = 1\.5: .* integer"):
         tw.solve(problem, lambda _problem: tw.Outcome("feasible", plan, 1.5))  # type: ignore[arg-type]
     assert tw.solve(problem, lambda _problem: None).status == "unknown"
 

@@ -12,7 +12,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from conftest import examples, make_problem
+from conftest import examples, make_problem, tells
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 from tests.tables import text
@@ -123,61 +123,61 @@ def test_a_machine_may_stand_in_a_file_of_its_own(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("field", "value", "limit"),
     [
-        ("layer.input", [2, -8, 8], "greater than or equal to 1"),
-        ("layer.input", [0, 8, 8], "greater than or equal to 1"),
+        ("layer.input", [2, -8, 8], "1"),
+        ("layer.input", [0, 8, 8], "1"),
         ("layer.input", [2, 8, 4_000_001], "4000000"),
         ("layer.input", [2**20 + 1, 8, 8], "1048576"),
-        ("layer.input", [2, 8], "takes three numbers: channels, height, width"),
-        ("layer.input", [2, 8, 8, 8], "takes three numbers: channels, height, width"),
-        ("layer.input", 8, "takes three numbers: channels, height, width"),
-        ("layer.input", "2x8x8", "takes three numbers: channels, height, width"),
+        ("layer.input", [2, 8], "channels .. height .. width"),
+        ("layer.input", [2, 8, 8, 8], "channels .. height .. width"),
+        ("layer.input", 8, "channels .. height .. width"),
+        ("layer.input", "2x8x8", "channels .. height .. width"),
         ("layer.input", [[2], 8, 8], "integer"),
-        ("layer.input", {"C": 2}, "takes three numbers: channels, height, width"),
+        ("layer.input", {"C": 2}, "channels .. height .. width"),
         ("layer.input", None, "missing"),
-        ("layer.kernels", 0, "greater than or equal to 1"),
+        ("layer.kernels", 0, "1"),
         ("layer.kernels", 2.0, "integer"),
         ("layer.kernels", True, "integer"),
         ("layer.kernels", "four", "integer"),
         ("layer.kernels", "4", "integer"),
         ("layer.kernels", 10**30, "65536"),
-        ("layer.kernels", -(10**30), "greater than or equal to 1"),
+        ("layer.kernels", -(10**30), "1"),
         ("layer.kernel", [3, 4097], "4096"),
-        ("layer.kernel", [3, 9], "at most the padded input's 8"),
-        ("layer.kernel", [0, 3], "greater than or equal to 1"),
-        ("layer.stride", [0, 1], "greater than or equal to 1"),
+        ("layer.kernel", [3, 9], "8"),
+        ("layer.kernel", [0, 3], "1"),
+        ("layer.stride", [0, 1], "1"),
         ("layer.stride", [1, 1.5], "integer"),
-        ("layer.padding", [0, 0, 3, 0], "smaller than the kernel's width 3"),
-        ("layer.padding", [0, 3, 0, 0], "smaller than the kernel's height 3"),
-        ("layer.padding", [-1, 0, 0, 0], "greater than or equal to 0"),
-        ("layer.padding", [1, 1], "takes four numbers: top, bottom, left, right"),
-        ("layer.groups", 3, "must divide both the 2 input channels and the 4 kernels"),
-        ("layer.groups", 4, "must divide"),
-        ("layer.batch", 0, "greater than or equal to 1"),
+        ("layer.padding", [0, 0, 3, 0], "width .. 3"),
+        ("layer.padding", [0, 3, 0, 0], "height .. 3"),
+        ("layer.padding", [-1, 0, 0, 0], "0"),
+        ("layer.padding", [1, 1], "top .. bottom .. left .. right"),
+        ("layer.groups", 3, "2 .. channels .. 4 kernels"),
+        ("layer.groups", 4, "2 .. channels .. 4 kernels"),
+        ("layer.batch", 0, "1"),
         ("layer.kind", "pool", "'conv'"),
-        ("machine.group_size", 0, "greater than or equal to 1"),
+        ("machine.group_size", 0, "1"),
         ("machine.group_size", 10**16, "1000000000000000"),
-        ("machine.group_size", None, "exactly one of group_size and macs_per_step"),
+        ("machine.group_size", None, "group_size .. macs_per_step"),
         ("machine.group_size", "all", "integer"),
-        ("machine.memory", 1, "need"),
-        ("machine.memory", 0, "greater than or equal to 1"),
+        ("machine.memory", 1, "94"),
+        ("machine.memory", 0, "1"),
         ("machine.memory", 1e9, "integer"),
-        ("machine.load", -1, "greater than or equal to 0"),
+        ("machine.load", -1, "0"),
         ("machine.load", 1_000_001, "1000000"),
         ("machine.load", 0.5, "integer"),
-        ("machine.kernels", "step2", "'preloaded' or 'step1'"),
-        ("machine.outputs", "never", "'each_step' or 'kept'"),
-        ("machine.padding", "zero", "'loaded' or 'generated'"),
-        ("machine.padding", 0, "'loaded' or 'generated'"),
-        ("limits.steps", "most", "'free' or 'kmin'"),
-        ("limits.steps", 0, "greater than or equal to 1"),
-        ("limits.steps", 17, "between K_min = 18 and K_max = 36"),
-        ("limits.steps", 37, "between K_min = 18 and K_max = 36"),
+        ("machine.kernels", "step2", "'preloaded' .. 'step1'"),
+        ("machine.outputs", "never", "'each_step' .. 'kept'"),
+        ("machine.padding", "zero", "'loaded' .. 'generated'"),
+        ("machine.padding", 0, "'loaded' .. 'generated'"),
+        ("limits.steps", "most", "'free' .. 'kmin'"),
+        ("limits.steps", 0, "1"),
+        ("limits.steps", 17, "18 .. 36"),
+        ("limits.steps", 37, "18 .. 36"),
         ("limits.steps", 20.0, "integer"),
         ("limits.steps", True, "integer"),
-        ("limits.reloads", -1, "greater than or equal to 0"),
+        ("limits.reloads", -1, "0"),
         ("limits.reloads", 1_000_001, "1000000"),
-        ("objective.minimise", "energy", "'loads' or 'duration'"),
-        ("objective.count", 3, "'elements' or 'pixels'"),
+        ("objective.minimise", "energy", "'loads' .. 'duration'"),
+        ("objective.count", 3, "'elements' .. 'pixels'"),
     ],
 )
 def test_a_bad_field_is_named_with_its_value_and_limit(
@@ -185,7 +185,7 @@ def test_a_bad_field_is_named_with_its_value_and_limit(
 ) -> None:
     error = refuses(changed(field, value))
     assert error.field.startswith(field)
-    assert limit in str(error)
+    assert tells(error, error.field) and tells(error.limit, limit)
     if value is not None and error.value is not None:
         told = error.value  # lists are tuples from the base of all tables on
         assert str(list(told) if isinstance(told, tuple) else told)[:40] in str(value)
@@ -214,7 +214,7 @@ def test_no_number_is_no_number(refuses: Refuses, field: str, number: str) -> No
 def test_an_unknown_key_is_named_with_those_there_are(refuses: Refuses, path: str, choices: str) -> None:
     error = refuses(changed(path, 1))
     assert error.field == path
-    assert f"unknown key; there are: {choices}" in str(error)
+    assert tells(error.limit, "unknown key", choices)
 
 
 def test_an_unknown_key_whose_name_looks_like_a_type(refuses: Refuses) -> None:
@@ -241,13 +241,13 @@ def test_the_room_is_one_of_those_there_are(refuses: Refuses, value: Any) -> Non
 def test_names_are_short_texts(refuses: Refuses, key: str, value: Any) -> None:
     error = refuses(changed(key, value))
     assert error.field == key
-    assert "at most 1000 characters" in str(error)
+    assert tells(error.limit, "1000 characters")
 
 
 def test_one_of_group_size_and_macs_per_step(refuses: Refuses) -> None:
     error = refuses(changed("machine.macs_per_step", 10_000))
     assert error.field == "machine.group_size"
-    assert "exactly one" in str(error)
+    assert tells(error.limit, "group_size .. macs_per_step")
 
 
 def test_macs_for_less_than_a_patch(refuses: Refuses) -> None:
@@ -259,7 +259,7 @@ def test_macs_for_less_than_a_patch(refuses: Refuses) -> None:
         else:
             error = refuses(table)
             assert (error.field, error.value) == ("machine.macs_per_step", 71)
-            assert "72 MACs" in str(error)
+            assert tells(error.limit, "72 MACs")
 
 
 def test_memory_for_less_than_a_patch(refuses: Refuses) -> None:
@@ -271,20 +271,20 @@ def test_memory_for_less_than_a_patch(refuses: Refuses) -> None:
         else:
             error = refuses(table)
             assert (error.field, error.value) == ("machine.memory", 93)
-            assert "one patch (18), the kernels (72) and its outputs (4) need 94 elements" in str(error)
+            assert tells(error.limit, "patch (18) .. kernels (72) .. outputs (4) .. 94 elements")
 
 
 def test_a_dilated_kernel_larger_than_the_input(refuses: Refuses) -> None:
     error = refuses(changed("layer.dilation", [4, 1]))
     assert error.field == "layer.kernel"
-    assert "its height with dilation is 9, at most the padded input's 8" in str(error)
+    assert tells(error.limit, "height .. 9 .. 8")
 
 
 def test_layers_too_large(refuses: Refuses) -> None:
     error = refuses(changed("layer.input", [1, 60_000, 60_000]))
-    assert "4000000" in str(error)
+    assert tells(error, "layer.input .. 4000000")
     error = refuses(changed("layer.input", [2, 600, 600]))
-    assert "357604 patches, at most 250000" in str(error)
+    assert tells(error, "layer.input .. 357604 patches .. 250000")
 
 
 @pytest.mark.parametrize(
@@ -330,7 +330,7 @@ def test_deep_tables(refuses: Refuses, place: str) -> None:
 def test_a_file_too_large(refuses: Refuses) -> None:
     error = refuses("#" * 1_000_001)
     assert (error.field, error.value) == ("file size", 1_000_001)
-    assert "at most 1000000 bytes" in str(error)
+    assert tells(error.limit, "1000000 bytes")
 
 
 def test_what_is_no_file(tmp_path: Path) -> None:
@@ -378,12 +378,12 @@ def test_only_toml_files_hold_tables(refuses: Refuses, name: str) -> None:
 
 
 @pytest.mark.parametrize("name", ["gone.toml", "../gone.toml", "\0.toml", "x" * 300 + ".toml"])
-def test_a_table_whose_file_is_gone(refuses: Refuses, name: str) -> None:
+def test_a_table_whose_file_is_gone(refuses: Refuses, tmp_path: Path, name: str) -> None:
     error = refuses(changed("machine", name))
     assert error.file is not None
     assert error.file.endswith("broken.toml")
     assert (error.field, error.value) == ("machine", name)
-    assert "no such file; it is looked for at " in str(error)
+    assert tells(error, "no such file", tmp_path)
 
 
 def test_a_table_whose_file_is_a_folder(refuses: Refuses, tmp_path: Path) -> None:
@@ -391,7 +391,7 @@ def test_a_table_whose_file_is_a_folder(refuses: Refuses, tmp_path: Path) -> Non
     error = refuses(changed("machine", "m.toml"))
     assert (error.field, error.value) == ("machine", "m.toml")
     assert "broken.toml" in str(error)
-    assert "is not a file; it is looked for at " in str(error)
+    assert tells(error, "not a file", tmp_path / "m.toml")
 
 
 def test_an_error_in_an_included_file_names_its_field(refuses: Refuses) -> None:
@@ -595,7 +595,7 @@ def path(tmp_path: Path) -> Path:
 def test_another_format_is_refused(path: Path, version: Any) -> None:
     error = refused(path, result().to_json() | {"format": version})
     assert (error.field, error.value) == ("format", version)
-    assert "reads formats 1 and 2" in str(error)
+    assert tells(error.limit, "1 .. 2")
 
 
 OPTIONAL = {
@@ -777,7 +777,7 @@ def test_a_result_that_is_no_file(tmp_path: Path, monkeypatch: pytest.MonkeyPatc
         with pytest.raises(InputError):
             Result.read(tmp_path / name)
     monkeypatch.setattr(result_module, "MAX_BYTES", 10)
-    assert "at most 10 bytes" in str(refused(tmp_path / "big.json", "[" * 11))
+    assert tells(refused(tmp_path / "big.json", "[" * 11), "10 bytes")
 
 
 @pytest.mark.parametrize(

@@ -7,6 +7,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from conftest import tells
 from formulations import need
 from tests import command
 
@@ -88,14 +89,10 @@ def own(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
 @pytest.mark.parametrize(
     ("instance", "method", "told"),
     [
-        (
-            "mb28-64k",
-            "intervals@highs",
-            "does not take this kind of machine or objective, or a problem of this size",
-        ),
-        ("lenet5-conv1-g20", "s1@highs", "21788928 constraints here, at most 600000 are built"),
-        ("ds-cnn-16k", "no_start@highs", r"has no function `start\(model, plan\)`"),
-        ("ds-cnn-16k", "no_model@highs", "`build` returns no ConcreteModel but NoneType"),
+        ("mb28-64k", "intervals@highs", "method = 'intervals@highs': .* size"),
+        ("lenet5-conv1-g20", "s1@highs", "21788928 constraints .* 600000"),
+        ("ds-cnn-16k", "no_start@highs", r"`start\(model, plan\)`"),
+        ("ds-cnn-16k", "no_model@highs", "`build` .* ConcreteModel .* NoneType"),
     ],
 )
 def test_a_model_that_cannot_be_run_is_refused_though_a_bound_proves_the_plan(
@@ -117,7 +114,7 @@ def test_a_model_that_minizinc_cannot_read_is_refused_though_a_bound_proves_the_
 
 def test_a_solver_that_is_missing_is_told_though_a_bound_proves_the_plan() -> None:
     need("highs")
-    with pytest.raises(SolverMissingError, match="Pyomo knows no solver nothing"):
+    with pytest.raises(SolverMissingError, match=r"Pyomo .* solver nothing"):
         tw.solve("ds-cnn-16k", "intervals@pyomo:nothing", time_limit=60)
 
 
@@ -210,13 +207,11 @@ def test_the_optimum_of_a_narrower_problem_is_a_claim(
     assert (alone.status, alone.objective, alone.exit_status) == ("feasible", narrow, 0)
     assert (alone.bound, alone.bound_by) == (own_bound.value, str(own_bound))
     assert alone.unverified is not None and alone.confirmed_by is None
-    assert f"{method} claims that this is optimal, but " in alone.unverified
-    assert f"finds a plan of {best}: its model leaves out a part of the problem" in alone.unverified
+    assert tells(alone.unverified, f"{method} claims .. optimal .. plan of {best}")
     started = tw.solve(given, method, time_limit=60)
     assert started.status == "feasible" and started.objective is not None
     assert best <= started.objective < narrow and started.bound == own_bound.value
-    denial = f"claims a bound of {narrow}, but there is a valid plan of {started.objective}"
-    assert started.unverified is not None and denial in started.unverified
+    assert tells(started.unverified, f"bound of {narrow} .. plan of {started.objective}")
     assert all(finding.holds for finding in tw.check(given, started))
 
 
@@ -225,12 +220,10 @@ def test_a_narrower_problem_without_a_plan_is_none_of_the_problem() -> None:
     need("gecode")
     alone = tw.solve("mnist-tcpa", "none@gecode", warm_start="none", time_limit=60)
     assert (alone.status, alone.exit_status) == ("unknown", 1)
-    assert "none@gecode claims that nothing is feasible, but parametric finds a plan of 63504" in str(
-        alone.unverified
-    )
+    assert tells(alone.unverified, "none@gecode .. nothing is feasible .. parametric .. plan of 63504")
     started = tw.solve("mnist-tcpa", "none@gecode", time_limit=60)
     assert (started.status, started.exit_status) == ("feasible", 0)
-    assert "claims that nothing is feasible, but there is a valid plan of" in str(started.unverified)
+    assert tells(started.unverified, f"nothing is feasible .. plan of {started.objective}")
 
 
 @pytest.mark.nightly
@@ -242,7 +235,7 @@ def test_a_search_of_the_users_own_is_believed_when_another_has_proven_the_same(
     path.write_text(MODELS["grouping/lying.py"].replace("CLAIM", "67"))
     alone = tw.solve("s1-example2", "lying", warm_start=start, time_limit=60, confirm=False)
     assert alone.status == "feasible" and "lying claims that this is optimal" in str(alone.unverified)
-    with pytest.raises(tw.Disagreement, match="lying proves a bound of 67, exact finds a plan of 57"):
+    with pytest.raises(tw.Disagreement, match=r"lying .* bound of 67, exact .* plan of 57"):
         tw.solve("s1-example2", "lying", warm_start=start, time_limit=60)
     path.write_text(MODELS["grouping/lying.py"].replace("CLAIM", "57"))
     best = tw.solve("s1-example2", "exact")

@@ -492,7 +492,7 @@ def test_quick_optima_start_no_process_for_a_second_route() -> None:
 
 def test_solve_catches_a_method_that_calls_a_feasible_problem_infeasible() -> None:
     instance, _ = case("npu")
-    with pytest.raises(Disagreement, match="calls the problem infeasible, exhaustive finds a plan of"):
+    with pytest.raises(Disagreement, match=r"infeasible, exhaustive .* plan of"):
         tw.solve(instance, lambda problem: tw.Outcome("infeasible"))
     told = tw.solve(instance, lambda problem: tw.Outcome("infeasible"), confirm=False)
     assert told.status == "unknown"  # nobody has looked
@@ -502,7 +502,7 @@ def test_solve_catches_a_method_that_calls_a_feasible_problem_infeasible() -> No
 def test_solve_catches_a_method_that_proves_too_much() -> None:
     instance, _ = case("dsp")
     poor = tw.solve(instance, "manual")
-    with pytest.raises(Disagreement, match=r"proves a bound of .*, exhaustive finds a plan of"):
+    with pytest.raises(Disagreement, match=r"bound of .*, exhaustive .* plan of"):
         tw.solve(instance, lambda problem: tw.Outcome("optimal", poor.plan, poor.objective))
 
 

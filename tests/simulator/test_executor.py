@@ -8,7 +8,7 @@ from dataclasses import replace
 
 import numpy as np
 import pytest
-from conftest import make_problem, totals
+from conftest import make_problem, tells, totals
 
 from tilewright.grouping import Plan, simulate
 from tilewright.simulator import (
@@ -187,10 +187,9 @@ def test_memory_overflow() -> None:
     assert execute(program(*GOOD, capacity=15)).valid
     found = broken(execute(program(*GOOD, capacity=14)))
     assert (found.rule, found.step, found.tensor) == ("memory overflow", 1, "mem")
-    assert found.needed == "15 elements (x 8, k 3, y 4)"
-    assert found.found == "a capacity of 14"
+    assert tells(found, "15 elements .. x 8 .. k 3 .. y 4 .. 14")
     found = broken(execute(program(*GOOD, capacity=9)))
-    assert found.needed == "11 elements (x 8, k 3)"
+    assert tells(found, "11 elements .. x 8 .. k 3 .. 9")
 
 
 def test_preloaded_data_overflows_before_the_first_step() -> None:
@@ -212,7 +211,7 @@ def test_reload_limit() -> None:
     assert report.most_loads == {"x": 2, "k": 1}
     found = broken(execute(program(GOOD[0], again, again, GOOD[1], max_loads=2)))
     assert (found.rule, found.step, found.tensor) == ("reload limit", 3, "x[1]")
-    assert (found.needed, found.found) == ("at most 2 loads", "load number 3")
+    assert tells(found, "2 loads .. 3")
 
 
 def test_computed_twice() -> None:
@@ -260,7 +259,7 @@ def test_too_much_work() -> None:
     assert execute(program(*GOOD, macs_per_action=16)).valid
     found = broken(execute(program(*GOOD, macs_per_action=15)))
     assert (found.rule, found.step, found.tensor) == ("too much work", 1, "compute")
-    assert (found.needed, found.found) == ("at most 15 MACs in one action", "16")
+    assert tells(found, "15 MACs .. 16")
 
 
 @pytest.mark.parametrize(
@@ -425,7 +424,7 @@ def test_partial_sums_left_in_dram_are_not_added_to() -> None:
     spill = Step(write_back=(WriteBack("c", box((1, 2), None)),))
     found = broken(execute(halves(spill)))
     assert (found.rule, found.step, found.tensor) == ("not resident", 3, "c[1]")
-    assert found.needed == "its partial sum on chip to add to"
+    assert tells(found.needed, "partial sum")
 
 
 def test_partial_sums_lost() -> None:
@@ -524,7 +523,8 @@ def test_a_halo_is_computed_again() -> None:
     assert report.computed["u"].tolist() == [6, 0, 6, 0]
     assert report.macs.sum() == 2 * 6 + 2 * 4
     found = broken(execute(halo(recomputed=False), overlapped=True))
-    assert str(found) == "computed twice: step 3, u[2]: needed 2 MACs in all, found 3"
+    assert (found.rule, found.step, found.tensor) == ("computed twice", 3, "u[2]")
+    assert (found.needed, found.found) == ("2 MACs in all", "3")
 
 
 def test_what_is_computed_again_is_complete_before_it_is_read() -> None:
@@ -532,12 +532,14 @@ def test_what_is_computed_again_is_complete_before_it_is_read() -> None:
     steps = list(program.steps)
     steps[2] = replace(steps[2], compute=steps[2].compute[1:])
     found = broken(execute(replace(program, steps=tuple(steps))))
-    assert str(found) == "not computed: step 3, u[2]: needed 2 MACs to compute v, found fewer"
+    assert (found.rule, found.step, found.tensor) == ("not computed", 3, "u[2]")
+    assert tells(found.needed, "2 MACs", "v")
 
 
 def test_what_is_still_on_chip_is_not_computed_again() -> None:
     found = broken(execute(halo(Step(free=(Free("u", part(0, 2)),)))))
-    assert str(found) == "computed twice: step 3, u[2]: needed 2 MACs in all, found 3"
+    assert (found.rule, found.step, found.tensor) == ("computed twice", 3, "u[2]")
+    assert (found.needed, found.found) == ("2 MACs in all", "3")
 
 
 def test_what_dram_keeps_is_not_computed_again() -> None:
@@ -588,7 +590,7 @@ def test_what_was_lost_need_not_be_complete_in_the_end() -> None:
 
 @pytest.mark.parametrize("role", ["input", "kernels", "output"])
 def test_only_intermediates_are_recomputed(role: str) -> None:
-    with pytest.raises(ValueError, match=f"u is recomputed and must be an intermediate, not {role}"):
+    with pytest.raises(ValueError, match=f"u .* {role}"):
         execute(halo(role=role))
     assert broken(execute(halo(role=role, recomputed=False)))
 
@@ -598,11 +600,11 @@ def test_two_memories_have_a_capacity_each() -> None:
     assert report.valid
     assert report.peak == 24
     found = broken(execute(chain(capacity=15, buffer="scratch")))
-    assert (found.rule, found.tensor, found.needed) == ("memory overflow", "mem", "16 elements (x 8, v 8)")
+    assert tells(found, "memory overflow .. mem .. 16 elements .. x 8 .. v 8")
     small = chain(capacity=16, buffer="scratch")
     small = replace(small, memories=(small.memories[0], Memory("scratch", 7)))
     found = broken(execute(small))
-    assert (found.rule, found.tensor, found.needed) == ("memory overflow", "scratch", "8 elements (u 8)")
+    assert tells(found, "memory overflow .. scratch .. 8 elements .. u 8")
 
 
 def test_boxes_and_cells_of_one_tensor_see_each_other() -> None:
@@ -657,14 +659,14 @@ def test_a_buffer_is_counted_instead_of_what_is_resident() -> None:
     assert report.peak == report.sequential.peak == report.overlapped.peak == 17
     found = broken(execute(buffered(5, 2, 2 * 5 + 2 * 2 + 2, copies=2)))
     assert (found.rule, found.step, found.tensor) == ("memory overflow", 1, "mem")
-    assert (found.needed, found.found) == ("17 elements (x 2 * 5, k 3, y 2 * 2)", "a capacity of 16")
+    assert tells(found, "17 elements .. x 2 * 5 .. k 3 .. y 2 * 2 .. 16")
 
 
 def test_buffers_that_do_not_fit_are_a_violation_before_the_first_step() -> None:
     report = execute(buffered(5, 2, 13, copies=2))
     found = broken(report)
-    assert str(found) == "memory overflow: mem: needed 14 elements (x 2 * 5, y 2 * 2), found a capacity of 13"
-    assert found.step == 0
+    assert (found.rule, found.step, found.tensor) == ("memory overflow", 0, "mem")
+    assert tells(found, "14 elements .. x 2 * 5 .. y 2 * 2 .. 13")
     assert report.labels == []
     assert execute(buffered(4, 2, 9)).valid
 
@@ -683,7 +685,7 @@ def test_buffers_in_two_memories() -> None:
     tensors = tuple(replace(t, memory="other") if t.name == "y" else t for t in found.tensors)
     assert execute(replace(found, tensors=tensors, memories=(Memory("mem", 7), Memory("other", 2)))).valid
     small = execute(replace(found, tensors=tensors, memories=(Memory("mem", 7), Memory("other", 1))))
-    assert str(broken(small)) == "memory overflow: other: needed 2 elements (y 1 * 2), found a capacity of 1"
+    assert tells(broken(small), "memory overflow .. other .. 2 elements .. y 1 * 2 .. 1")
 
 
 # Long programs -----------------------------------------------------------------------------------

@@ -7,7 +7,7 @@ from itertools import pairwise, product
 
 import numpy as np
 import pytest
-from conftest import examples, make_problem
+from conftest import examples, make_problem, tells
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from plain_executor import own_cycles, plain_sequential
@@ -726,18 +726,14 @@ def test_lockstep_needs_room_for_two_steps() -> None:
     program = tiles()
     single = execute(replace(program, copies=1), lockstep=True).violation
     assert single is not None
-    assert str(single) == (
-        "buffer overflow: step 1, x: needed 16 elements in lockstep, found 1 * 8 of its buffer"
-    )
+    assert tells(single, "buffer overflow .. step 1 .. x .. 16 elements .. lockstep .. 1 * 8")
     # Without buffers of their own: in the first phase x 8 + 8 and y 4, in the second x 8 + 8, y 4.
     loose = replace(program, tensors=tuple(replace(tensor, buffer=None) for tensor in program.tensors))
     _, line = in_lockstep(replace(loose, memories=(Memory("mem", 20),)))
     assert line.peak == 20
     tight = execute(replace(loose, memories=(Memory("mem", 19),)), lockstep=True)
     assert tight.violation is not None
-    assert str(tight.violation) == (
-        "memory overflow: step 1, mem: needed 20 elements in lockstep, found a capacity of 19"
-    )
+    assert tells(tight.violation, "memory overflow .. step 1 .. mem .. 20 elements .. lockstep .. 19")
     assert tight.sequential is None
     assert execute(replace(loose, memories=(Memory("mem", 12),))).valid
 
@@ -766,10 +762,7 @@ def test_a_load_may_not_overtake_the_write_back_that_it_reads() -> None:
     program = Program(tensors, (Memory("mem"),), engines, same)
     assert execute(program).valid
     found = execute(program, lockstep=True)
-    assert str(found.violation) == (
-        "lockstep hazard: step 3, y: needed its data in DRAM while the step before computes, "
-        "found a write-back in step 3"
-    )
+    assert tells(found.violation, "lockstep hazard .. step 3 .. y .. DRAM .. write-back in step 3")
     assert found.lockstep is None
     apart = (first, replace(same[1], write_back=(away,)), replace(same[2], write_back=()), last)
     _, line = in_lockstep(replace(program, steps=apart))

@@ -9,6 +9,7 @@ from typing import Any
 
 import numpy as np
 import pytest
+from conftest import refused, tells
 from hypothesis import given
 from hypothesis import strategies as st
 
@@ -21,13 +22,13 @@ from tilewright.spec.layer import Layer
 GOOD: dict[str, Any] = {"input": (3, 8, 8), "kernels": 4, "kernel": (3, 3)}
 
 WRONG: list[tuple[dict[str, Any], str]] = [
-    ({"kernels": 0}, "layer.kernels = 0: must be greater than or equal to 1"),
-    ({"kernel": [20, 20]}, "layer.kernel = [20, 20]: its height with dilation is 20"),
-    ({"kernels": "4"}, "layer.kernels = '4': must be an integer"),
-    ({"kernels": 4.0}, "layer.kernels = 4.0: must be an integer"),
-    ({"kernels": True}, "layer.kernels = true: must be an integer"),
-    ({"kernels": np.float64(4)}, "layer.kernels = 4.0: must be an integer"),
-    ({"kernel_size": 3}, "layer.kernel_size = 3: unknown key; there are: kind, input"),
+    ({"kernels": 0}, "layer.kernels = 0 .. 1"),
+    ({"kernel": [20, 20]}, "layer.kernel = [20, 20] .. height .. 20 .. 8"),
+    ({"kernels": "4"}, "layer.kernels = '4' .. integer"),
+    ({"kernels": 4.0}, "layer.kernels = 4.0 .. integer"),
+    ({"kernels": True}, "layer.kernels = true .. integer"),
+    ({"kernels": np.float64(4)}, "layer.kernels = 4.0 .. integer"),
+    ({"kernel_size": 3}, "layer.kernel_size = 3 .. unknown key .. kernels, kernel"),
 ]
 
 
@@ -36,24 +37,24 @@ def test_the_constructor_refuses_as_a_file_does(change: dict[str, Any], message:
     table = {**GOOD, **change}
     with pytest.raises(InputError) as python:
         Layer(**table)
-    assert str(python.value).startswith(message)
+    assert tells(python.value, message)
     as_file = {key: list(value) if isinstance(value, tuple) else value for key, value in table.items()}
     with pytest.raises(InputError) as file:
         build("tiling", {"layer": as_file, "machine": {"kind": "dsp", "memory_bytes": 4096}})
-    assert str(file.value).startswith(message)
+    assert tells(file.value, message)
 
 
 def test_a_missing_field_is_named() -> None:
-    with pytest.raises(InputError, match=r"layer\.kernel: is missing"):
+    with refused("layer.kernel", None, "missing"):
         Layer(input=(3, 8, 8), kernels=4)  # type: ignore[call-arg]
 
 
 def test_a_list_is_not_called_too_short_for_a_mistake_in_it() -> None:
     with pytest.raises(InputError) as caught:
         build("fusion", {"network": {"layers": [{**GOOD, "name": "a", "kernal": (3, 3)}]}, "machine": {}})
-    assert "layers[0].kernal = [3, 3]: unknown key" in str(caught.value)
+    assert tells(caught.value, "layers[0].kernal = [3, 3] .. unknown key")
     assert "at least" not in str(caught.value)
-    with pytest.raises(InputError, match=r"network\.layers = \[\]: must be a list of at least 1"):
+    with refused("network.layers", (), "at least 1"):
         build("fusion", {"network": {"layers": []}, "machine": {}})
 
 

@@ -7,6 +7,7 @@ from copy import deepcopy
 from typing import Any
 
 import pytest
+from conftest import tells
 
 from tilewright.core import catalogue
 from tilewright.run.instance import parse
@@ -258,53 +259,52 @@ def test_other_values_are_no_windows(field: str, value: object) -> None:
 @pytest.mark.parametrize(
     ("index", "changes", "field", "value", "limit"),
     [
-        (2, {"inputs": ["all"]}, "inputs", "all", "earlier layers only, as layers stand in the order of"),
-        (2, {"inputs": ["left"]}, "inputs", "left", "layer left can read earlier layers only"),
-        (2, {"inputs": ["pol"]}, "inputs", "pol", 'or "input", the network\'s own input'),
-        (2, {"inputs": []}, "inputs", (), "layer left, of kind conv, needs at least 1"),
-        (2, {"inputs": ["pool", "pool"]}, "inputs", ("pool", "pool"), "layer left names an input twice"),
+        (2, {"inputs": ["all"]}, "inputs", "all", "layer left .. earlier layers"),
+        (2, {"inputs": ["left"]}, "inputs", "left", "layer left .. earlier layers"),
+        (2, {"inputs": ["pol"]}, "inputs", "pol", 'layer left .. "input"'),
+        (2, {"inputs": []}, "inputs", (), "layer left .. conv .. 1"),
+        (2, {"inputs": ["pool", "pool"]}, "inputs", ("pool", "pool"), "layer left .. twice"),
         (2, {"inputs": "pool"}, "inputs", "pool", "must be a list"),
         (2, {"inputs": [3]}, "inputs[0]", 3, "must be a text"),
-        (4, {"inputs": None}, "inputs", None, "layer sum, of kind add, needs at least 2"),
-        (4, {"inputs": ["pool"]}, "inputs", ("pool",), "layer sum, of kind add, needs at least 2"),
+        (4, {"inputs": None}, "inputs", None, "layer sum .. add .. 2"),
+        (4, {"inputs": ["pool"]}, "inputs", ("pool",), "layer sum .. add .. 2"),
         (
             4,
             {"kind": "mul", "inputs": ["pool"]},
             "inputs",
             ("pool",),
-            "layer sum, of kind mul, needs at least 2",
+            "layer sum .. mul .. 2",
         ),
-        (4, {"kind": "concat"}, "inputs", ("pool", "pool"), "layer sum names an input twice"),
+        (4, {"kind": "concat"}, "inputs", ("pool", "pool"), "layer sum .. twice"),
         (4, {"kind": "map", "op": "sine"}, "op", "sine", "'relu'"),
-        (4, {"kind": "map", "op": "relu", "parameters": -1}, "parameters", -1, "greater than or equal to 0"),
+        (4, {"kind": "map", "op": "relu", "parameters": -1}, "parameters", -1, "0"),
         (4, {"kind": "pad"}, "padding", None, "is missing"),
-        (4, {"kernel": [1, 1]}, "kernel", (1, 1), "unknown key; there are: name, inputs, kind, input"),
+        (4, {"kernel": [1, 1]}, "kernel", (1, 1), "unknown key .. name, inputs, kind, input"),
         (
             1,
             {"kernels": 8},
             "kernels",
             8,
-            "there are: name, inputs, kind, op, input, kernel, stride, padding",
+            "unknown key .. name, inputs, kind, op, input, kernel",
         ),
         (
             2,
             {"op": "max"},
             "op",
             "max",
-            "kernels, kernel, stride, padding, dilation, groups, batch, name, inputs, bias, weights, bits",
+            "unknown key .. kernels, kernel, stride, padding",
         ),
-        (1, {"op": "min"}, "op", "min", "'max' or 'average'"),
+        (1, {"op": "min"}, "op", "min", "'max' .. 'average'"),
         (1, {"kernel": None}, "kernel", None, "is missing"),
-        (1, {"kernel": [0, 2]}, "kernel[0]", 0, "greater than or equal to 1"),
+        (1, {"kernel": [0, 2]}, "kernel[0]", 0, "1"),
         (
             1,
             {"kind": "pol"},
             "kind",
             "pol",
-            "must be one of: conv, fc, pool, add, mul, concat, map, pad, reshape, slice, input, matmul, "
-            "function, opaque",
+            "conv, fc, pool, add, mul, concat, map",
         ),
-        (1, {"kind": [1]}, "kind", [1], "must be one of: conv, fc, pool, add"),
+        (1, {"kind": [1]}, "kind", [1], "conv .. fc .. pool .. add"),
         (1, {"name": "input"}, "name", "input", "the network's own input"),
         (1, {"name": 3}, "name", 3, "must be a text"),
     ],
@@ -315,16 +315,16 @@ def test_what_is_wrong_is_named(
     error = refused(lambda: instance(changed(index, **changes)))
     assert error.field == f"network.layers[{index}].{field}"
     assert error.value == value
-    assert limit in error.limit
+    assert tells(error.limit, limit)
 
 
 @pytest.mark.parametrize(
     ("index", "changes", "field", "limit"),
     [
-        (1, {"kernel": [11, 2]}, "kernel", "layer pool: its height with dilation is 11, at most the padded"),
-        (1, {"padding": [0, 0, 2, 0]}, "padding", "layer pool: must be smaller than the kernel's width 2"),
-        (4, {"input": [8, 3000, 3000]}, "input", "layer sum: must have at most 4000000 positions"),
-        (2, {"groups": 5}, "groups", "layer left: must divide"),
+        (1, {"kernel": [11, 2]}, "kernel", "layer pool .. height .. 11 .. 10"),
+        (1, {"padding": [0, 0, 2, 0]}, "padding", "layer pool .. width 2"),
+        (4, {"input": [8, 3000, 3000]}, "input", "layer sum .. 4000000"),
+        (2, {"groups": 5}, "groups", "layer left .. 8 .. 6"),
     ],
 )
 def test_a_geometry_that_is_none_names_its_layer(
@@ -332,7 +332,7 @@ def test_a_geometry_that_is_none_names_its_layer(
 ) -> None:
     error = refused(lambda: instance(changed(index, **changes)))
     assert error.field == f"layer.{field}"
-    assert limit in error.limit
+    assert tells(error.limit, limit)
 
 
 POINTWISE: dict[str, Any] = {"kernels": 2, "kernel": 1}
@@ -341,26 +341,30 @@ POINTWISE: dict[str, Any] = {"kernels": 2, "kernel": 1}
 @pytest.mark.parametrize(
     ("tables", "own_input", "told"),
     [
-        ([POINTWISE] * 2, None, "layers[0].input: is missing"),
-        ([POINTWISE], [3, 4], "takes three numbers: channels, height, width"),
-        ([POINTWISE], "3x4x4", "input = '3x4x4': takes three numbers"),
+        ([POINTWISE] * 2, None, "layers[0].input .. missing"),
+        ([POINTWISE], [3, 4], "input = [3, 4] .. channels .. height .. width"),
+        ([POINTWISE], "3x4x4", "input = '3x4x4' .. channels .. height .. width"),
         # What is behind a wrong layer is not told to lack what follows from it.
-        ([{"kernels": 2}, POINTWISE], [3, 4, 4], "layers[0].kernel: is missing"),
-        ([{"kernels": 2, "kernel": 5}, POINTWISE], [3, 4, 4], "its height with dilation is 5"),
-        ([POINTWISE | {"inputs": ["no"]}], [3, 4, 4], "layer layer1 can read earlier layers only"),
-        ([POINTWISE | {"inputs": []}], [3, 4, 4], "layer layer1, of kind conv, needs at least 1"),
-        ([POINTWISE | {"inputs": "input"}], [3, 4, 4], "layers[0].inputs = 'input': must"),
-        ([POINTWISE | {"inputs": [[]]}], [3, 4, 4], "layers[0].inputs[0] = []: must"),
-        ([{"kind": "input"}], [3, 4, 4], "layers[0].input: is missing"),
-        ([{"kind": "fc", "outputs": 2, "kernels": 2}], [3, 4, 4], "layers[0].outputs = 2: unknown key"),
-        ([{"kind": "fc", "kernels": 2, "kernel": 3}], [3, 4, 4], "has a plane and a kernel of one position"),
-        ([POINTWISE, POINTWISE | {"name": "layer1"}], [3, 4, 4], "two layers"),
+        ([{"kernels": 2}, POINTWISE], [3, 4, 4], "layers[0].kernel .. missing"),
+        ([{"kernels": 2, "kernel": 5}, POINTWISE], [3, 4, 4], "kernel = [5, 5] .. height .. 5 .. 4"),
+        ([POINTWISE | {"inputs": ["no"]}], [3, 4, 4], "inputs = 'no' .. layer layer1 .. earlier layers"),
+        ([POINTWISE | {"inputs": []}], [3, 4, 4], "inputs = [] .. layer layer1 .. conv .. 1"),
+        ([POINTWISE | {"inputs": "input"}], [3, 4, 4], "layers[0].inputs = 'input' .. list"),
+        ([POINTWISE | {"inputs": [[]]}], [3, 4, 4], "layers[0].inputs[0] = [] .. text"),
+        ([{"kind": "input"}], [3, 4, 4], "layers[0].input .. missing"),
+        ([{"kind": "fc", "outputs": 2, "kernels": 2}], [3, 4, 4], "layers[0].outputs = 2 .. unknown key"),
+        (
+            [{"kind": "fc", "kernels": 2, "kernel": 3}],
+            [3, 4, 4],
+            "layer.kind = 'fc' .. layer layer1 .. one position",
+        ),
+        ([POINTWISE, POINTWISE | {"name": "layer1"}], [3, 4, 4], "layers = 'layer1' .. two layers"),
     ],
 )
 def test_shapes_that_cannot_be_told(tables: list[dict[str, Any]], own_input: object, told: str) -> None:
     given = {} if own_input is None else {"input": own_input}
     error = refused(lambda: Network.model_validate({"layers": tables, **given}))
-    assert told in str(error)
+    assert tells(error, told)
     assert "layers[1]" not in str(error)
 
 
@@ -382,19 +386,19 @@ def test_two_layers_of_one_name() -> None:
 @pytest.mark.parametrize(
     ("index", "changes", "takes", "given"),
     [
-        (1, {"input": [7, 10, 10]}, [7, 10, 10], "layer pool takes, but it is given: conv 8x10x10"),
-        (1, {"input": [8, 10, 9]}, [8, 10, 9], "layer pool takes, but it is given: conv 8x10x10"),
-        (2, {"inputs": ["input"]}, [8, 5, 5], "layer left takes, but it is given: input 3x12x12"),
-        (4, {"inputs": ["pool", "left"]}, [8, 5, 5], "sum takes, but it is given: pool 8x5x5 and left 6x5x5"),
-        (4, {"kind": "mul", "inputs": ["pool", "left"]}, [8, 5, 5], "given: pool 8x5x5 and left 6x5x5"),
-        (4, {"kind": "map", "op": "relu", "inputs": ["left"]}, [8, 5, 5], "given: left 6x5x5"),
-        (4, {"kind": "concat", "inputs": ["left"]}, [8, 5, 5], "given: left 6x5x5"),
-        (4, {"kind": "pad", "padding": [1] * 4, "inputs": ["left"]}, [8, 5, 5], "given: left 6x5x5"),
-        (4, {"kind": "reshape", "output": [1, 8, 25], "inputs": ["left"]}, [8, 5, 5], "given: left 6x5x5"),
+        (1, {"input": [7, 10, 10]}, [7, 10, 10], "layer pool .. conv 8x10x10"),
+        (1, {"input": [8, 10, 9]}, [8, 10, 9], "layer pool .. conv 8x10x10"),
+        (2, {"inputs": ["input"]}, [8, 5, 5], "layer left .. input 3x12x12"),
+        (4, {"inputs": ["pool", "left"]}, [8, 5, 5], "layer sum .. pool 8x5x5 .. left 6x5x5"),
+        (4, {"kind": "mul", "inputs": ["pool", "left"]}, [8, 5, 5], "pool 8x5x5 .. left 6x5x5"),
+        (4, {"kind": "map", "op": "relu", "inputs": ["left"]}, [8, 5, 5], "left 6x5x5"),
+        (4, {"kind": "concat", "inputs": ["left"]}, [8, 5, 5], "left 6x5x5"),
+        (4, {"kind": "pad", "padding": [1] * 4, "inputs": ["left"]}, [8, 5, 5], "left 6x5x5"),
+        (4, {"kind": "reshape", "output": [1, 8, 25], "inputs": ["left"]}, [8, 5, 5], "left 6x5x5"),
         (4, {"kind": "opaque", "op": "A", "output": [1, 1, 1], "inputs": ["left"]}, [8, 5, 5], "left 6x5x5"),
-        (5, {"inputs": ["left", "right"]}, [16, 5, 5], "it is given: left 6x5x5 and right 2x5x5"),
-        (5, {"inputs": ["conv", "pool"]}, [16, 5, 5], "it is given: conv 8x10x10 and pool 8x5x5"),
-        (6, {"inputs": 99}, [99, 1, 1], "layer fc takes, but it is given: all 4x5x5"),
+        (5, {"inputs": ["left", "right"]}, [16, 5, 5], "left 6x5x5 .. right 2x5x5"),
+        (5, {"inputs": ["conv", "pool"]}, [16, 5, 5], "conv 8x10x10 .. pool 8x5x5"),
+        (6, {"inputs": 99}, [99, 1, 1], "layer fc .. all 4x5x5"),
     ],
 )
 def test_shapes_that_do_not_fit_are_named(
@@ -403,7 +407,7 @@ def test_shapes_that_do_not_fit_are_named(
     graph = network(*changed(index, **changes))
     error = refused(graph.check_shapes)
     assert (error.field, error.value) == (f"network.layers[{index}].input", takes)
-    assert given in error.limit
+    assert tells(error.limit, given)
 
 
 # Rooms and data ----------------------------------------------------------------------------------
@@ -413,7 +417,7 @@ def test_tiling_takes_convolutions_and_fully_connected_layers() -> None:
     assert [name for name, _ in instance(LAYERS).parts] == ["conv", "left", "right", "all", "fc"]
     error = refused(lambda: instance([LAYERS[1]]))
     assert (error.field, error.value) == ("network.layers", ["pool"])
-    assert "no convolution and no fully connected layer" in error.limit
+    assert tells(error.limit, "no convolution .. no fully connected")
 
 
 @pytest.mark.parametrize("name", BUNDLED)
@@ -451,10 +455,10 @@ def test_a_product_of_two_matrices_of_the_image() -> None:
 @pytest.mark.parametrize(
     ("changes", "field", "limit"),
     [
-        ({"depth": 4}, "layer.depth", "layer p: 30 values do not make 2 groups of matrices"),
-        ({"output": [9, 1, 5]}, "layer.output", "layer p: 45 values do not make 2 groups of matrices"),
-        ({"inputs": ["q"]}, "network.layers[1].inputs", "layer p, of kind matmul, needs at least 2"),
-        ({"inputs": ["q"] * 3}, "network.layers[1].inputs", "layer p, of kind matmul, reads 2"),
+        ({"depth": 4}, "layer.depth", "layer p .. 30 .. 2 groups"),
+        ({"output": [9, 1, 5]}, "layer.output", "layer p .. 45 .. 2 groups"),
+        ({"inputs": ["q"]}, "network.layers[1].inputs", "layer p .. matmul .. 2"),
+        ({"inputs": ["q"] * 3}, "network.layers[1].inputs", "layer p .. matmul .. 2"),
     ],
 )
 def test_matrices_that_are_none(changes: dict[str, Any], field: str, limit: str) -> None:
@@ -462,7 +466,7 @@ def test_matrices_that_are_none(changes: dict[str, Any], field: str, limit: str)
     product |= {"input": [6, 1, 5], "output": [10, 1, 5]}
     conv = {"name": "q", "input": [6, 1, 5], "kernels": 6, "kernel": [1, 1]}
     error = refused(lambda: network(conv, product | changes))
-    assert (error.field, limit in error.limit) == (field, True)
+    assert error.field == field and tells(error.limit, limit)
 
 
 def test_further_inputs() -> None:
@@ -472,10 +476,7 @@ def test_further_inputs() -> None:
                     | {"inputs": ["a", "z"]})  # fmt: skip
     graph.check_shapes()
     assert graph.producers == ((-1,), (), (0, 1))
-    assert (
-        "must tell the shape of the network's own"
-        in refused(lambda: network(further, {"name": "a", **one})).limit
-    )
+    assert tells(refused(lambda: network(further, {"name": "a", **one})), "network.input .. shape")
     error = refused(lambda: network({"name": "a", **one}, further | {"inputs": ["a"]}))
     assert error.limit == "layer z, of kind input, reads nothing"
 
@@ -488,7 +489,7 @@ def test_weights_that_two_layers_use_are_counted_once() -> None:
         error = refused(
             lambda changes=changes: network({"name": "a", **one}, {"name": "b", **one, **changes})
         )
-        assert "layer b can use the weights of an earlier one with kernels of" in error.limit
+        assert tells(error, "layer b .. weights .. kernels of")
 
 
 def test_functions_tell_their_work() -> None:
@@ -507,12 +508,12 @@ def test_a_further_input_may_be_read_first_where_the_shape_of_the_networks_own_i
         {"name": "sum", "kind": "add", "input": shape, "inputs": ["input", "other"]},
         {"name": "conv", "kind": "conv", "input": shape, "kernels": 3, "kernel": [3, 3]},
     ]
-    with pytest.raises(InputError, match=r"network\.input must tell the shape of the network's own"):
+    with pytest.raises(InputError, match=r"network\.input .* shape"):
         Network.model_validate({"layers": layers})
     found = Network.model_validate({"layers": layers, "input": shape})
     found.check_shapes()
     assert found.own_input == shape
     assert coarse(coarse(found)) == coarse(found)
     assert coarse(found).own_input == shape
-    with pytest.raises(InputError, match="is what layer sum takes, but it is given: input 2x4x5"):
+    with pytest.raises(InputError, match=r"layer sum .* input 2x4x5"):
         Network.model_validate({"layers": layers, "input": (2, 4, 5)}).check_shapes()

@@ -333,7 +333,7 @@ def test_an_operation_of_which_no_tile_fits_refuses_no_other_one(machine: dict[s
 def test_an_operation_that_has_no_room_at_all_is_refused() -> None:
     table = {"op": "moves", "inputs": [(1, 1, 2)], "output": (1, 1, 2), "needs": "flow"}
     machine = {"kind": "dsp", "memory_bytes": 2, "vector_ops_per_cycle": 4}
-    with pytest.raises(InputError, match="its smallest tile does not fit: memory overflow"):
+    with pytest.raises(InputError, match=r"smallest tile.*memory overflow"):
         Problem.model_validate({"operation": table, "machine": machine})
 
 

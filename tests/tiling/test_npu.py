@@ -8,7 +8,7 @@ from typing import ClassVar
 
 import numpy as np
 import pytest
-from conftest import examples
+from conftest import examples, tells
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from layers import widths
@@ -348,8 +348,7 @@ def test_a_memory_that_is_too_small_is_named(memory, operand, missing):
     with pytest.raises(InputError) as caught:
         make(CONV, {"element_bytes": 2, memory: needed - missing})
     assert caught.value.field == f"machine.{memory}"
-    assert f"the {operand} of the smallest tile does not fit: {needed} bytes" in caught.value.limit
-    assert f"{missing} are missing" in caught.value.limit
+    assert tells(caught.value.limit, f"{operand} .. smallest tile .. {needed} bytes .. {missing} are missing")
     make(CONV, {"element_bytes": 2, memory: needed})
 
 
@@ -370,7 +369,7 @@ def test_times_that_cannot_be_counted_are_refused():
 
 @pytest.mark.parametrize("limits", [{"schedule": "RS"}, {"partition": "IFM"}, {"schedule": "kc"}])
 def test_limits_that_do_not_exist_are_refused(limits):
-    with pytest.raises(InputError, match="a machine of kind npu has"):
+    with pytest.raises(InputError, match=r"^limits\.(schedule|partition) = .*npu has"):
         make(CONV, **limits)
 
 
@@ -396,20 +395,20 @@ def test_malformed_plans_are_refused(change):
 def test_faults_are_explained():
     problem = make(CONV, {"input_bytes": 18, "output_bytes": 3}, partition="KS", schedule="IS")
     for plan, expected in (
-        (NpuPlan("OFM", "IS", (2, 1, 1, 1)), "partition OFM: the limits allow KS"),
-        (NpuPlan("KS", "OS", (2, 1, 1, 1)), "schedule OS: the limits allow IS"),
-        (NpuPlan("KS", "IS", (1, 2, 2, 2)), "memory overflow: input needs 32 elements, a core holds 18"),
-        (NpuPlan("KS", "IS", (1, 1, 1, 4)), "memory overflow: output needs 4 elements, a core holds 3"),
+        (NpuPlan("OFM", "IS", (2, 1, 1, 1)), "partition OFM .. KS"),
+        (NpuPlan("KS", "OS", (2, 1, 1, 1)), "schedule OS .. IS"),
+        (NpuPlan("KS", "IS", (1, 2, 2, 2)), "memory overflow .. input .. 32 elements .. 18"),
+        (NpuPlan("KS", "IS", (1, 1, 1, 4)), "memory overflow .. output .. 4 elements .. 3"),
     ):
-        assert violation(problem, Plan((plan,))) == expected
+        assert tells(violation(problem, Plan((plan,))), expected)
         assert not simulate(problem, Plan((plan,))).valid
     wider = make({**CONV, "kernels": 8}, schedule="IS")
     broken = Plan((NpuPlan("KS", "IS", (1, 1, 1, 1)),))
-    assert violation(wider, broken) == "input stationary: a tile has all 2 filters of a core, this one 1"
+    assert tells(violation(wider, broken), "input stationary .. 2 filters .. 1")
     whole, part = (Plan((NpuPlan("KS", "OS", (m, 1, 1, 1)),)) for m in (2, 1))
     only = make({**CONV, "kernels": 8}, schedule="OS")
-    told = "output stationary: a tile has a part of the 2 filters of a core, this one all"
-    assert (violation(only, whole), violation(only, part)) == (told, None)
+    assert tells(violation(only, whole), "output stationary .. 2 filters .. all")
+    assert violation(only, part) is None
     assert violation(make({**CONV, "kernels": 8}), whole) is None  # which is as good as IS where it may be
     single = make({**CONV, "kernels": 4}, schedule="OS")
     assert violation(single, part) is None
@@ -456,8 +455,7 @@ class TestWidths:
         layer = {"input": [4, 6, 7], "kernels": 4, "kernel": [3, 3], "groups": 4}
         assert violation(make(layer, machine), plan) is None
         sums = make({**layer, "groups": 2}, machine | {"output_bytes": 3})
-        told = "memory overflow: output needs 40 bits, a core holds 24"
-        assert violation(sums, plan) == told
+        assert tells(violation(sums, plan), "memory overflow .. output .. 40 bits .. 24")
         assert not simulate(sums, plan).valid
 
     def test_old_problems_keep_their_digests(self):

@@ -62,7 +62,7 @@ def test_two_more_bytes_hold_both_kernels() -> None:
 
 
 def test_a_memory_for_less_than_one_product_is_refused() -> None:
-    with refused(field="machine.memory_bytes", value=2, limit="3 bytes are needed .* 1 are missing"):
+    with refused("machine.memory_bytes", 2, "3 bytes", "1 are missing"):
         PROBLEM.with_(machine={"memory_bytes": 2})
 
 
