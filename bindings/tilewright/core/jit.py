@@ -22,6 +22,7 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager, suppress
 from functools import cache
 from pathlib import Path
+from types import FunctionType
 from typing import Any
 
 import numpy as np
@@ -84,8 +85,14 @@ class Kernel:
     def __call__(self, *arguments: Any) -> Any:
         """Run the function."""
         if _uncompiled or kernel_cache.disabled():
-            return self._function(*arguments)
+            return self.plain(*arguments)
         return self.compiled(*arguments)
+
+    @functools.cached_property
+    def plain(self) -> Any:
+        """The function as it is, which calls others as they are: many take no longer than `__call__`."""
+        of = self._function
+        return FunctionType(of.__code__, _plain_names(of.__globals__), of.__name__, of.__defaults__)
 
     @property
     def signatures(self) -> list[Any]:
@@ -107,6 +114,19 @@ class Kernel:
             with _cache_folder(place), suppress(RuntimeError):  # numba's, if the folder cannot be made
                 compiled._cache = _cache(self._function)
         return compiled
+
+
+_PLAIN = "__plain_kernels__"
+"""Where a module keeps what its names mean while kernels run as Python."""
+
+
+def _plain_names(names: dict[str, Any]) -> dict[str, Any]:
+    """Return a module's names, with functions instead of kernels."""
+    found: dict[str, Any] | None = names.get(_PLAIN)
+    if found is None:
+        found = names[_PLAIN] = {}  # before it is filled, as kernels call each other
+        found.update({name: each.plain if isinstance(each, Kernel) else each for name, each in names.items()})
+    return found
 
 
 def kernel(**options: Any) -> Callable[[Any], Any]:

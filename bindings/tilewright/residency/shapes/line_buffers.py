@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import NamedTuple
+
 import numpy as np
 from numpy.typing import NDArray
 
@@ -9,6 +11,16 @@ from tilewright.core import jit
 from tilewright.residency.graph import Reading
 
 Ints = NDArray[np.int64]
+
+
+class Axis(NamedTuple):
+    """How rows are read, or columns: sizes of the tensor and of the output, and as in `encode_readings`."""
+
+    plane: int
+    output: int
+    stride: int
+    before: int
+    extent: int
 
 
 def encode_readings(readings: list[Reading]) -> Ints:
@@ -23,60 +35,72 @@ def encode_readings(readings: list[Reading]) -> Ints:
 
 
 @jit.lean
-def begin(place: int, plane: int, stride: int, before: int) -> int:
+def axis_of(reading: Ints, which: int) -> Axis:
+    """Return how the rows (0) or columns (1) of a reading are read: as Python's integers, which are fast."""
+    return Axis(
+        int(reading[which]),
+        int(reading[2 + which]),
+        int(reading[4 + which]),
+        int(reading[6 + which]),
+        int(reading[8 + which]),
+    )
+
+
+@jit.lean
+def begin(place: int, axis: Axis) -> int:
     """Return the first row or column that is read for one of the output: see `Reading.begin`."""
-    return min(max(place * stride - before, 0), plane - 1)
+    return min(max(place * axis.stride - axis.before, 0), axis.plane - 1)
 
 
 @jit.lean
-def last(place: int, plane: int, stride: int, before: int, extent: int) -> int:
+def last(place: int, axis: Axis) -> int:
     """Return the last row or column that is read for one of the output: see `Reading.last`."""
-    return min(max(place * stride - before + extent - 1, 0), plane - 1)
+    return min(max(place * axis.stride - axis.before + axis.extent - 1, 0), axis.plane - 1)
 
 
 @jit.lean
-def is_before(place: int, stride: int, before: int, extent: int) -> bool:
+def is_before(place: int, axis: Axis) -> bool:
     """Whether all that a row or column of the output reads lies before the tensor, a part of an operand."""
-    return place * stride - before + extent <= 0
+    return place * axis.stride - axis.before + axis.extent <= 0
 
 
 @jit.lean
-def is_behind(place: int, plane: int, stride: int, before: int) -> bool:
+def is_behind(place: int, axis: Axis) -> bool:
     """Whether all that a row or column of the output reads lies behind the tensor, a part of an operand."""
-    return place * stride - before >= plane
+    return place * axis.stride - axis.before >= axis.plane
 
 
 @jit.lean
-def end(pixel: int, of: Ints) -> int:
+def end(pixel: int, rows: Axis, columns: Axis) -> int:
     """Return the end of what output pixels before one read: see `Reading.end`."""
     if pixel <= 0:
         return 0
-    if of[8] == 0:
-        return int(of[0] * of[1])
-    row, column = (pixel - 1) // of[3], (pixel - 1) % of[3]
+    width = columns.plane
+    if rows.extent == 0:
+        return rows.plane * width
+    row, column = (pixel - 1) // columns.output, (pixel - 1) % columns.output
     own = 0
-    if not is_before(row, of[4], of[6], of[8]) and not is_before(column, of[5], of[7], of[9]):
-        own = last(row, of[0], of[4], of[6], of[8]) * of[1] + last(column, of[1], of[5], of[7], of[9]) + 1
-    if row > 0 and not is_before(row - 1, of[4], of[6], of[8]):
-        final = last(of[3] - 1, of[1], of[5], of[7], of[9])
-        own = max(own, last(row - 1, of[0], of[4], of[6], of[8]) * of[1] + final + 1)
-    return int(own)
+    if not is_before(row, rows) and not is_before(column, columns):
+        own = last(row, rows) * width + last(column, columns) + 1
+    if row > 0 and not is_before(row - 1, rows):
+        own = max(own, last(row - 1, rows) * width + last(columns.output - 1, columns) + 1)
+    return own
 
 
 @jit.lean
-def first(pixel: int, of: Ints) -> int:
+def first(pixel: int, rows: Axis, columns: Axis) -> int:
     """Return the first pixel that output pixels from one on read: see `Reading.first`."""
-    row, column = pixel // of[3], pixel % of[3]
-    if row >= of[2]:
-        return int(of[0] * of[1])
-    if of[8] == 0:
+    row, column, width = pixel // columns.output, pixel % columns.output, columns.plane
+    if row >= rows.output:
+        return rows.plane * width
+    if rows.extent == 0:
         return 0
-    own = of[0] * of[1]
-    if not is_behind(row, of[0], of[4], of[6]) and not is_behind(column, of[1], of[5], of[7]):
-        own = begin(row, of[0], of[4], of[6]) * of[1] + begin(column, of[1], of[5], of[7])
-    if row + 1 < of[2] and not is_behind(row + 1, of[0], of[4], of[6]):
-        own = min(own, begin(row + 1, of[0], of[4], of[6]) * of[1])
-    return int(own)
+    own = rows.plane * width
+    if not is_behind(row, rows) and not is_behind(column, columns):
+        own = begin(row, rows) * width + begin(column, columns)
+    if row + 1 < rows.output and not is_behind(row + 1, rows):
+        own = min(own, begin(row + 1, rows) * width)
+    return own
 
 
 @jit.kernel(nogil=True)
@@ -89,7 +113,7 @@ def count_passes(begins: Ints, readings: Ints, ends: Ints) -> tuple[Ints, Ints, 
         Where the ends of passes of one row, two rows, and so on begin, or of one strip, two strips; one
         behind the other.
     readings
-        How it is read, shape (1, readings, 10), or each time, (times, readings, 10): see `numbers`.
+        How it is read, shape (1, readings, 10), or each time, (times, readings, 10): see `encode_readings`.
     ends
         For each reading the end of the pixels of the reader's output that are there after each pass, from
         none on; shape (readings, passes).
@@ -99,21 +123,22 @@ def count_passes(begins: Ints, readings: Ints, ends: Ints) -> tuple[Ints, Ints, 
     Ends of passes in the tensor; pixels of its line buffer; passes in which anything is computed.
     """
     found = np.zeros(ends.shape[1], np.int64)
+    starts = np.zeros(ends.shape[1], np.int64)
     lines = np.zeros(len(begins) - 1, np.int64)
     active = np.zeros(len(begins) - 1, np.int64)
     for time in range(len(lines)):
-        own = readings[time % len(readings)]
+        own, final = readings[time % len(readings)], begins[time + 1] - 1
         for reading in range(len(own)):
-            of = own[reading]
-            for place in range(begins[time], begins[time + 1]):
-                found[place] = max(found[place], end(ends[reading, place], of))
-            final = begins[time + 1] - 1
-            found[final] = max(found[final], of[0] * of[1])
-        for place in range(begins[time], begins[time + 1] - 1):
-            start = found[place]
-            for reading in range(len(own)):
-                start = min(start, first(ends[reading, place], own[reading]))
-            lines[time] = max(lines[time], found[place + 1] - start)
+            rows, columns = axis_of(own[reading], 0), axis_of(own[reading], 1)
+            for place in range(begins[time], final + 1):
+                pixel = int(ends[reading, place])
+                read, start = end(pixel, rows, columns), first(pixel, rows, columns)
+                found[place] = read if reading == 0 else max(found[place], read)
+                starts[place] = start if reading == 0 else min(starts[place], start)
+            found[final] = max(found[final], rows.plane * columns.plane)
+        for place in range(begins[time], final):
+            held = found[place + 1] - min(found[place], starts[place])
+            lines[time] = max(lines[time], held)
             active[time] += found[place + 1] != found[place]
     return found, lines, active
 
@@ -127,7 +152,7 @@ def span_strips(strips: Ints, readings: Ints, spans: Ints, width: int) -> tuple[
     strips
         Where the strips of each way to cut it up begin, one behind the other.
     readings
-        How it is read, shape (readings, 10): see `numbers`.
+        How it is read, shape (readings, 10): see `encode_readings`.
     spans
         For each reading, begin and end of the columns that each strip computes of the reader's output, shape
         (readings, 2, strips).
@@ -137,13 +162,13 @@ def span_strips(strips: Ints, readings: Ints, spans: Ints, width: int) -> tuple[
     begins = np.full(spans.shape[2], width, np.int64)
     ends = np.zeros(spans.shape[2], np.int64)
     for reading in range(len(readings) - 1, -1, -1):
-        of = readings[reading]
+        whole, columns = readings[reading, 8] == 0, axis_of(readings[reading], 1)
         for strip in range(len(begins)):
-            if of[8] == 0:
+            if whole:
                 begins[strip], ends[strip] = 0, width
                 continue
-            start = begin(spans[reading, 0, strip], of[1], of[5], of[7])
-            final = last(spans[reading, 1, strip] - 1, of[1], of[5], of[7], of[9])
+            start = begin(spans[reading, 0, strip], columns)
+            final = last(spans[reading, 1, strip] - 1, columns)
             begins[strip], ends[strip] = min(begins[strip], start), max(ends[strip], final + 1)
         # What strides and borders leave out belongs to a strip, too.
         for cut in range(len(strips) - 1):

@@ -152,18 +152,22 @@ def named_times(table: Ints, grid: Grid, found: Ints) -> None:
         outer, inner = (tile_columns, tile_rows) if by_column else (tile_rows, tile_columns)
         total = 0
         long = 0.0  # the total again: as it is not wrong where it is too large for a whole number
-        for line in range(outer):
-            backwards = order >= 2 and line % 2 == 1
+        # The first line, those behind it at odd and at even places, which are alike, and the last one.
+        for line in range(4):
+            last = line == 3 or outer == 1
+            lines = (outer - line) // 2 if line in (1, 2) else int(line == 0 or outer > 1)
+            if lines < 1:
+                continue
+            backwards = order >= 2 and (outer - 1 if line == 3 else line) % 2 == 1
             for third in range(3):  # the first tile of a line, those between, the last
                 if (third == 1 and inner < 3) or (third == 2 and inner < 2):
                     continue
-                many = inner - 2 if third == 1 else 1
+                many = lines * (inner - 2 if third == 1 else 1)
                 end = (third != 1 and (third == 0) == backwards and inner > 1) or inner == 1
-                line_end = line == outer - 1
                 if by_column:
-                    edge = int(grid.odd_row and end) + 2 * int(grid.odd_column and line_end)
+                    edge = int(grid.odd_row and end) + 2 * int(grid.odd_column and last)
                 else:
-                    edge = int(grid.odd_row and line_end) + 2 * int(grid.odd_column and end)
+                    edge = int(grid.odd_row and last) + 2 * int(grid.odd_column and end)
                 if third > 0:
                     share = 2 if by_column else 1
                 elif line == 0:
@@ -172,6 +176,7 @@ def named_times(table: Ints, grid: Grid, found: Ints) -> None:
                     share = 1 if by_column else 2
                 else:
                     share = 0
-                total += many * table[edge, share + 1]
-                long += float(many) * table[edge, share + 1]
+                time = int(table[edge, share + 1])
+                total += many * time
+                long += float(many) * time
         found[order] = INFEASIBLE if long > LONGEST else total

@@ -198,7 +198,7 @@ def step_times(
     compute = 0
     works = graph.works
     for n in range(len(works)):
-        kind, ticks, depth = works[n, 0], works[n, 1], works[n, 2]
+        kind, ticks, depth = int(works[n, 0]), int(works[n, 1]), int(works[n, 2])
         if kind in (ADDS_UP, SLICE):
             if s < count_steps(depth, tile.k):
                 compute += ticks * products_of_step(depth, tile, s)
