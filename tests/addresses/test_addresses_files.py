@@ -8,6 +8,7 @@ from pathlib import Path
 
 import numpy as np
 import pytest
+from buffers_at_random import at_random, problem_of
 
 from tilewright.addresses import Plan, Problem, objective, simulate, violation
 from tilewright.core import catalogue
@@ -134,15 +135,7 @@ def test_heuristics_give_valid_plans_no_better_than_the_optimum(name: str) -> No
     module = catalogue.heuristic("addresses", name)
     for seed in range(20):
         rng = np.random.default_rng(seed)
-        lower = rng.integers(0, 30, 20)
-        rows = zip(
-            lower.tolist(),
-            (lower + rng.integers(1, 12, 20)).tolist(),
-            rng.integers(1, 50, 20).tolist(),
-            strict=True,
-        )
-        buffers = [{"id": f"b{i}", "lower": a, "upper": b, "size": c} for i, (a, b, c) in enumerate(rows)]
-        problem = Problem(buffers=buffers, memory={"alignment": int(rng.choice([1, 4]))})
+        problem = problem_of(*at_random(rng, 20), alignment=int(rng.choice([1, 4])))
         plan = module.plan(problem)
         report = simulate(problem, plan, numeric=True)
         assert violation(problem, plan) is None and report.valid

@@ -122,10 +122,10 @@ def quantised(path: Path) -> Path:
 def test_quantised_networks_are_planned_and_not_emitted(room: str, tmp_path: Path) -> None:
     path = quantised(tmp_path / "net.onnx")
     instance = instance_of(path, room, 64)
-    with pytest.raises(InputError, match="scales and zero points, which are not read"):
+    with pytest.raises(InputError, match="scales and zero points"):
         emitted(instance, ROOMS[room], path, 0)
     plan = tilewright.solve(instance, ROOMS[room], time_limit=20).plan
-    with pytest.raises(InputError, match="scales and zero points, which are not read"):
+    with pytest.raises(InputError, match="scales and zero points"):
         codegen.project("net", "", instance.problem, plan)
 
 
@@ -140,7 +140,7 @@ def test_a_network_that_is_read_wrongly_is_noticed(tmp_path: Path, monkeypatch: 
         return model, found._replace(network=found.network.with_(layers=tuple(layers)))
 
     monkeypatch.setattr(training, "open_network", without)
-    with pytest.raises(Disagreement, match="output y of the network as it was read is up to"):
+    with pytest.raises(Disagreement, match="output y "):
         read_trained(path)
 
 

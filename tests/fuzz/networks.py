@@ -31,9 +31,9 @@ def window(rng: random.Random, shape: Shape, dilated: bool = True) -> tuple[Json
     return table, (plane[0], plane[1])
 
 
-def read_inside(rng: random.Random, layers: list[Json]) -> Json:
-    """Return a network of these layers, some of whose outputs are now and then read by layers, too."""
-    if rng.random() < 0.75:
+def read_inside(rng: random.Random, layers: list[Json], often: float = 0.25) -> Json:
+    """Return a network of these layers, some of whose outputs are so often read by layers, too."""
+    if rng.random() >= often:
         return {"layers": layers}
     read = {name for layer in layers for name in layer["inputs"]}
     names = [layer["name"] for layer in layers]

@@ -11,7 +11,7 @@ import enumeration
 import numpy as np
 import pytest
 from axes import axes, layer_table
-from conftest import examples, make_problem
+from conftest import examples, make_problem, tells
 from hypothesis import assume, given, settings
 from hypothesis import strategies as st
 
@@ -200,14 +200,13 @@ def test_what_is_called_impossible_is(problem: Problem, reloads: int) -> None:
 
 def test_one_patch_a_step_loads_pixels_more_than_twice() -> None:
     bound = best_bound(make_problem({"input": [1, 12, 12], "kernels": 1}, {"group_size": 1}))
-    assert bound.impossible == "the limit on loads allows 2 for each of 144 pixels"
+    assert tells(bound.impossible, "loads .. 2 .. 144 pixels")
 
 
 def test_memory_for_one_patch_forbids_the_fewest_steps() -> None:
     machine = {"group_size": 2, "memory": 2 * 9 + 36 + 3}
-    assert best_bound(make_problem({}, machine, {"steps": "kmin"})).impossible == (
-        "the memory asks for at least 9 steps, 5 are allowed"
-    )
+    bound = best_bound(make_problem({}, machine, {"steps": "kmin"}))
+    assert tells(bound.impossible, "memory .. 9 steps .. 5")
     assert best_bound(make_problem({}, machine)).steps == 9
 
 

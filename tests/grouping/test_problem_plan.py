@@ -8,9 +8,10 @@ from typing import Any
 import numpy as np
 import pytest
 from axes import axes, layer_table
-from conftest import examples, make_problem
+from conftest import examples, make_problem, tells
 from hypothesis import assume, example, given, settings
 from hypothesis import strategies as st
+from partitions_at_random import plans
 
 from tilewright.grouping import Plan, Problem, cost, lower, measured_objective, objective, simulate, violation
 from tilewright.grouping.cost import count_loads, group_pixels, structural_violation
@@ -65,20 +66,6 @@ def problems(draw: st.DrawFn, *, reloads: bool = False, memory: bool = True) -> 
         machine["memory"] = least + draw(st.integers(0, 3)) * least // 4
         problem = make_problem(layer, machine, limits, objective)
     return problem
-
-
-@st.composite
-def plans(draw: st.DrawFn, problem: Problem) -> Plan:
-    """Random partitions, from scattered patches to contiguous runs."""
-    order = list(range(problem.n_patches))
-    if draw(st.booleans()):
-        order = draw(st.permutations(order))
-    groups = []
-    while order:
-        size = draw(st.integers(1, problem.group_size))
-        groups.append(order[:size])
-        order = order[size:]
-    return Plan.from_groups(problem, groups)
 
 
 # Geometry ----------------------------------------------------------------------------------------
@@ -331,7 +318,7 @@ def test_the_number_of_steps_is_a_limit(steps: int | str, allowed: bool) -> None
         assert report.violation is not None
         assert (report.violation.rule, report.violation.found) == ("number of steps", "5")
         assert report.violation.needed == "6 to 6 steps"
-        assert violation(problem, Plan(GOOD)) == "number of steps: plan: needed 6 to 6 steps, found 5"
+        assert tells(violation(problem, Plan(GOOD)), "number of steps .. 6 .. 5")
 
 
 def test_the_reload_limit_names_pixel_and_step() -> None:
@@ -344,7 +331,7 @@ def test_the_reload_limit_names_pixel_and_step() -> None:
     # Patch 1 needs pixels 1 2 3: pixel 1 was freed by step 2.
     assert (report.violation.rule, report.violation.step) == ("reload limit", 3)
     assert report.violation.tensor == "input[0, 1]"
-    assert violation(problem, plan) == "a pixel is loaded 2 times, at most 1 are allowed"
+    assert tells(violation(problem, plan), "pixel .. 2 .. 1")
 
 
 # Plans as data -----------------------------------------------------------------------------------

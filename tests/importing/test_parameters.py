@@ -8,6 +8,7 @@ from typing import Any
 import numpy as np
 import onnx
 import pytest
+from conftest import tells
 from onnx import TensorProto, helper, numpy_helper
 from onnx.reference import ReferenceEvaluator
 from tests import command
@@ -105,18 +106,18 @@ def test_an_imported_network_is_solved_and_measured(tmp_path: Path) -> None:
 def test_what_is_not_right_is_refused(tmp_path: Path) -> None:
     hole = np.full((4, 4, 1, 1), 0.1)
     hole[1, 2] = np.nan
-    with pytest.raises(InputError, match=r"w2\[1, 2, 0, 0\] = 'nan': must be a finite number"):
+    with pytest.raises(InputError, match=r"w2\[1, 2, 0, 0\] = 'nan': .*finite"):
         importing.with_parameters(model(tmp_path, w2=hole))
     path = model(tmp_path)
     (tmp_path / "narrow.toml").write_text("accumulator_bits = 16\n")
     told = ("import", path.name, "-o", "out", "--room", "bitwidth", "--machine", "narrow.toml")
     for more, words in (
-        ((), "--calibration: goes with --room bitwidth, which needs it"),
+        ((), "--calibration .. --room bitwidth"),
         (("--calibration", "nowhere.npz"), "nowhere.npz"),
-        (("--calibration", "narrow.toml"), "must be an .npz file"),
-        (("--executor", "reference"), "--calibration: goes with --room bitwidth, which needs it"),
+        (("--calibration", "narrow.toml"), "narrow.toml .. .npz"),
+        (("--executor", "reference"), "--calibration .. --room bitwidth"),
     ):
         done = command.run(tmp_path, *told, *more)
         assert done.returncode == 2
-        assert words in done.stderr
+        assert tells(done.stderr, words)
     assert not (tmp_path / "out").exists()

@@ -11,29 +11,14 @@ from conftest import examples
 from formulations import methods, need, solve, with_each
 
 sys.path.insert(0, str(Path(__file__).parents[1] / "residency"))
-from residency_cases import problem_of, random_network
+from residency_cases import problem_of, random_problem
 
-from tilewright.residency import Problem, objective, simulate, violation
+from tilewright.residency import objective, simulate, violation
 from tilewright.residency.exact.traffic import least_traffic
-from tilewright.spec.errors import InputError
 
 GIVEN = {"order": "given"}
 SAMPLE = problem_of({"layers": [{"name": "a", "input": [2, 4, 4], "kernels": 3, "kernel": [3, 3]}]}, 200)
 FOUND = methods(SAMPLE)
-
-
-def random_problem(seed: int) -> Problem:
-    """Return a problem with the file's order."""
-    rng = random.Random(seed)
-    while True:
-        network = random_network(rng, 4)
-        try:
-            whole = problem_of(network, 10_000)
-        except InputError:
-            continue
-        least = whole.least_memory
-        room = sum(tensor.size for tensor in whole.graph.tensors) // 2 + 1
-        return problem_of(network, rng.randint(least, least + room), limits=GIVEN)
 
 
 def test_there_are_formulations() -> None:
@@ -45,7 +30,7 @@ def test_there_are_formulations() -> None:
 @with_each(FOUND)
 def test_formulations_agree_with_the_search(seed: int, path: Path, solver: str) -> None:
     need(solver)
-    problem = random_problem(30_000 + seed)
+    problem = random_problem(random.Random(30_000 + seed), limits=GIVEN)
     expected = least_traffic(problem, float("inf"), lambda _bound: None, lambda _plan: None)
     assert expected.plan is not None
     outcome = solve(problem, path, solver, start=expected.plan if seed % 2 else None)

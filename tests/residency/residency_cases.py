@@ -7,7 +7,10 @@ from collections.abc import Iterator
 from itertools import chain, combinations
 from typing import Any
 
+import pytest
 from tests.fuzz import networks
+from tests.fuzz.campaigns import residency_problems
+from tests.oracles import TooLarge
 
 from tilewright.core import catalogue
 from tilewright.core.context import RunContext
@@ -60,6 +63,26 @@ def random_problem(rng: random.Random, most: int = 4, *, branches: bool = False,
             return problem_of(network, size, **rest)
         except InputError:
             continue
+
+
+def in_some_memory(rng: random.Random, problem: Problem) -> Problem:
+    """Return the problem in a memory between the least and what holds half of all tensors more."""
+    sizes, least = sum(tensor.size for tensor in problem.graph.tensors), problem.least_memory
+    return problem.with_(machine={"memory_bytes": rng.randint(least, least + sizes // 2 + 1)})
+
+
+def agrees_with_an_oracle(rng: random.Random, problem: Problem) -> None:
+    """Compare what is found of a problem, now and then of one with another objective or limit."""
+    changes: dict[str, Any] = {}
+    if rng.random() < 0.3:
+        changes["objective"] = {"minimise": rng.choice(["memory", "cycles", "energy"])}
+        changes["machine"] = residency_problems.rates(rng)
+    elif rng.random() < 0.3:
+        changes["limits"] = rng.choice([{"frames": "many"}, {"executions": 2}])
+    try:
+        residency_problems.compared(rng, problem.with_(**changes))
+    except TooLarge:
+        pytest.skip("too large for the oracle")
 
 
 def search(problem: Problem) -> Answer:

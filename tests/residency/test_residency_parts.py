@@ -7,13 +7,10 @@ from typing import Any
 
 import pytest
 from conftest import examples
-from residency_cases import optimum, problem_of, search, survives
-from tests.fuzz.campaigns import residency_problems
+from residency_cases import agrees_with_an_oracle, in_some_memory, optimum, problem_of, search, survives
 from tests.fuzz.networks import network
-from tests.oracles import TooLarge
 
-from tilewright.residency import objective, simulate, traffic_curve
-from tilewright.run.instance import parse
+from tilewright.residency import Problem, objective, simulate, traffic_curve
 from tilewright.run.solve import solve
 from tilewright.spec.errors import InputError, SolverMissingError
 
@@ -129,45 +126,34 @@ def test_the_curve_ends_where_all_is_moved_once() -> None:
     assert curve.proven and curve.corners[-1].traffic_bytes == curve.compulsory_bytes == 16 + 4 + 45 + 8
 
 
-def in_parts(rng: random.Random) -> Json:
-    """Return the tables of a problem of a few operations of which some read parts of tensors."""
+def in_parts(rng: random.Random) -> Problem:
+    """Return a problem of a few operations of which some read parts of tensors."""
     while True:
         kinds = rng.choice(["cxxxm", "ccxxxxaj", "cxxpdamj", "cxfxxa", "cxrxms"])
         layers = network(rng, 5, 3, rng.choice([2, 3, 4]), kinds, twice=False, back=rng.choice([2, 3, 5]))
-        table = {"room": "residency", "network": {"layers": layers}, "machine": {"memory_bytes": 2**20}}
         try:
-            problem = parse(table).problem
+            problem = problem_of({"layers": layers}, 2**20)
         except InputError:
             continue
         if problem.graph.read_in_parts:
-            sizes, least = sum(tensor.size for tensor in problem.graph.tensors), problem.least_memory
-            return table | {"machine": {"memory_bytes": rng.randint(least, least + sizes // 2 + 1)}}
+            return in_some_memory(rng, problem)
 
 
 @pytest.mark.by_day(9)
 @pytest.mark.parametrize("seed", range(examples(80)))
 def test_the_search_agrees_with_an_oracle_apart(seed: int) -> None:
     rng = random.Random(f"parts {seed}")
-    table = in_parts(rng)
-    if rng.random() < 0.3:
-        table["objective"] = {"minimise": rng.choice(["memory", "cycles", "energy"])}
-        table["machine"] |= residency_problems.rates(rng)
-    elif rng.random() < 0.3:
-        table["limits"] = rng.choice([{"frames": "many"}, {"executions": 2}])
-    try:
-        residency_problems.compared(rng, parse(table).problem)
-    except TooLarge:
-        pytest.skip("too large for the oracle")
+    agrees_with_an_oracle(rng, in_parts(rng))
 
 
 @pytest.mark.by_day(3)
 @pytest.mark.parametrize("method", ["intervals@highs", "divide@gecode"])
 @pytest.mark.parametrize("seed", range(examples(24)))
 def test_formulations_agree(seed: int, method: str) -> None:
-    instance = parse(in_parts(random.Random(f"formulations {seed}")) | {"limits": {"order": "given"}})
+    problem = in_parts(random.Random(f"formulations {seed}")).with_(limits={"order": "given"})
     try:
-        result = solve(instance, method, time_limit=60)
+        result = solve(problem, method, time_limit=60)
     except SolverMissingError as error:
         pytest.skip(str(error))
-    assert result.status == "optimal" and result.bound == search(instance.problem).bound
-    survives(instance.problem, result.plan)
+    assert result.status == "optimal" and result.bound == search(problem).bound
+    survives(problem, result.plan)

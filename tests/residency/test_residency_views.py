@@ -8,14 +8,11 @@ from typing import Any
 
 import pytest
 from conftest import examples
-from residency_cases import optimum, problem_of
-from tests.fuzz.campaigns import residency_problems
-from tests.oracles import TooLarge
+from residency_cases import agrees_with_an_oracle, in_some_memory, optimum, problem_of
 
 from tilewright.codegen.addressed import addressed_project
 from tilewright.residency import Problem, objective, simulate
 from tilewright.residency.views import reads_whole
-from tilewright.run.instance import parse
 from tilewright.spec.errors import InputError
 
 Json = dict[str, Any]
@@ -213,8 +210,8 @@ class Drawn:
         self.add(table, (out, plane[0], plane[1]))
 
 
-def drawn(rng: random.Random, windows: bool) -> Json:
-    """Return the tables of a problem, in whose network something is read in parts or copied.
+def drawn(rng: random.Random, windows: bool) -> Problem:
+    """Return a problem, in whose network something is read in parts or copied.
 
     Parameters
     ----------
@@ -229,9 +226,8 @@ def drawn(rng: random.Random, windows: bool) -> Json:
         if not net.layers:
             continue
         network = {"layers": net.layers, "input": list(net.shapes["input"])}
-        table = {"room": "residency", "network": network, "machine": {"memory_bytes": 2**20}}
         try:
-            problem = parse(table).problem
+            problem = problem_of(network, 2**20)
         except InputError:
             continue
         graph = problem.graph
@@ -239,8 +235,7 @@ def drawn(rng: random.Random, windows: bool) -> Json:
         if windows:
             views = [op for op in views if not reads_whole(op)]
         if len(graph.operations) < 6 and views:
-            sizes, least = sum(tensor.size for tensor in graph.tensors), problem.least_memory
-            return table | {"machine": {"memory_bytes": rng.randint(least, least + sizes // 2 + 1)}}
+            return in_some_memory(rng, problem)
 
 
 @pytest.mark.by_day(3)
@@ -248,13 +243,4 @@ def drawn(rng: random.Random, windows: bool) -> Json:
 @pytest.mark.parametrize("seed", range(examples(120)))
 def test_the_search_agrees_with_an_oracle_apart(seed: int, windows: bool) -> None:
     rng = random.Random(f"views {seed}")
-    table = drawn(rng, windows)
-    if rng.random() < 0.35:
-        table["objective"] = {"minimise": rng.choice(["memory", "cycles", "energy"])}
-        table["machine"] |= residency_problems.rates(rng)
-    elif rng.random() < 0.3:
-        table["limits"] = rng.choice([{"frames": "many"}, {"executions": 2}])
-    try:
-        residency_problems.compared(rng, parse(table).problem)
-    except TooLarge:
-        pytest.skip("too large for the oracle")
+    agrees_with_an_oracle(rng, drawn(rng, windows))

@@ -20,7 +20,6 @@ from tests.tables import text
 from tilewright.core.files import write_atomically
 from tilewright.grouping import Plan, simulate
 from tilewright.run import instance as instance_module
-from tilewright.run import result as result_module
 from tilewright.run.instance import digest, parse, read
 from tilewright.run.result import Result
 from tilewright.run.summary import relative_gap
@@ -772,12 +771,15 @@ def test_deep_values(path: Path, key: str, depth: int) -> None:
     refused(path, content)
 
 
-def test_a_result_that_is_no_file(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_result_that_is_no_file(tmp_path: Path) -> None:
     for name in ("gone.json", "", "x" * 250, "\0"):
         with pytest.raises(InputError):
             Result.read(tmp_path / name)
-    monkeypatch.setattr(result_module, "MAX_BYTES", 10)
-    assert tells(refused(tmp_path / "big.json", "[" * 11), "10 bytes")
+    with (tmp_path / "big.json").open("wb") as large:  # of zeros, which take no place on the disk
+        large.truncate(64_000_001)
+    with pytest.raises(InputError) as caught:
+        Result.read(tmp_path / "big.json")
+    assert tells(caught.value, tmp_path / "big.json", "file size = 64000001 .. 64000000 bytes")
 
 
 @pytest.mark.parametrize(

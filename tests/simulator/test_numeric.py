@@ -10,6 +10,7 @@ from axes import axes, layer_table
 from conftest import examples, make_problem, totals
 from hypothesis import assume, example, given, settings
 from hypothesis import strategies as st
+from partitions_at_random import plans
 
 from tilewright.grouping import Plan, Problem, lower, simulate
 from tilewright.simulator import Cells, Compute, Free, Load, Program, Report, Step, WriteBack, execute
@@ -44,13 +45,7 @@ def problems_and_plans(draw: st.DrawFn) -> tuple[Problem, Plan]:
         },
         {"reloads": 0},
     )
-    order = draw(st.permutations(range(problem.n_patches)))
-    groups = []
-    while order:
-        size = draw(st.integers(1, problem.group_size))
-        groups.append(order[:size])
-        order = order[size:]
-    return problem, Plan.from_groups(problem, groups)
+    return problem, draw(plans(problem))
 
 
 def naive_convolution(layer: Layer, values: np.ndarray, kernels: np.ndarray) -> np.ndarray:

@@ -494,12 +494,10 @@ def test_a_table_of_what_is_computed_again_and_saved_slowly() -> None:
     assert list(report.macs) == [2, 2, 0, 3, 4, 0]
     assert report.scheduled is not None
     assert (report.scheduled.cycles, report.peak) == (24, 10)
-    assert str(alike(two_tiles(9)).violation) == (
-        "memory overflow: step 5, mem: needed 10 elements (x 4, u 3, v 3), found a capacity of 9"
-    )
-    assert str(alike(two_tiles(10, recomputed=False)).violation) == (
-        "computed twice: step 4, u[1]: needed 1 MACs in all, found 2"
-    )
+    found = alike(two_tiles(9)).violation
+    assert tells(found, "memory overflow .. step 5 .. mem .. 10 elements .. x 4 .. u 3 .. v 3 .. 9")
+    found = alike(two_tiles(10, recomputed=False)).violation
+    assert tells(found, "computed twice .. step 4 .. u[1] .. 1 MACs .. 2")
 
 
 @pytest.mark.by_day(2)

@@ -10,6 +10,7 @@ import pytest
 from conftest import examples, make_problem, tells
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from partitions_at_random import plans
 from plain_executor import own_cycles, plain_sequential
 
 from tilewright.grouping import Plan, Problem, lower
@@ -67,13 +68,7 @@ def grouping_programs(draw: st.DrawFn) -> tuple[Problem, Program]:
         },
         {"reloads": 0},
     )
-    order = draw(st.permutations(range(problem.n_patches)))
-    groups = []
-    while order:
-        size = draw(st.integers(1, problem.group_size))
-        groups.append(order[:size])
-        order = order[size:]
-    program = lower(problem, Plan.from_groups(problem, groups))
+    program = lower(problem, draw(plans(problem)))
     program = replace(program, buffers=draw(st.integers(1, 3)))
     return problem, within(program, draw(st.sampled_from([None, 0, 5, 20])))
 

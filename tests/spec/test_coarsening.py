@@ -578,9 +578,9 @@ def test_an_output_that_is_folded_is_an_output_of_what_computes_it() -> None:
 @pytest.mark.parametrize(
     ("outputs", "limit"),
     [
-        (["c3"], "must be the name of a layer"),
+        (["c3"], "'c3'.* layer"),
         (["c2", "c2"], "stands twice"),
-        (["c1"], "layer c2 is neither read by a layer nor an output"),
+        (["c1"], "layer c2 "),
     ],
 )
 def test_outputs_that_cannot_be_are_refused(outputs: list[str], limit: str) -> None:

@@ -173,7 +173,7 @@ def test_what_moves_values() -> None:
     assert [layer.output for layer in graph.layers] == [(3, 10, 16), (12, 5, 8), (7, 5, 8), (19, 5, 8)]
     error = refused(lambda: network({"name": "depth", **depth, "output": [12, 5, 9]}))
     assert (error.field, error.value) == ("layer.output", [12, 5, 9])
-    assert "layer depth: must hold as many values as its input, 480" in error.limit
+    assert tells(error.limit, "layer depth .. 480")
 
 
 def test_parameters_are_weights_biases_and_those_of_maps() -> None:

@@ -7,6 +7,7 @@ from typing import Any
 
 import numpy as np
 import pytest
+from conftest import tells
 from hypothesis import given
 from hypothesis import strategies as st
 from test_between_layers import machines
@@ -154,18 +155,15 @@ def test_a_walk_that_computes_another_tile_is_caught(monkeypatch: pytest.MonkeyP
 def test_what_is_not_computed_is_said() -> None:
     plane = {"inputs": [(4, 8, 8)], "output": (4, 8, 8)}
     for table, told in (
-        ({"op": "softmax", **plane}, "softmax has no exact form in integers"),
-        ({"op": "tanh", "windowed": True, **plane}, "tanh has no exact form in integers"),
-        (
-            {"op": "concat", "inputs": [(4, 8, 8)], "output": (5, 8, 8)},
-            "concat has no exact form in integers",
-        ),
+        ({"op": "softmax", **plane}, "softmax .. integers"),
+        ({"op": "tanh", "windowed": True, **plane}, "tanh .. integers"),
+        ({"op": "concat", "inputs": [(4, 8, 8)], "output": (5, 8, 8)}, "concat .. integers"),
         (
             {"op": "relu", "windowed": True, "inputs": [(4, 2048, 2048)], "output": (4, 2048, 2048)},
-            "relu is too large",
+            "relu .. large",
         ),
     ):
-        assert not_computed(Operation.model_validate(table), 1) == told
+        assert tells(not_computed(Operation.model_validate(table), 1), told)
     assert not_computed(Operation.model_validate({"op": "concat", **plane}), 1) is None
     assert LARGEST < 2 * 4 * 2048 * 2048
 
