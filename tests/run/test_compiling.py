@@ -7,6 +7,7 @@ import os
 import signal
 import subprocess
 import sys
+import threading
 import time
 from pathlib import Path
 from typing import Any
@@ -246,6 +247,31 @@ def test_who_ends_a_command_ends_what_it_compiles(
 
 
 @pytest.mark.nightly
+def test_who_is_interrupted_stops_nothing_that_others_wait_for(mine: Path, tmp_path: Path) -> None:
+    mine.write_text(heuristic("time.sleep(2)"))
+    wanted = compiling.units("grouping", ["with_a_kernel"])
+    waits = threading.Event()
+
+    def interrupt() -> None:
+        if waits.is_set():
+            raise KeyboardInterrupt
+
+    def wait() -> None:
+        compiling.ensure(list(wanted), on_tick=waits.set)
+
+    other = threading.Thread(target=wait)
+    other.start()
+    with pytest.raises(KeyboardInterrupt):
+        compiling.ensure(wanted, on_tick=interrupt)
+    assert compiling.in_hand() is not None
+    other.join()
+    assert times(tmp_path) == 1 and not compiling.missing(wanted)
+    with pytest.raises(KeyboardInterrupt):  # whose units nobody else waits for
+        mine.write_text(heuristic("time.sleep(60)"))
+        compiling.ensure(compiling.units("grouping", ["with_a_kernel"]), on_tick=interrupt)
+    assert compiling.in_hand() is None
+
+
 def test_a_file_that_is_broken_is_compiled_again(mine: Path, tmp_path: Path) -> None:
     def compiled() -> dict[Path, bytes]:
         return {path: path.read_bytes() for path in (tmp_path / "kernels").rglob("*.nb[ci]")}

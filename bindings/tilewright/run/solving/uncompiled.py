@@ -68,7 +68,7 @@ def run_uncompiled(
         if begun and compiling.ended(needed, tell):
             raise Compiled
 
-    with jit.uncompiled(), contextlib.suppress(Compiled):
+    with jit.uncompiled(), compiling.awaited(needed), contextlib.suppress(Compiled):
         work(look)
         return True
     return False

@@ -7,13 +7,15 @@ run uncompiled meanwhile.
 from __future__ import annotations
 
 import atexit
+import gc
 import os
 import subprocess
 import sys
 import tempfile
 import threading
 import time
-from collections.abc import Callable, Collection, Iterable
+from collections.abc import Callable, Collection, Iterable, Iterator
+from contextlib import AbstractContextManager, contextmanager
 from pathlib import Path
 from typing import IO, Any, NamedTuple
 
@@ -154,15 +156,21 @@ def ensure(
     """
     began = time.monotonic()
     tell = tell or (lambda _text: None)
-    begin(wanted, tell)
     try:
-        while not ended(wanted, tell):
-            (on_tick or (lambda: None))()
-            time.sleep(TICK_SECONDS)
+        with awaited(wanted):
+            begin(wanted, tell)
+            while not ended(wanted, tell):
+                (on_tick or (lambda: None))()
+                time.sleep(TICK_SECONDS)
     except BaseException:
-        _COMPILER.stop()
+        _COMPILER.stop(unless_awaited=True)
         raise
     return time.monotonic() - began
+
+
+def awaited(wanted: Collection[Unit]) -> AbstractContextManager[None]:
+    """Keep what is wanted from being stopped where another thread that waits for it, too, is interrupted."""
+    return _COMPILER.awaited(wanted)
 
 
 def _as_it_is(unit: Unit) -> object:
@@ -233,6 +241,7 @@ class _Compiler:
         self._lock = threading.RLock()
         self._waiting: list[list[Unit]] = []
         self._running: list[_Process] = []
+        self._awaited: list[Collection[Unit]] = []
         self.since = 0.0
         """When it began to compile after it had nothing to do."""
 
@@ -264,11 +273,25 @@ class _Compiler:
                 self._running.append(_Process.start(self._waiting[0]))
                 del self._waiting[0]
 
-    def stop(self) -> None:
-        """Compile nothing more."""
+    @contextmanager
+    def awaited(self, units: Collection[Unit]) -> Iterator[None]:
+        """Note meanwhile that a thread waits for units."""
         with self._lock:
-            running, self._running, self._waiting = self._running, [], []
-        for each in running:
+            self._awaited.append(units)
+        try:
+            yield
+        finally:
+            with self._lock:
+                self._awaited.remove(units)
+
+    def stop(self, *, unless_awaited: bool = False) -> None:
+        """Compile nothing more, or nothing that no thread waits for."""
+        with self._lock:
+            wanted = {unit for units in self._awaited for unit in units} if unless_awaited else set()
+            stopped = [each for each in self._running if wanted.isdisjoint(each.batch)]
+            self._running = [each for each in self._running if each not in stopped]
+            self._waiting = [batch for batch in self._waiting if not wanted.isdisjoint(batch)]
+        for each in stopped:
             each.kill()
 
 
@@ -283,6 +306,7 @@ def _give_up(failed: list[Unit], why: str, tell: Tell) -> None:
 
 def main() -> None:
     """Compile what is named: a room and its methods, of which an empty one is the room itself."""
+    gc.disable()  # a compiler drops little: to look for that takes a tenth of the time
     threading.Thread(target=_end_with_parent, daemon=True).start()
     room, *methods = sys.argv[1:]
     wanted = [unit for unit in units(room, methods) if unit.method in methods]
