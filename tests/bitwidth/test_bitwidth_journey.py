@@ -80,6 +80,7 @@ def test_what_has_too_few_bits_is_infeasible() -> None:
     )
     with refused("machine.accumulator_bits", 4, "layer conv2", "3 bits", "5 bits"):
         PROBLEM.with_(machine={"accumulator_bits": 4})
+    assert tw.solve(PROBLEM.with_(machine={"accumulator_bits": 5}), "merging").status == "optimal"
 
 
 def test_a_result_is_written_read_checked_and_drawn(tmp_path: Path) -> None:

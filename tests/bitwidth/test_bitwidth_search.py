@@ -135,17 +135,6 @@ def test_a_front_is_found_once_for_each_point() -> None:
 # Instances that are refused ------------------------------------------------------------------------------
 
 
-def test_an_accumulator_too_narrow_names_what_would_be_enough() -> None:
-    with pytest.raises(InputError) as caught:
-        thesis_problem("worst_case", bits=9)
-    told = str(caught.value)
-    assert "machine.accumulator_bits = 9" in told and "conv2" in told and "worst_case takes 10 bits" in told
-    enough = int(told.split(" bits would be enough")[0].rsplit(" ", 1)[1])
-    assert thesis_problem("worst_case", bits=enough)
-    with pytest.raises(InputError):
-        thesis_problem("worst_case", bits=enough - 1)
-
-
 @pytest.mark.parametrize(
     ("ranges", "told"),
     [

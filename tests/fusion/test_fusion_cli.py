@@ -9,8 +9,6 @@ import onnx
 import pytest
 from conftest import thinned
 
-from tilewright.fusion.problem import OBJECTIVES
-
 LAYERS = """
 [[network.layers]]
 name = "squeeze"
@@ -75,29 +73,6 @@ def write(tmp_path):
         return name
 
     return instance
-
-
-@pytest.mark.by_day(1)
-@pytest.mark.parametrize("minimise", thinned(["cycles", "traffic", "energy", "memory"], 3))
-def test_network_is_solved_checked_simulated(tilewright, write, tmp_path, minimise):
-    name = write("fused.toml", f'[objective]\nminimise = "{minimise}"\n{LAYERS}{MACHINE}')
-    done = tilewright("solve", name, "-o", "result.json")
-    assert done.returncode == 0, done.stderr
-    result = json.loads((tmp_path / "result.json").read_text())
-    assert result["status"] == "optimal"
-    measures = result["report"]["measures"]
-    assert measures[OBJECTIVES[minimise].measure] == result["objective"]
-    assert measures["on_host"] == ["classes"]
-    checked = tilewright("check", name, "result.json")
-    assert checked.returncode == 0, checked.stdout
-    assert "equal to the reference" in checked.stdout
-    simulated = tilewright("simulate", name, "result.json", "--numeric")
-    assert simulated.returncode == 0
-    assert "equal to the reference, bit for bit" in simulated.stdout
-    shown = done.stdout
-    operations = [line.split()[1] for line in shown.splitlines() if line[:6].strip().isdigit()]
-    assert operations
-    assert all(op in shown for op in ("squeeze", "narrow", "wide", "sum", "pool"))
 
 
 def tampered(result, change, path: Path) -> None:

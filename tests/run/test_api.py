@@ -16,7 +16,7 @@ from typing import Any, get_args
 
 import numpy as np
 import pytest
-from conftest import THOROUGH, thinned
+from conftest import THOROUGH
 
 import tilewright as tw
 from tilewright import api
@@ -352,15 +352,8 @@ def test_results_draw_themselves(name: str) -> None:
     assert axes.has_data() or axes.patches or axes.texts
 
 
-@pytest.mark.nightly
-def test_simulate_check_and_emit(tmp_path: Path) -> None:
-    result = solved("alexnet-conv3-64k")
-    result.write(tmp_path / "result.json")
-    assert tw.simulate("alexnet-conv3-64k", result, numeric=True).numeric is True
-    assert tw.simulate(result.problem, result.plan).valid
-    for given in thinned((result, tmp_path / "result.json", str(tmp_path / "result.json")), 2):
-        assert all(finding.holds for finding in tw.check("alexnet-conv3-64k", given))
-    assert "alexnet-conv3-64k" in tw.emit("alexnet-conv3-64k", result)
+def test_loop_nests_are_emitted() -> None:
+    assert "alexnet-conv3-64k" in tw.emit("alexnet-conv3-64k", solved("alexnet-conv3-64k"))
     with pytest.raises(tw.InputError, match="nothing to emit"):
         tw.emit("s1-example2", tw.solve("s1-example2", "zigzag"))
 

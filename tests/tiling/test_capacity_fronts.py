@@ -9,6 +9,7 @@ from typing import Any
 
 import hierarchies
 import pytest
+from conftest import tells
 from matplotlib.figure import Figure
 from picture_checks import check_fits
 from searches import joined_fronts, proven_best, undominated
@@ -243,13 +244,13 @@ def test_curves_are_drawn_above_the_bound(suffix: str, tmp_path: Path, new_figur
     ("machine", "asked", "field", "told"),
     [
         (buffer(64), {"between": ["capacity", "accesses"]}, "objective.between", "comes first"),
-        (buffer(64), {"between": ["cycles", "capacity"]}, "objective.between", "as ['accesses', 'capacity']"),
-        (buffer(64), {"level": "buffer"}, "objective.level", "must be dram"),
+        (buffer(64), {"between": ["cycles", "capacity"]}, "objective.between", "['accesses', 'capacity']"),
+        (buffer(64), {"level": "buffer"}, "objective.level", "dram"),
         (
             {"kind": "hierarchy", "levels": [*buffer(64)["levels"], {"name": "l0", "capacity_bytes": 64}]},
             {},
             "objective.between",
-            "two memories; this one has the levels dram, buffer, l0",
+            "two memories .. dram, buffer, l0",
         ),
     ],
 )
@@ -257,10 +258,9 @@ def test_fronts_that_do_not_exist_are_refused(
     machine: dict[str, Any], asked: dict[str, Any], field: str, told: str
 ) -> None:
     layer = {"input": [2, 6, 6], "kernels": 4, "kernel": [3, 3]}
-    with pytest.raises(InputError) as refused:
+    with pytest.raises(InputError) as caught:
         Problem.model_validate({"layer": layer, "machine": machine, "objective": ASKED | asked})
-    assert refused.value.field == field
-    assert told in str(refused.value)
+    assert caught.value.field == field and tells(caught.value.limit, told)
 
 
 def test_layers_with_too_many_blocks_are_not_begun() -> None:
