@@ -16,6 +16,7 @@ from pathlib import Path
 import pytest
 from bits_at_random import thesis_problem
 from conftest import refused
+from formulations import need
 
 import tilewright as tw
 from tilewright.bitwidth.noise import decibels, most_noise
@@ -55,6 +56,8 @@ def test_heuristics_choose_widths() -> None:
 
 @pytest.mark.parametrize("method", ["merging", "choose@gecode"])
 def test_the_optimum_with_few_bits(method: str) -> None:
+    if method.endswith("@gecode"):
+        need("gecode")
     result = tw.solve(PROBLEM.with_(limits={"bits": 310_000}), method)
     assert result.plan.widths == (best(310_000),) == ((8, 5),)
     assert (result.status, result.bound_by) == ("optimal", method)

@@ -45,7 +45,7 @@ def test_a_plan_made_by_hand_is_simulated() -> None:
     assert report.measures.loaded_elements == {"input": 20}
 
 
-@pytest.mark.parametrize("method", ["exact", "ordered@gecode"])
+@pytest.mark.parametrize("method", ["exact", "lives@highs"])
 def test_the_optimum_loads_every_pixel_once(method: str) -> None:
     result = tw.solve(PROBLEM, method)
     assert (result.status, result.objective, result.bound) == ("optimal", 23, 23)

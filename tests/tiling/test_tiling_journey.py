@@ -37,7 +37,7 @@ def test_a_heuristic_moves_partial_sums() -> None:
     assert (result.status, result.objective, result.bound) == ("feasible", 48, 20)
 
 
-@pytest.mark.parametrize("method", ["exhaustive", "loops@gecode"])
+@pytest.mark.parametrize("method", ["exhaustive", "tiles@highs"])
 def test_the_optimum_goes_kernel_by_kernel(method: str) -> None:
     result = tw.solve(PROBLEM, method)
     assert (result.status, result.objective, result.bound) == ("optimal", 28, 28)
