@@ -33,7 +33,7 @@ def window(rng: random.Random, shape: Shape, dilated: bool = True) -> tuple[Json
 
 def read_inside(rng: random.Random, layers: list[Json], often: float = 0.25) -> Json:
     """Return a network of these layers, some of whose outputs are so often read by layers, too."""
-    if rng.random() >= often:
+    if rng.random() < 1 - often:
         return {"layers": layers}
     read = {name for layer in layers for name in layer["inputs"]}
     names = [layer["name"] for layer in layers]
