@@ -365,7 +365,7 @@ def test_a_front_is_found_anew_once(monkeypatch: pytest.MonkeyPatch) -> None:
     assert result.bound > catalogue.room("tiling").best_bound(instance.problem).value
     asked: list[str] = []
     prove = claims.prove
-    monkeypatch.setattr(claims, "prove", lambda *of: asked.append(of[1].what) or prove(*of))
+    monkeypatch.setattr(claims, "prove", lambda *of, **how: asked.append(of[1].what) or prove(*of, **how))
     found = {finding.what: finding for finding in check(instance, result)}
     assert found["bound"].state == found["front"].state == "verified"
     assert "begins with it" in found["bound"].detail and not asked

@@ -34,6 +34,7 @@ def report(
     The plan is executed for it; a result that says something else is refused.
     """
     from tilewright.report import write
+    from tilewright.run.solving.uncompiled import until_compiled
     from tilewright.run.verify import check
 
     problem, answer = read_both(instance, changes, result)
@@ -44,7 +45,8 @@ def report(
             problem, answer, time_limit=time_limit, started=arguments.STARTED, on_compile=note_compiling
         )
     saving = Saving()
-    saving.save(output, lambda: write(problem, answer, output, findings=findings))
+    with until_compiled(problem.room, problem.problem, note_compiling):
+        saving.save(output, lambda: write(problem, answer, output, findings=findings))
     with printing():
         for path in saving.written:
             click.echo(f"written: {path}")

@@ -12,7 +12,7 @@ import click
 
 from tilewright.cli import completion
 from tilewright.cli.arguments import on_instances, print_json, read_both, take_file, take_seed
-from tilewright.cli.outputs import Saving, check_outputs, printing
+from tilewright.cli.outputs import Saving, check_outputs, note_compiling, printing
 from tilewright.cli.tables import columns, print_table
 from tilewright.core.narrowing import Narrowing
 
@@ -41,14 +41,16 @@ def simulate(
 ) -> None:
     """Execute the plan of a RESULT step by step. Exit status 0, or 1 if it breaks a rule."""
     from tilewright.core import catalogue
+    from tilewright.run.solving.uncompiled import until_compiled
 
     problem, answer = read_both(instance, changes, result)
     check_outputs(None, plot, problem.room, inputs=[*problem.files, result])
-    report = catalogue.room(problem.room).simulate(problem.problem, answer.plan, numeric=numeric, seed=seed)
+    room = catalogue.room(problem.room)
+    with until_compiled(problem.room, problem.problem, note_compiling):
+        report = room.simulate(problem.problem, answer.plan, numeric=numeric, seed=seed)
     saving = Saving()
     if plot is not None:
-        draw = catalogue.room(problem.room).plot.draw
-        saving.save(plot, lambda: draw(problem.problem, answer.plan, report, Path(plot)))
+        saving.save(plot, lambda: room.plot.draw(problem.problem, answer.plan, report, Path(plot)))
     clock = "ps" if problem.problem.unit == "ps" else "cycles"
     with printing():
         if as_json:

@@ -2,8 +2,11 @@
 
 from __future__ import annotations
 
+import contextlib
 import time
+from collections.abc import Callable
 from dataclasses import dataclass, replace
+from functools import cache
 from typing import Any
 
 from tilewright.core import catalogue
@@ -15,6 +18,7 @@ from tilewright.run.checking.finding import Finding, exit_status, verdict
 from tilewright.run.instance import Instance
 from tilewright.run.methods import is_method
 from tilewright.run.result import Result
+from tilewright.run.solving.uncompiled import until_compiled
 from tilewright.run.workers import compiling
 from tilewright.simulator import MAX_NUMERIC_ELEMENTS, Report
 from tilewright.spec.errors import InputError, OutOfTimeError
@@ -76,15 +80,20 @@ def check(
     if not same:
         return findings
     limit = default_seconds(instance, result) if time_limit is None else time_limit
-    clock = _Clock(started + limit, limit, on_compile).standing(instance, [])
+    on_compile = None if on_compile is None else cache(on_compile)  # which says each sentence once
+    clock = _Clock(started + limit, limit, on_compile)
     plan = None
     if result.plan is not None:
-        of_plan = _Executed(instance, result, clock).findings(numeric)
+        of_plan, clock = clock.findings(
+            instance, lambda clock: _Executed(instance, result, clock).findings(numeric)
+        )
         findings += of_plan
         plan = result.plan if of_plan[0].state == "verified" else None
     findings += _fitting(instance, result, plan)
     if clock.left > 0:
-        findings += _check_claims(instance, result, plan, clock)
+        with until_compiled(instance.room, instance.problem, on_compile):
+            own = catalogue.room(instance.room).best_bound(instance.problem)
+        findings += _check_claims(instance, result, plan, own, clock)
     else:
         told = f"what it rests on: all before {clock.not_in_time(default_seconds(instance, result))}"
         findings.append(Finding("bound", "not verified", told))
@@ -154,6 +163,27 @@ class _Clock:
         needed = compiling.units(instance.room, methods, instance.problem)
         stood = compiling.ensure(needed, self.on_compile)
         return replace(self, deadline=self.deadline + stood)
+
+    def findings(
+        self, instance: Instance, look: Callable[[_Clock], list[Finding]]
+    ) -> tuple[list[Finding], _Clock]:
+        """Return what is found, as Python while what the room needs is compiled, and the clock.
+
+        What is not verified in time that way is looked at once more, compiled; until then the clock stood.
+        """
+        began = time.monotonic()
+        found: list[Finding] | None = None
+        with (
+            contextlib.suppress(OverflowError),  # compiled, integers have an end
+            until_compiled(instance.room, instance.problem, self.on_compile) as uncompiled,
+        ):
+            found = look(self)
+        late = found is None or any(finding.state == "not verified" for finding in found)
+        if found is not None and not (uncompiled and late):
+            return found, self
+        clock = self.standing(instance, [])
+        clock = replace(clock, deadline=self.deadline + time.monotonic() - began)
+        return look(clock), clock
 
     @property
     def left(self) -> float:
@@ -277,9 +307,8 @@ def _claims(result: Result, own: Bound) -> list[tuple[str, int | None, str | Non
     return found
 
 
-def _check_claims(instance: Instance, result: Result, plan: Any, clock: _Clock) -> list[Finding]:
+def _check_claims(instance: Instance, result: Result, plan: Any, own: Bound, clock: _Clock) -> list[Finding]:
     """Prove a bound, and that nothing is feasible, once more; `plan` is valid or None."""
-    own = catalogue.room(instance.room).best_bound(instance.problem)
     findings = _by_bound(result, own)
     if result.bound is not None and result.bound <= own.value:
         findings.append(Finding("bound", "verified", f"{result.bound} follows from the {own}"))
@@ -292,15 +321,28 @@ def _check_claims(instance: Instance, result: Result, plan: Any, clock: _Clock) 
             findings.append(Finding(what, "refuted", f"{bound} is above the {own}, and nothing proves it"))
             continue
         claim = claims.Claim(what, bound, method, plan)
-        clock = clock.standing(instance, claims.asked(instance, claim))
         if getattr(instance.problem, "minimise", None) == "pareto" and rechecked is None:
-            rechecked = _recheck(instance, result, plan, clock)
+            rechecked, clock = clock.findings(instance, lambda clock: _recheck(instance, result, plan, clock))
             begins = _begins_front(instance, bound, plan, rechecked)
             if begins is not None:
                 findings.append(begins)
                 continue
-        findings.append(claims.prove(instance, claim, clock.deadline, clock.limit, result.seconds))
-    return findings + (_recheck(instance, result, plan, clock) if rechecked is None else rechecked)
+        stood: list[float] = []
+        findings.append(
+            claims.prove(
+                instance,
+                claim,
+                clock.deadline,
+                clock.limit,
+                result.seconds,
+                on_compile=clock.on_compile,
+                on_stood=stood.append,
+            )
+        )
+        clock = replace(clock, deadline=clock.deadline + sum(stood))
+    if rechecked is None:
+        rechecked, _ = clock.findings(instance, lambda clock: _recheck(instance, result, plan, clock))
+    return findings + rechecked
 
 
 def _recheck(instance: Instance, result: Result, plan: Any, clock: _Clock) -> list[Finding]:

@@ -6,6 +6,7 @@ The method that claims it must prove it again, and a second route is asked besid
 from __future__ import annotations
 
 import time
+from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any, Literal
 
@@ -13,8 +14,10 @@ from tilewright.core.context import MAX_SECONDS
 from tilewright.run.checking.finding import Finding
 from tilewright.run.instance import Instance
 from tilewright.run.methods import is_trusted, proves
+from tilewright.run.result import Result
 from tilewright.run.solve import solve
 from tilewright.run.solving.second_route import routes
+from tilewright.run.workers.compiling import Tell
 from tilewright.spec.errors import SolverMissingError, TilewrightError
 
 FIRST_SHARE = 0.7
@@ -25,6 +28,9 @@ SECOND_SECONDS = 5.0
 
 LEAST_SECONDS = 0.05
 """Less than this is no time for a proof."""
+
+
+Outcome = Literal["proves", "contradicts", "does not end", "cannot"]
 
 
 @dataclass(frozen=True)
@@ -54,15 +60,25 @@ class Claim:
 
 @dataclass(frozen=True)
 class Attempt:
-    """What came out of one method: whether it proves the claim, and a sentence."""
+    """What came out of one method: whether it proves the claim, a sentence, and how long the clock stood."""
 
     method: str
-    outcome: Literal["proves", "contradicts", "does not end", "cannot"]
+    outcome: Outcome
     told: str
     seconds: float
+    stood: float = 0.0
 
 
-def prove(instance: Instance, claim: Claim, deadline: float, limit: float, took: float) -> Finding:
+def prove(
+    instance: Instance,
+    claim: Claim,
+    deadline: float,
+    limit: float,
+    took: float,
+    *,
+    on_compile: Tell | None = None,
+    on_stood: Callable[[float], object] = float,
+) -> Finding:
     """Prove a claim by the method that makes it and by a second one, within the time.
 
     Parameters
@@ -73,6 +89,10 @@ def prove(instance: Instance, claim: Claim, deadline: float, limit: float, took:
         The time limit of it all, in seconds, for messages.
     took
         Seconds that the result says it took.
+    on_compile
+        Called with a sentence before something is compiled, once, which the deadline does not count.
+    on_stood
+        Called with the seconds for which the deadline is later because of that.
 
     Returns
     -------
@@ -91,8 +111,10 @@ def prove(instance: Instance, claim: Claim, deadline: float, limit: float, took:
             left = min(left, max(SECOND_SECONDS, 2 * proven.seconds))
         elif number == 0 and len(order) > 1:
             left *= FIRST_SHARE
-        attempt = _attempt(instance, method, claim, left)
+        attempt = _attempt(instance, method, claim, left, on_compile)
         attempts.append(attempt)
+        deadline += attempt.stood
+        on_stood(attempt.stood)
         if attempt.outcome == "contradicts":
             return Finding(claim.what, "refuted", f"{claim}, claimed by {claim.method}: {attempt.told}")
         if attempt.outcome == "cannot":
@@ -126,23 +148,35 @@ def _verified(claim: Claim, proven: Attempt, second: Attempt | None) -> Finding:
     return Finding(claim.what, "verified", f"{claim}: {proven.told}; {told}")
 
 
-def _attempt(instance: Instance, method: str, claim: Claim, seconds: float) -> Attempt:
+def _attempt(
+    instance: Instance, method: str, claim: Claim, seconds: float, on_compile: Tell | None
+) -> Attempt:
     """Run a method on a claim."""
     began = time.monotonic()
     start = "none" if claim.plan is None else claim.plan
     try:
-        again = solve(instance, method, warm_start=start, time_limit=seconds, confirm=False)
+        again = solve(
+            instance, method, warm_start=start, time_limit=seconds, confirm=False, on_compile=on_compile
+        )
     except SolverMissingError as error:
         return Attempt(method, "cannot", str(error), 0.0)
     except TilewrightError as error:
         return Attempt(method, "cannot", f"{method}: {error}", 0.0)
-    took = time.monotonic() - began
+    took = again.seconds
+    stood = max(0.0, time.monotonic() - began - took)
+    outcome, told = _judged(again, method, claim)
+    return Attempt(method, outcome, told, took, stood)
+
+
+def _judged(again: Result, method: str, claim: Claim) -> tuple[Outcome, str]:
+    """Return what a method's answer says of a claim, and a sentence."""
+    took = f"in {again.seconds:.1f} s"
     if again.status == "infeasible":
-        return Attempt(method, "proves", f"{method} proves in {took:.1f} s that nothing is feasible", took)
+        return "proves", f"{method} proves {took} that nothing is feasible"
     if again.objective is not None and (claim.bound is None or again.objective < claim.bound):
-        return Attempt(method, "contradicts", f"{method} finds a plan of {again.objective}", took)
+        return "contradicts", f"{method} finds a plan of {again.objective}"
     if claim.bound is not None and again.bound is not None and again.bound >= claim.bound:
         grounds = f" ({again.grounds})" if again.grounds else ""
-        return Attempt(method, "proves", f"{method} proves {again.bound} in {took:.1f} s{grounds}", took)
+        return "proves", f"{method} proves {again.bound} {took}{grounds}"
     what = "nothing" if claim.bound is None or again.bound is None else f"no more than {again.bound}"
-    return Attempt(method, "does not end", f"{method} proves {what} in {took:.1f} s", took)
+    return "does not end", f"{method} proves {what} {took}"

@@ -6,8 +6,12 @@ Many a problem is solved before that has ended, or even begun. What is not begin
 from __future__ import annotations
 
 import contextlib
+import threading
 import time
-from collections.abc import Callable, Collection
+from collections.abc import Callable, Collection, Iterator
+from typing import Any
+
+import numpy as np
 
 from tilewright.core import jit
 from tilewright.core.kernel_cache import Unit
@@ -72,3 +76,48 @@ def run_uncompiled(
         work(look)
         return True
     return False
+
+
+@contextlib.contextmanager
+def until_compiled(room: str, problem: Any, tell: compiling.Tell | None = None) -> Iterator[bool]:
+    """Let what a room runs compiled run as Python until it has been compiled, and compiled from then on.
+
+    What runs goes on, unlike a method of `run_uncompiled`, and nothing is compiled for what ends soon.
+
+    Parameters
+    ----------
+    problem
+        What it is run on.
+    tell
+        Called before compiling begins, and if it cannot; from another thread.
+
+    Yields
+    ------
+    bool
+        Whether anything runs as Python.
+    """
+    needed = compiling.lacking(compiling.units(room, [], problem))
+    if not needed:
+        yield False
+        return
+    entered, left = threading.Event(), threading.Event()
+    say = tell or (lambda _text: None)
+
+    def wait() -> None:
+        with jit.uncompiled(), compiling.awaited(needed):  # in all threads
+            entered.set()
+            if left.wait(HEAD_START_SECONDS):
+                return
+            compiling.begin(needed, say, meanwhile=AS_PYTHON)
+            while not compiling.ended(needed, say) and not left.wait(compiling.TICK_SECONDS):
+                pass
+
+    waiting = threading.Thread(target=wait, daemon=True)
+    waiting.start()
+    entered.wait()
+    try:
+        with np.errstate(over="ignore"):  # as in `jit.uncompiled`, which is of that thread
+            yield True
+    finally:
+        left.set()
+        waiting.join()
