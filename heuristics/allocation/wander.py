@@ -5,7 +5,8 @@ from __future__ import annotations
 import time
 from collections.abc import Callable
 
-from tilewright.allocation import Plan, Problem, violation
+from tilewright.allocation import Plan, Problem
+from tilewright.allocation.evaluation import violation
 from tilewright.allocation.placement import annealing
 from tilewright.allocation.placement.floor import distance
 from tilewright.allocation.placement.hop_bound import lower_bound

@@ -13,6 +13,10 @@ import pyomo.environ as pyo
 from tilewright.addresses import Plan, Problem
 from tilewright.addresses.exact.packing import Task
 from tilewright.addresses.greedy import pushed_down
+from tilewright.addresses.minizinc import task_of
+from tilewright.spec.constraints import Term
+
+WORDS = ("offset",)
 
 MOST_UNITS = 100_000
 """Most of all sizes together, and most steps of a unit: above, a solver's tolerance could hide an overlap."""
@@ -20,21 +24,21 @@ MOST_UNITS = 100_000
 
 def suits(problem: Problem) -> bool:
     """Whether the formulation takes a problem."""
-    task = _task(problem)
-    return _most(task) <= MOST_UNITS and task.unit // task.step <= MOST_UNITS
+    task = task_of(problem)
+    return _most(problem, task) <= MOST_UNITS and task.unit // task.step <= MOST_UNITS
 
 
 def size(problem: Problem) -> int:
     """Return about how many constraints there are: two for each pair of buffers that live together."""
-    neighbours, _ = _task(problem).sections.neighbours
+    neighbours, _ = task_of(problem).sections.neighbours
     return len(neighbours) + len(problem.buffers)
 
 
 def build(problem: Problem, extras: bool = True) -> Any:
     """Return the model, with or without its extras."""
-    task = _task(problem)
+    task = task_of(problem)
     m = pyo.ConcreteModel(name="stacking")
-    m.problem, m.task, m.unit, most = problem, task, task.step, _most(task)
+    m.problem, m.task, m.unit, most = problem, task, task.step, _most(problem, task)
     m.largest = max(1, task.anything // task.step)
     units, steps, unit = task.units.tolist(), (task.size // task.step).tolist(), task.unit // task.step
     m.BUFFERS = pyo.RangeSet(0, len(units) - 1)
@@ -63,9 +67,17 @@ def build(problem: Problem, extras: bool = True) -> Any:
     return m
 
 
+def term(m: Any, one: Term) -> Any:
+    """Return a term of the vocabulary."""
+    return m.task.unit * m.place[m.problem.names.index(one.arguments[0])]
+
+
 def start(m: Any, plan: Plan) -> None:
     """Set every variable to its value in a plan that is pushed down."""
-    offsets, task = pushed_down(m.problem, plan).offsets, m.task
+    problem, task = m.problem, m.task
+    offsets = (
+        plan if problem.constraints else pushed_down(problem, plan)
+    ).offsets  # which say where they lie
     for one, offset in enumerate(offsets):
         m.place[one] = offset // task.unit
     for one, other in m.PAIRS:
@@ -78,10 +90,6 @@ def read(m: Any) -> Plan:
     return Plan(tuple(m.task.unit * round(m.place[one].value) for one in m.BUFFERS))
 
 
-def _task(problem: Problem) -> Task:
-    return Task(problem.lower, problem.upper, problem.size, problem.memory.alignment)
-
-
 def _pairs(task: Task) -> list[tuple[int, int]]:
     neighbours, begins = task.sections.neighbours
     return [
@@ -92,6 +100,12 @@ def _pairs(task: Task) -> list[tuple[int, int]]:
     ]
 
 
-def _most(task: Task) -> int:
-    """Return a height in units that is enough: all buffers one upon the other."""
-    return int(task.units.sum())
+def _most(problem: Problem, task: Task) -> int:
+    """Return a height in units that is enough: all buffers one upon the other, or the capacity.
+
+    Constraints without a capacity may ask for any height.
+    """
+    if not problem.constraints:
+        return int(task.units.sum())
+    capacity = problem.memory.capacity
+    return MOST_UNITS + 1 if capacity is None else -(-capacity // task.unit)

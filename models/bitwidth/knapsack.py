@@ -11,7 +11,11 @@ from typing import Any
 import pyomo.environ as pyo
 
 from tilewright.bitwidth import Plan, Problem
+from tilewright.bitwidth.problem import OPERANDS
 from tilewright.bitwidth.selection import CERTAIN, Selection, takes
+from tilewright.spec.constraints import Term
+
+WORDS = ("bits",)
 
 
 def suits(problem: Problem) -> bool:
@@ -60,6 +64,14 @@ def build(problem: Problem, extras: bool = True) -> Any:
         ]
         m.one_large_at_most = pyo.Constraint(expr=m.nowhere + sum(m.chosen[pair] for pair in large) <= 1)
     return m
+
+
+def term(m: Any, one: Term) -> Any:
+    """Return a term of the vocabulary."""
+    layer, operand = one.arguments
+    number = [each.name for each in m.choice.problem.layers].index(layer)
+    own = enumerate(m.choice.candidates[number])
+    return sum(each[OPERANDS.index(operand)] * m.chosen[number, place] for place, each in own)
 
 
 def start(m: Any, plan: Plan) -> None:

@@ -27,8 +27,10 @@ from tilewright.grouping.structure import (
     swapped_corners,
     symmetries,
 )
+from tilewright.spec.constraints import Term
 
 WRITTEN_FOR = "cpsat"
+WORDS = ("step", "steps")
 
 
 def size(problem: Problem) -> int:
@@ -162,6 +164,14 @@ def _break_symmetry(m: Any, n_steps: Any) -> None:
         m.add(step(0) + step(corner) <= n_steps - 1).with_name(f"sooner than {corner} from the end")
     for right, left in swapped_corners(problem, m.images):
         m.add(step(right) <= step(left)).with_name(f"{right} comes before {left}")
+
+
+def term(m: Any, one: Term) -> Any:
+    """Return a term of the vocabulary; loads may be counted too high before the optimum, so they are none."""
+    if one.word == "steps":
+        return sum(m.used)
+    row, column = one.arguments
+    return sum((k + 1) * m.at[row * m.problem.grid[1] + column][k] for k in m.steps)
 
 
 def start(m: Any, plan: Plan) -> None:

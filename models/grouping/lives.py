@@ -28,8 +28,11 @@ from tilewright.grouping.structure import (
     swapped_corners,
     symmetries,
 )
+from tilewright.spec.constraints import Term
 
 from ._shared import minimise, plan_of
+
+WORDS = ("step", "steps")
 
 
 def size(problem: Problem) -> int:
@@ -218,6 +221,14 @@ def _break_symmetry(m: Any) -> None:
     @m.Constraint(m.SWAPPED)
     def right_comes_before_left(m: Any, right: int, left: int) -> Any:
         return step(right) <= step(left)
+
+
+def term(m: Any, one: Term) -> Any:
+    """Return a term of the vocabulary; loads may be counted too high before the optimum, so they are none."""
+    if one.word == "steps":
+        return sum(m.used[k] for k in m.STEPS)
+    i = one.arguments[0] * m.problem.grid[1] + one.arguments[1]
+    return sum((k + 1) * m.at[i, k] for k in m.STEPS)
 
 
 def start(m: Any, plan: Plan) -> None:

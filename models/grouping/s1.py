@@ -17,8 +17,11 @@ from typing import Any
 import pyomo.environ as pyo
 
 from tilewright.grouping import Plan, Problem
+from tilewright.spec.constraints import Term
 
 from ._shared import minimise, plan_of
+
+WORDS = ("step", "steps", "loads")
 
 
 def size(problem: Problem) -> int:
@@ -123,6 +126,17 @@ def build(problem: Problem, extras: bool = True) -> Any:
     # (14), (15)
     minimise(m, problem, sum(m.size_I_slice[k] for k in m.STEPS), sum(m.used[k] for k in m.STEPS))
     return m
+
+
+def term(m: Any, one: Term) -> Any:
+    """Return a term of the vocabulary."""
+    match one.word:
+        case "step":
+            i = m.problem.grid[1] * one.arguments[0] + one.arguments[1]
+            return sum(k * m.P_g[i, k] for k in m.STEPS)
+        case "steps":
+            return sum(m.used[k] for k in m.STEPS)
+    return sum(m.size_I_slice[k] for k in m.STEPS)
 
 
 def start(m: Any, plan: Plan) -> None:

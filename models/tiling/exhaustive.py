@@ -9,6 +9,7 @@ from __future__ import annotations
 
 from tilewright.core.bounds import Exact
 from tilewright.core.context import Outcome, RunContext
+from tilewright.spec.constraints.parts import Ground
 from tilewright.spec.errors import InputError, OutOfTimeError
 from tilewright.tiling import (
     Plan,
@@ -29,6 +30,11 @@ SIDE_BY_SIDE = True
 
 LEAST_SECONDS = 0.02
 """Time that is left for which a good first plan is worth its milliseconds; with less any plan will do."""
+
+
+def honours(problem: Problem, _part: Ground) -> bool:
+    """Whether the search honours what must hold: on a DSP, of layers, everything."""
+    return problem.machine.kind == "dsp"
 
 
 def solve(problem: Problem, search: RunContext) -> Outcome:

@@ -555,3 +555,16 @@ class TestWidths:
         broken = execute(replace(program, steps=steps)).violation
         assert broken is not None
         assert broken.rule == "cut short"
+
+
+def test_a_search_that_ends_early_does_not_call_its_plan_the_best() -> None:
+    machine = {"memory_bytes": 4096, "macs_per_cycle": 64, "dma_setup_cycles": 7}
+    layer = {"input": [16, 14, 14], "kernels": 16, "kernel": [3, 3]}
+    problem = make(layer, machine, minimise="cycles")
+    nest = nest_of(problem.one_layer, problem.machine)
+    best, proven = exact.cheapest(nest, "cycles", "any", 0)
+    assert proven
+    assert best is not None
+    for tried in range(40):
+        found, proven = exact.cheapest(nest, "cycles", "any", 0, time.monotonic() + 0.004 * tried)
+        assert not proven or (found is not None and found.value == best.value)

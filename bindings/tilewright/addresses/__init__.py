@@ -13,7 +13,9 @@ from tilewright.addresses.evaluation import (
     objective,
     portfolio,
     simulation_seconds,
-    violation,
+)
+from tilewright.addresses.evaluation import (
+    violation as limit_violation,
 )
 from tilewright.addresses.exact.packing import Packing, least_height, pack
 from tilewright.addresses.execution import execute_plan
@@ -53,7 +55,7 @@ class Addresses(Room[Problem, Plan]):
     file_suffix = ".csv"
 
     best_bound = staticmethod(best_bound)
-    violation = staticmethod(violation)
+    broken_limit = staticmethod(limit_violation)
     objective = staticmethod(objective)
     measured_objective = staticmethod(measured_objective)
     execute_plan = staticmethod(execute_plan)
@@ -70,3 +72,4 @@ class Addresses(Room[Problem, Plan]):
 
 ROOM = register(Addresses())
 simulate = ROOM.simulate
+violation = ROOM.violation

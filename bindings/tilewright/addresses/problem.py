@@ -10,6 +10,7 @@ from numpy.typing import NDArray
 from pydantic import Field
 
 from tilewright.spec.base import Spec
+from tilewright.spec.constraints import Constrained
 from tilewright.spec.errors import InputError
 from tilewright.spec.network import Name
 
@@ -59,7 +60,7 @@ class Memory(Spec):
     alignment: Annotated[int, Field(ge=1, le=MOST_ALIGNMENT)] = 1
 
 
-class Problem(Spec):
+class Problem(Constrained):
     """Buffers, and the memory that they share; minimised is the height, up to the highest address in use."""
 
     buffers: Annotated[tuple[Buffer, ...], Field(min_length=1, max_length=MOST_BUFFERS)]

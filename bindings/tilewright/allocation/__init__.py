@@ -13,7 +13,9 @@ from tilewright.allocation.evaluation import (
     portfolio,
     recheck,
     simulation_seconds,
-    violation,
+)
+from tilewright.allocation.evaluation import (
+    violation as limit_violation,
 )
 from tilewright.allocation.exact.trimming import rank
 from tilewright.allocation.machine import machine_from
@@ -53,7 +55,7 @@ class Allocation(Room[Problem, Plan]):
     measures_type = PipelineMeasures
 
     best_bound = staticmethod(best_bound)
-    violation = staticmethod(violation)
+    broken_limit = staticmethod(limit_violation)
     objective = staticmethod(objective)
     measured_objective = staticmethod(measured_objective)
     execute_plan = staticmethod(execute_plan)
@@ -68,6 +70,7 @@ class Allocation(Room[Problem, Plan]):
 
 ROOM = register(Allocation())
 simulate = ROOM.simulate
+violation = ROOM.violation
 
 fault = violation
 """Former name of `violation`, for files of users' own."""

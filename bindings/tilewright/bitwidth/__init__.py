@@ -13,7 +13,9 @@ from tilewright.bitwidth.evaluation import (
     portfolio,
     recheck,
     simulation_seconds,
-    violation,
+)
+from tilewright.bitwidth.evaluation import (
+    violation as limit_violation,
 )
 from tilewright.bitwidth.measures import BitwidthMeasures
 from tilewright.bitwidth.plan import Plan
@@ -49,7 +51,7 @@ class Bitwidth(Room[Problem, Plan]):
     measures_type = BitwidthMeasures
 
     best_bound = staticmethod(best_bound)
-    violation = staticmethod(violation)
+    broken_limit = staticmethod(limit_violation)
     objective = staticmethod(objective)
     measured_objective = staticmethod(measured_objective)
     execute_plan = staticmethod(execute_plan)
@@ -65,6 +67,7 @@ class Bitwidth(Room[Problem, Plan]):
 
 ROOM = register(Bitwidth())
 simulate = ROOM.simulate
+violation = ROOM.violation
 
 fault = violation
 """The name that `violation` has in files of users' own for other rooms."""

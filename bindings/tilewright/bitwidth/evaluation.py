@@ -36,7 +36,7 @@ def best_bound(problem: Problem) -> Bound:
     """Return what each layer costs at least, added up; and whether the limits leave any plan."""
     least_noise = sum(choices[0].noise for choices in problem.choices)
     least_bits = sum(choices[-1].bits for choices in problem.choices)
-    impossible = None
+    impossible = problem.impossible
     if problem.limits.bits is not None and least_bits > problem.limits.bits:
         impossible = f"{least_bits:,} bits are needed, limits.bits allows {problem.limits.bits:,}"
     if problem.most_noise is not None and least_noise > problem.most_noise:

@@ -6,8 +6,9 @@ from pathlib import Path
 from typing import Any
 
 from tilewright.bitwidth.plan import Plan
-from tilewright.bitwidth.problem import Problem
+from tilewright.bitwidth.problem import OPERANDS, Problem
 from tilewright.bitwidth.selection import LARGEST, Selection, takes
+from tilewright.spec.constraints import Term
 
 __all__ = ["data", "decisions", "plan", "relax", "scale", "size", "start", "suits"]
 
@@ -51,6 +52,21 @@ def data(problem: Problem) -> dict[str, Any]:
         "most": LARGEST if choice.most is None else max(choice.most, -1),
         "worst": max(choice.worst, 0),
     }
+
+
+def term(problem: Problem, _formulation: Path, one: Term) -> str | None:
+    """Return a term of the vocabulary in MiniZinc."""
+    choice = Selection(problem)
+    own = "noise" if choice.of_noise else "moved_bits"
+    if one.word == own:
+        return f"{choice.offset} + {choice.unit} * objective"
+    if one.word != "bits":
+        return None
+    layer, operand = one.arguments
+    number = [each.name for each in problem.layers].index(str(layer))
+    first = sum(map(len, choice.candidates[:number])) + 1
+    bits = [each[OPERANDS.index(str(operand))] for each in choice.candidates[number]]
+    return f"{bits}[choice[{number + 1}] - {first - 1}]"
 
 
 def start(problem: Problem, plan: Plan) -> list[int] | None:

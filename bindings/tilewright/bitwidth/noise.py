@@ -8,6 +8,7 @@ over its layers: as though noise of one passed through all that follow, gained a
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from math import ceil, log10
 from typing import NamedTuple
 
@@ -59,7 +60,7 @@ def most_noise(signal_to_noise_db: float) -> int:
     return int(SIGNAL * 10 ** (-signal_to_noise_db / 10))
 
 
-def undominated(candidates: list[Candidate]) -> tuple[Candidate, ...]:
+def undominated(candidates: Iterable[Candidate]) -> tuple[Candidate, ...]:
     """Return the candidates that no other beats in noise and bits, least noise first; one of equal ones."""
     kept: list[Candidate] = []
     for candidate in sorted(candidates, key=lambda one: (one.noise, one.bits, one)):

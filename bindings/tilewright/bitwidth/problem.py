@@ -22,6 +22,8 @@ from tilewright.bitwidth.machine import (
 from tilewright.bitwidth.noise import SIGNAL, Candidate, most_noise, noise, undominated
 from tilewright.simulator.arithmetic.integer_layer import Parameters
 from tilewright.simulator.arithmetic.network_executor import refuse_unknown
+from tilewright.spec.constraints.meaning import value
+from tilewright.spec.constraints.parts import Ground, terms
 from tilewright.spec.errors import InputError, did_you_mean
 from tilewright.spec.network import Name, NamedLayer, Network
 from tilewright.spec.objectives import Minimising
@@ -31,6 +33,10 @@ MOST_TAPS = 2**22
 
 CLOSE = 1e-6
 """Relative difference of magnitudes up to which they count as the same number, printed and read again."""
+
+
+OPERANDS = ("input", "weights")
+"""Whose bits are chosen."""
 
 
 class Problem(Minimising):
@@ -194,11 +200,57 @@ class Problem(Minimising):
 
     @cached_property
     def choices(self) -> tuple[tuple[Candidate, ...], ...]:
-        """Of each layer the candidates that none beats in both noise and bits, least noise first."""
-        return tuple(undominated(list(self.candidates_of(layer))) for layer in self.layers)
+        """Of each layer the candidates that none beats in both noise and bits, least noise first.
+
+        Constraints that look at one layer alone have left out what they do not admit.
+        """
+        return tuple(map(undominated, self.admitted))
+
+    @cached_property
+    def admitted(self) -> tuple[tuple[Candidate, ...], ...]:
+        """Of each layer the candidates that constraints admit which look at that layer alone.
+
+        Of a layer to which they leave none, all: then there is no plan, which `impossible` says.
+        """
+        return tuple(
+            own or self.candidates_of(layer) for layer, own in zip(self.layers, self._kept, strict=True)
+        )
+
+    @cached_property
+    def impossible(self) -> str | None:
+        """Say which layer has no widths that constraints admit, or None."""
+        without = (layer.name for layer, own in zip(self.layers, self._kept, strict=True) if not own)
+        name = next(without, None)
+        return None if name is None else f"constraints leave no widths to layer {name}"
+
+    @cached_property
+    def _kept(self) -> list[tuple[Candidate, ...]]:
+        return [
+            tuple(one for one in self.candidates_of(layer) if self._admits(layer.name, one))
+            for layer in self.layers
+        ]
+
+    def _admits(self, name: str, one: Candidate) -> bool:
+        """Whether constraints that look at a layer alone admit a candidate."""
+        parts = [part for part in self.must_hold if of_one_layer(part) == name] if self.constraints else []
+        return all(value(part, lambda term: one[OPERANDS.index(str(term.arguments[1]))]) for part in parts)
+
+    def check_constraints(self) -> None:
+        """Refuse constraints that have no meaning, and those of fronts."""
+        if self.minimise == "pareto":
+            limit = "are for a single plan, not for a front"
+            raise InputError("constraints", str(self.constraints[0]), limit)
+        super().check_constraints()
 
     @property
     def most_noise(self) -> int | None:
         """Most noise of all layers together."""
         ratio = self.limits.signal_to_noise_db
         return None if ratio is None else most_noise(ratio)
+
+
+def of_one_layer(part: Ground) -> str | None:
+    """Return the layer at whose bits alone something looks that must hold; None where it looks at more."""
+    found = terms(part)
+    names = {str(term.arguments[0]) if term.word == "bits" else None for term in found}
+    return names.pop() if len(names) == 1 else None

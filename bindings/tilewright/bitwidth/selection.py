@@ -38,9 +38,10 @@ class Selection:
     def __init__(self, problem: Problem) -> None:
         self.problem = problem
         self.of_noise = problem.minimise == "noise"
-        choices = problem.choices
-        self.least_noise = [layer[0].noise for layer in choices]
-        self.least_bits = [layer[-1].bits for layer in choices]
+        # Where constraints relate layers, they may admit no candidate but one that another beats.
+        choices = problem.admitted if problem.constraints else problem.choices
+        self.least_noise = [min(one.noise for one in layer) for layer in choices]
+        self.least_bits = [min(one.bits for one in layer) for layer in choices]
         extra = (
             one.bits - least for layer, least in zip(choices, self.least_bits, strict=True) for one in layer
         )
@@ -56,7 +57,7 @@ class Selection:
         if own is not None:
             self.worst = min(self.worst, own)
         found = descend(problem)
-        known = violation(problem, found) is None
+        known = violation(problem, found) is None and not problem.constraints
         if known:
             best = (costs(problem, found)[0 if self.of_noise else 1] - self.offset) // self.unit
             self.worst = max(best, min(self.worst, CERTAIN // 2)) if narrow() else best
@@ -93,6 +94,8 @@ class Selection:
 
         None stands for a plan with one that is left out, or that costs more than the known one.
         """
+        if self.problem.constraints:
+            return self._places_of_itself(plan)
         found: list[int] = []
         for number, (choices, widths) in enumerate(zip(self.candidates, plan.widths, strict=True)):
             one = next(
@@ -114,6 +117,14 @@ class Selection:
             found.append(place)
         total = sum(self.cost(number, self.candidates[number][place]) for number, place in enumerate(found))
         return found if total <= self.worst else None
+
+    def _places_of_itself(self, plan: Plan) -> list[int] | None:
+        """Return the candidates of a plan, in whose place constraints may admit no other."""
+        widths = [[one[:2] for one in choices] for choices in self.candidates]
+        pairs = list(zip(widths, plan.widths, strict=True))
+        return (
+            [known.index(own) for known, own in pairs] if all(own in known for known, own in pairs) else None
+        )
 
     def plan(self, places: list[int]) -> Plan:
         """Return the plan that takes these candidates."""

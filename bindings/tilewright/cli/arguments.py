@@ -123,6 +123,12 @@ SET = click.option(
     metavar="FIELD=VALUE",
     help="Another value of a field: machine.levels.buffer.capacity_bytes=65536.",
 )
+WHERE = click.option(
+    "--where",
+    multiple=True,
+    metavar="EXPRESSION",
+    help='What every plan must keep: "tile.rows % 8 == 0".',
+)
 CHANGES = (
     click.option(
         "--machine",
@@ -145,6 +151,7 @@ CHANGES = (
         help="Or several, the most important first: cycles,energy.",
     ),
     SET,
+    WHERE,
     SIZES,
     ALLOW_UNKNOWN,
 )
@@ -162,7 +169,7 @@ def with_changes(options: Sequence[Callable[..., Any]]) -> Decorator:
     def decorate(command: Callable[..., None]) -> Callable[..., None]:
         @functools.wraps(command)
         def changing(*args: Any, **given: Any) -> None:
-            names = ("machine", "room", "minimise", "values", "sizes", "allow_unknown")
+            names = ("machine", "room", "minimise", "values", "where", "sizes", "allow_unknown")
             command(*args, changes={name: given.pop(name) for name in names}, **given)
 
         decorated: Callable[..., None] = changing
@@ -193,6 +200,7 @@ def asked(changes: Mapping[str, Any], values: tuple[tuple[str, Any], ...] = ()) 
         room=changes["room"],
         minimise=tuple(changes["minimise"].split(",")) if changes["minimise"] else (),
         values=values,
+        where=changes["where"],
         sizes=dict(changes["sizes"]),
         allow_unknown=changes["allow_unknown"],
     )

@@ -18,6 +18,8 @@ from tilewright.core.machines import MachineReading
 from tilewright.core.narrowing import AS_IT_IS, Narrowing
 from tilewright.core.portfolio import Portfolio
 from tilewright.simulator import Report
+from tilewright.simulator.report import Violation
+from tilewright.spec.constraints import Judged, Term
 from tilewright.spec.errors import InputError
 
 if TYPE_CHECKING:
@@ -94,9 +96,16 @@ class Room(Protocol[ProblemT, PlanT]):
         """Return the strongest lower bound that is known without a search, in milliseconds."""
         ...
 
-    def violation(self, problem: ProblemT, plan: PlanT) -> str | None:
-        """Say which limit a plan breaks, or None for a valid one."""
+    def broken_limit(self, problem: ProblemT, plan: PlanT) -> str | None:
+        """Say which limit a plan breaks, or None; constraints are looked at by `violation`."""
         ...
+
+    def violation(self, problem: ProblemT, plan: PlanT) -> str | None:
+        """Say which limit or constraint a plan breaks, or None for a valid one."""
+        broken = self.broken_limit(problem, plan)
+        if broken is not None:
+            return broken
+        return next((str(each) for each in _judged(problem, plan) if not each.kept), None)
 
     def objective(self, problem: ProblemT, plan: PlanT) -> int:
         """Return the cost of a valid plan by the closed form, in `problem.unit`."""
@@ -134,7 +143,12 @@ class Room(Protocol[ProblemT, PlanT]):
         OutOfTimeError
             When the deadline passes.
         """
-        return self.execute_plan(problem, plan, Asked(numeric, overlapped, seed, deadline))
+        report = self.execute_plan(problem, plan, Asked(numeric, overlapped, seed, deadline))
+        if report.violation is None:
+            broken = next((each for each in _judged(problem, plan) if not each.kept), None)
+            if broken is not None:
+                return Report.refused(Violation("constraint", 0, broken.named, "to hold", broken.found))
+        return report
 
     def execute_plan(self, problem: ProblemT, plan: PlanT, asked: Asked) -> Report:
         """Execute a plan as `simulate` says."""
@@ -315,6 +329,9 @@ class MiniZincBridge(Protocol):
     def plan(self, problem: Any, solution: Any) -> Any:
         """Return the plan of a solution."""
 
+    def term(self, problem: Any, formulation: Path, term: Term) -> str | None:
+        """Return a term of the vocabulary in MiniZinc, None where the formulation does not state it."""
+
 
 class Pictures(Protocol):
     """What a room's module ``plot`` has."""
@@ -362,6 +379,12 @@ class Pictures(Protocol):
 
 
 _BY_TYPE: dict[type, Room[Any, Any]] = {}
+
+
+def _judged(problem: Any, plan: Any) -> list[Judged]:
+    """Return what the constraints of a problem make of a plan that keeps its limits."""
+    found: list[Judged] = problem.judge_constraints(plan) if getattr(problem, "constraints", ()) else []
+    return found
 
 
 def unit_of(problem: Any) -> str:

@@ -6,8 +6,9 @@ from typing import Any
 
 from tilewright.core import contracts
 from tilewright.core.context import RunContext
-from tilewright.core.cutoffs import narrow
+from tilewright.core.cutoffs import foreign
 from tilewright.drivers._run import Run, interrupted_at_deadline
+from tilewright.spec.constraints import Term
 from tilewright.spec.errors import InputError
 
 MAX_SIZE = 600_000
@@ -42,15 +43,18 @@ class BuiltModel:
         _refuse_large(run.problem, formulation, solver)
         with interrupted_at_deadline(run.search):
             build = formulation.build
+            # Extras break symmetries and drop what is dominated, which constraints may tell apart.
+            extras = extras and not run.problem.constraints
             self.model = build(run.problem) if extras else build(run.problem, extras=False)
             self._check()
+            self._state()
             self._start()
         self.offset, self.unit = getattr(self.model, "offset", 0), getattr(self.model, "unit", 1)
 
     @classmethod
     def look_at(cls, problem: Any, formulation: Any, search: RunContext, solver: str) -> None:
         """Refuse what would be refused if it were solved; a model of the user's own is built for that."""
-        if narrow():
+        if foreign():
             cls(Run(problem, search), formulation, solver)
         else:
             _refuse_large(problem, formulation, solver)
@@ -58,6 +62,14 @@ class BuiltModel:
     def _wrong(self) -> str | None:
         """Say what `build` returns that is no model, or None."""
         raise NotImplementedError
+
+    def _state(self) -> None:
+        """Add the constraints of the problem to the model."""
+        raise NotImplementedError
+
+    def _term(self, term: Term) -> Any:
+        """Return what a term of the room's vocabulary is in the model."""
+        return self.formulation.term(self.model, term)
 
     def _start(self) -> None:
         """Give the model the start, if there is one."""

@@ -9,6 +9,7 @@ import pyomo.environ as pyo
 
 from tilewright.drivers._built import BuiltModel
 from tilewright.drivers._run import Run
+from tilewright.drivers._stated import Linear
 
 TOLERANCE = 1e-6
 """How far solvers let constraints and integers be off, relative to the largest terms."""
@@ -30,9 +31,18 @@ class Built(BuiltModel):
         self.objective = objectives[0]
         return None
 
+    def _state(self) -> None:
+        self.stated: Linear | None = None
+        if self.run.problem.constraints:
+            self.stated = Linear(self.model, self._term)
+            for part in self.run.problem.must_hold_in_numbers:
+                self.stated.add(part)
+
     def _start(self) -> None:
         if self.run.search.start is not None:
             self.formulation.start(self.model, self.run.search.start)
+            if self.stated is not None:
+                self.stated.start()
 
     def take(self, objective: float) -> None:
         """Turn the values of the variables into a plan, which may cost less than the solver's objective."""

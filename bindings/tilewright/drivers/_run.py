@@ -11,7 +11,7 @@ from types import FrameType
 from typing import Any
 
 from tilewright.core.context import Outcome, RunContext, Status
-from tilewright.core.cutoffs import narrow
+from tilewright.core.cutoffs import foreign
 from tilewright.core.room import room_of
 from tilewright.spec.errors import Disagreement, OutOfTimeError
 
@@ -66,7 +66,7 @@ class Run:
         Disagreement
             If the model is ours, which must not.
         """
-        if narrow():
+        if foreign():
             return f"the model {model} excludes it: {where}"
         raise Disagreement(f"the model {model} excludes a start that is valid: {where}")
 
@@ -94,7 +94,7 @@ class Run:
         elif infeasible:
             status = "infeasible"
         # A narrower problem than that of the plan may have a bound above what the plan costs.
-        if self.bound is not None and self.value is not None and self.bound > self.value and not narrow():
+        if self.bound is not None and self.value is not None and self.bound > self.value and not foreign():
             raise Disagreement(f"a bound of {self.bound} was proven, but a plan costs {self.value}")
         return Outcome(status=status, plan=self.plan, bound=self.bound, **facts)
 

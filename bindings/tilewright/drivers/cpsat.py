@@ -12,6 +12,7 @@ from ortools.sat.python import cp_model
 from tilewright.core.context import Outcome, RunContext
 from tilewright.drivers._built import BuiltModel
 from tilewright.drivers._run import Run
+from tilewright.drivers._stated import Whole
 from tilewright.spec.errors import OutOfTimeError, TilewrightError
 
 START_SHARE = 0.3
@@ -83,6 +84,11 @@ class Built(BuiltModel):
         if not proto.has_objective() or proto.objective.scaling_factor < 0:
             return "a model without an objective to be minimised"
         return None
+
+    def _state(self) -> None:
+        stated = Whole(self.model, self._term)
+        for part in self.run.problem.must_hold_in_numbers:
+            stated.add(part)
 
     def _start(self) -> None:
         # A start that breaks a limit is no solution, and as a hint would lead astray.

@@ -16,6 +16,7 @@ from tilewright.core.context import RunContext
 from tilewright.core.cutoffs import of_model
 from tilewright.core.room import room_of
 from tilewright.core.silence import nothing_printed
+from tilewright.core.stated import refuse_unstated
 from tilewright.drivers import load
 from tilewright.drivers._minizinc import refuse_large
 from tilewright.spec.errors import InputError, TilewrightError
@@ -56,7 +57,7 @@ def text(problem: Any, name: str, suffix: str, solver: str = "gecode") -> str:
         If the formulation cannot be written like that, or does not take the problem.
     """
     formulation = catalogue.formulation(room_of(problem).name, name)
-    with of_model(narrow=not catalogue.bundled(formulation)):
+    with of_model(foreign=not catalogue.bundled(formulation), constrained=bool(problem.constraints)):
         return _text(problem, name, formulation, suffix, solver)
 
 
@@ -71,6 +72,10 @@ def _text(problem: Any, name: str, formulation: ModuleType | Path, suffix: str, 
         raise InputError(
             "model", name, "does not take this kind of machine or objective, or a problem of this size"
         )
+    refuse_unstated(catalogue.model(room, name), name, problem)
+    if problem.constraints and suffix in (".dzn", ".json"):
+        limit = "has data, which do not hold constraints; .fzn has them, too"
+        raise InputError("output", suffix, limit)
     if suffix == ".txtpb":
         return _cpsat(problem, formulation)
     if isinstance(formulation, ModuleType):
@@ -172,7 +177,7 @@ def _json(values: dict[str, Any]) -> str:
 def _flat(problem: Any, formulation: Path, solver: str) -> str:
     """Return FlatZinc, as MiniZinc makes it for a solver."""
     load(f"minizinc:{solver}")  # or says what is missing
-    from tilewright.drivers.minizinc import beside_core, executable  # for start-up time
+    from tilewright.drivers.minizinc import EXTRAS_OFF, beside_core, executable, stated  # for start-up time
 
     refuse_large(room_of(problem).minizinc.size(problem), "export")
     model, scratch = beside_core(formulation, room_of(problem).name)
@@ -180,7 +185,13 @@ def _flat(problem: Any, formulation: Path, solver: str) -> str:
         parameters, flat = Path(folder) / "data.json", Path(folder) / "flat.fzn"
         parameters.write_text(_json(data(problem) | SEARCH), "utf-8")
         options = ["--solver", solver, "-c", "--no-output-ozn", "--fzn", str(flat)]
-        command = [executable(), *options, str(model), str(parameters)]
+        models = [str(model)]
+        if problem.constraints:
+            beside = Path(folder) / "constraints.mzn"
+            beside.write_text(stated(problem, formulation), "utf-8")
+            models.append(str(beside))
+            options += ["-D", ";".join(EXTRAS_OFF)]
+        command = [executable(), *options, *models, str(parameters)]
         try:
             done = subprocess.run(command, capture_output=True, text=True, timeout=SECONDS)
         except subprocess.TimeoutExpired:

@@ -29,7 +29,7 @@ from minizinc.error import Location
 
 from tilewright.core import catalogue
 from tilewright.core.context import Outcome, RunContext
-from tilewright.core.cutoffs import narrow
+from tilewright.core.cutoffs import foreign
 from tilewright.core.room import room_of
 from tilewright.drivers import _minizinc
 from tilewright.drivers._constraints import (
@@ -41,6 +41,8 @@ from tilewright.drivers._constraints import (
     first_constraints,
 )
 from tilewright.drivers._run import Run, interrupted_at_deadline
+from tilewright.drivers._stated import in_minizinc
+from tilewright.spec.constraints import Term
 from tilewright.spec.errors import Disagreement, OutOfTimeError, SolverBrokenError, SolverMissingError
 
 NOTHING_BELOW = 2**31 - 2
@@ -57,6 +59,10 @@ IMPROVING_SHARE, IMPROVING_SECONDS = 0.3, 60.0
 
 SUSPECT_SECONDS = 10.0
 """Most seconds in which the constraint is looked for that excludes a valid start."""
+
+SYMMETRIES_KEPT = "mzn_ignore_symmetry_breaking_constraints=true"
+EXTRAS_OFF = ("mzn_ignore_redundant_constraints=true", SYMMETRIES_KEPT)
+"""What MiniZinc is told so that it leaves out symmetry breaking, and redundant constraints, too."""
 
 EXPECTED_WARNINGS = r"(?s).*(overrides a global constraint file|model inconsistency detected)"
 """Of MiniZinc: one on every run with Gecode, one where nothing is better than the incumbent."""
@@ -197,7 +203,7 @@ class ThroughMiniZinc:
     def look_at(self, problem: Any, formulation: str | Path, search: RunContext) -> None:
         """Refuse what `solve` would refuse, without solving it; MiniZinc reads a model of the user's own."""
         self._refuse_large(problem, Path(formulation))
-        if narrow():
+        if foreign():
             with interrupted_at_deadline(search), _errors_of(Path(formulation)):
                 file, _scratch = beside_core(Path(formulation), room_of(problem).name)
                 _Instance(self.configuration(), file)
@@ -276,7 +282,10 @@ class _Stages:
     def __init__(
         self, run: Run, bridge: Any, formulation: Path, extras: bool, through: ThroughMiniZinc
     ) -> None:
-        self.run, self.bridge, self.extras, self.through = run, bridge, extras, through
+        self.run, self.bridge, self.through = run, bridge, through
+        # Symmetries and dominance are broken no more where constraints may tell apart what they equate.
+        self.extras = extras and not run.problem.constraints
+        self.stated = stated(run.problem, formulation)
         self.solver = through.configuration()
         self.formulation, self._scratch = beside_core(formulation, room_of(run.problem).name)
         self.offset, self.unit = bridge.scale(run.problem)
@@ -392,14 +401,14 @@ class _Stages:
             "relax": relax,
             "below": NOTHING_BELOW if value is None else (value - self.offset) // self.unit,
         }
+        if self.stated:
+            instance.add_string(self.stated)
         for name, content in parameters.items():
             instance[name] = content
         flags: dict[str, Any] = {}
-        switched_off = []
-        if not self.extras:
-            switched_off.append("mzn_ignore_redundant_constraints=true")
-        if not self.extras or relax:  # neighbourhoods are larger without symmetry breaking
-            switched_off.append("mzn_ignore_symmetry_breaking_constraints=true")
+        switched_off = [] if self.extras else [*EXTRAS_OFF]
+        if self.extras and relax:  # neighbourhoods are larger without symmetry breaking
+            switched_off.append(SYMMETRIES_KEPT)
         if switched_off:
             flags["-D"] = ";".join(switched_off)
         if seconds != float("inf"):
@@ -449,6 +458,17 @@ class _Stages:
         self.run.found(plan, self.offset + self.unit * solution.objective)
         if hint and self.first == self.start:
             self.warm_start = f"first solution is the start, objective {self.run.value}"
+
+
+def stated(problem: Any, formulation: Path) -> str:
+    """Return the constraints of a problem as items of a model."""
+
+    def term(one: Term) -> str:
+        said = room_of(problem).minizinc.term(problem, formulation, one)
+        assert said is not None  # or the method would have been refused
+        return str(said)
+
+    return "".join(f"constraint {in_minizinc(part, term)};\n" for part in problem.must_hold_in_numbers)
 
 
 class _Once(_Stages):

@@ -14,7 +14,9 @@ from tilewright.fusion.evaluation import (
     objective,
     portfolio,
     simulation_seconds,
-    violation,
+)
+from tilewright.fusion.evaluation import (
+    violation as limit_violation,
 )
 from tilewright.fusion.execution import execute_plan
 from tilewright.fusion.host import unknown_of
@@ -51,7 +53,7 @@ class Fusion(Room[Problem, Plan]):
     measures_type = FusionMeasures
 
     best_bound = staticmethod(best_bound)
-    violation = staticmethod(violation)
+    broken_limit = staticmethod(limit_violation)
     objective = staticmethod(objective)
     measured_objective = staticmethod(measured_objective)
     execute_plan = staticmethod(execute_plan)
@@ -72,6 +74,7 @@ class Fusion(Room[Problem, Plan]):
 
 ROOM = register(Fusion())
 simulate = ROOM.simulate
+violation = ROOM.violation
 
 fault = violation
 """Former name of `violation`, for files of users' own."""

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 from tilewright.core.room import Room, register
 from tilewright.grouping.bounds.best import best_bound
-from tilewright.grouping.cost import objective, violation
+from tilewright.grouping.cost import objective
+from tilewright.grouping.cost import violation as limit_violation
 from tilewright.grouping.lowering import (
     execute_plan,
     lower,
@@ -46,7 +47,7 @@ class Grouping(Room[Problem, Plan]):
     layer_kinds = ("conv",)  # a fully connected layer is a single patch
 
     best_bound = staticmethod(best_bound)
-    violation = staticmethod(violation)
+    broken_limit = staticmethod(limit_violation)
     objective = staticmethod(objective)
     measured_objective = staticmethod(measured_objective)
     execute_plan = staticmethod(execute_plan)
@@ -58,6 +59,7 @@ class Grouping(Room[Problem, Plan]):
 
 ROOM = register(Grouping())
 simulate = ROOM.simulate
+violation = ROOM.violation
 
 fault = violation
 """Former name of `violation`, for files of users' own."""

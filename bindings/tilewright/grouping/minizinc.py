@@ -21,6 +21,7 @@ from tilewright.grouping.structure import (
     swapped_corners,
     symmetries,
 )
+from tilewright.spec.constraints import Term
 from tilewright.spec.errors import InputError
 
 __all__ = ["data", "decisions", "plan", "relax", "scale", "size", "start", "suits"]
@@ -75,8 +76,23 @@ def data(problem: Problem) -> dict[str, Any]:
     }
 
 
+def term(problem: Problem, _formulation: Path, one: Term) -> str | None:
+    """Return a term of the vocabulary in MiniZinc."""
+    match one.word:
+        case "step":
+            row, column = map(int, one.arguments)
+            return f"step[{row * problem.grid[1] + column + 1}]"
+        case "steps":
+            return "n_steps"
+        case "loads":
+            return "all_loads"
+    return None
+
+
 def start(problem: Problem, plan: Plan) -> list[int]:
     """Return the step of each patch, from 1, in the image of a plan that symmetry breaking leaves."""
+    if problem.constraints:  # which may tell the images apart
+        return [int(step) + 1 for step in plan.steps(problem)]
     if last_useful_step(problem) < problem.steps_range[1]:
         plan = merged(problem, plan)
     image = canonical(problem, plan, symmetries(problem, cells(problem)))

@@ -228,8 +228,7 @@ class Problem(Minimising):
 
     def with_steps(self, steps: int) -> Problem:
         """Return the same problem for plans of exactly `steps` steps."""
-        limits = GroupingLimits(steps=steps, reloads=self.limits.reloads)
-        return Problem(layer=self.layer, machine=self.machine, limits=limits, objective=self.objective)
+        return self.with_(limits={"steps": steps})
 
     @property
     def max_loads(self) -> int:

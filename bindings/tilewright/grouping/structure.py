@@ -110,7 +110,7 @@ def last_useful_step(problem: Problem) -> int:
     ``group_size`` patches in every two neighbouring groups.
     """
     fewest, most = problem.steps_range
-    if problem.machine.memory is not None:
+    if problem.machine.memory is not None or problem.constraints:  # which may ask for more steps
         return most
     pair = problem.group_size + 1
     patches = problem.n_patches

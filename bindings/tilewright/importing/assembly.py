@@ -32,6 +32,8 @@ class Changes:
         The objective, or a list of them.
     values
         Other values of fields, by their dotted paths; tables in a list are found by their ``name``.
+    where
+        More constraints.
     sizes, allow_unknown
         See `tilewright.importing.network`.
     """
@@ -40,6 +42,7 @@ class Changes:
     room: str | None = None
     minimise: tuple[str, ...] = ()
     values: tuple[tuple[str, Any], ...] = ()
+    where: tuple[str, ...] = ()
     sizes: Mapping[str, Sequence[int]] = field(default_factory=dict)
     allow_unknown: bool = False
 
@@ -63,6 +66,7 @@ def assembler_of(path: str | Path, changes: Changes) -> Callable[[Mapping[str, A
     path = located(Path(path), catalogue.instances("networks") if changes.machine is not None else [])
     # What is asked for stands in no file.
     origins: dict[str, Path | None] = {key: None for key, _ in changes.values}
+    origins |= {f"--where {number}": None for number in range(1, len(changes.where) + 1)}
     if changes.minimise:
         origins["objective.minimise"] = None
     try:
@@ -80,11 +84,23 @@ def assembler_of(path: str | Path, changes: Changes) -> Callable[[Mapping[str, A
                 objective["minimise"] = (
                     changes.minimise[0] if len(changes.minimise) == 1 else list(changes.minimise)
                 )
-            return parse(table, path, files)
+            return constrained(parse(table, path, files), changes.where)
         except InputError as error:
             raise in_own_file(error, path, origins | dict.fromkeys(values)) from None
 
     return make
+
+
+def constrained(instance: Instance, where: Sequence[str]) -> Instance:
+    """Return an instance with more constraints, those of ``--where``."""
+    for number, say in enumerate(where, start=1):
+        try:
+            problem = instance.problem.where(say)
+        except InputError as error:
+            # The constraints of the file have been checked.
+            raise InputError(f"--where {number}", say, error.limit) from None
+        instance = replace(instance, problem=problem, sha256=digest(instance.room, problem))
+    return instance
 
 
 def variation_of(instance: Instance) -> Callable[[Mapping[str, Any]], Instance]:

@@ -14,7 +14,9 @@ from tilewright.residency.evaluation import (
     objective,
     portfolio,
     simulation_seconds,
-    violation,
+)
+from tilewright.residency.evaluation import (
+    violation as limit_violation,
 )
 from tilewright.residency.exact.time_and_energy import recheck
 from tilewright.residency.exact.traffic import least_traffic
@@ -55,7 +57,7 @@ class Residency(Room[Problem, Plan]):
     measures_type = ResidencyMeasures
 
     best_bound = staticmethod(best_bound)
-    violation = staticmethod(violation)
+    broken_limit = staticmethod(limit_violation)
     objective = staticmethod(objective)
     measured_objective = staticmethod(measured_objective)
     execute_plan = staticmethod(execute_plan)
@@ -77,3 +79,4 @@ class Residency(Room[Problem, Plan]):
 
 ROOM = register(Residency())
 simulate = ROOM.simulate
+violation = ROOM.violation

@@ -23,6 +23,7 @@ from tilewright.core.cutoffs import of_model
 from tilewright.core.failures import told
 from tilewright.core.locations import PACKAGE, package_path
 from tilewright.core.room import Room, room_of
+from tilewright.core.stated import refuse_unstated, unstated
 from tilewright.run.solving.remembering import Memory
 from tilewright.spec.errors import (
     Disagreement,
@@ -228,7 +229,7 @@ def look_at(method: str, problem: Any, context: RunContext, listener: Listener) 
         driver = drivers.load(solver)
         listener.on_versions(driver.versions())
         formulation = catalogue.formulation(room.name, name)
-        with of_model(narrow=not catalogue.bundled(formulation)):
+        with of_model(foreign=not catalogue.bundled(formulation), constrained=bool(problem.constraints)):
             for part in {id(part): part for _, part in room.parts(problem)}.values():
                 if room.only_method(part) is None:
                     _refuse_unsuited(formulation, method, part)
@@ -274,7 +275,7 @@ def _run_on_part(method: str, problem: Any, context: RunContext, listener: Liste
         driver = drivers.load(solver)
         listener.on_versions(driver.versions())
         formulation = catalogue.formulation(room, name)
-        with of_model(narrow=not catalogue.bundled(formulation)):
+        with of_model(foreign=not catalogue.bundled(formulation), constrained=bool(problem.constraints)):
             _refuse_unsuited(formulation, method, problem)
             context.on_phase("solving")
             solved: Outcome = driver.solve(problem, formulation, context)
@@ -306,7 +307,16 @@ def _construct(problem: Any, context: RunContext) -> Outcome:
     return Outcome("feasible")
 
 
+def honours(room: str, method: str, problem: Any) -> bool:
+    """Whether a method that proves states all constraints of a problem."""
+    return not unstated(catalogue.model(room, method.partition("@")[0]), problem)
+
+
 def _refuse_unsuited(chosen: ModuleType | Path, method: str, problem: Any) -> None:
+    room = room_of(problem).name
+    if problem.constraints and proves(room, method):
+        name = method.partition("@")[0]
+        refuse_unstated(catalogue.model(room, name), name, problem)
     if not catalogue.suits(chosen, problem):
         raise InputError(
             "method", method, "does not take this kind of machine or objective, or a problem of this size"

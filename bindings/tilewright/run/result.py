@@ -53,6 +53,7 @@ NOT_SIMULATED = (
 LATER = (
     *("proved_by", "minimise", "unit", "space", "wider", "unverified", "at_least"),
     *("time_limit", "threads", "spent"),
+    *("constraints", "without_constraints"),
 )
 """Fields that files leave out where there is nothing to say, as older ones do."""
 
@@ -89,6 +90,11 @@ class Result:
     spent
         Seconds by what was done in them (`run.solving.phases`), so that a solver's own time is told apart
         from that of starting processes and building models; None in older files.
+    constraints
+        Those of the problem: what each says (`say`), why (`because`), and its `slack` in the plan, where it
+        compares numbers.
+    without_constraints
+        What ``auto`` has found without them: `objective`, `bound` and `seconds`.
     problem
         What the answer is to. Files do not hold it: a result that is read has it from `of`.
     format
@@ -126,6 +132,8 @@ class Result:
     time_limit: float | None = None
     threads: int | None = None
     spent: dict[str, float] | None = None
+    constraints: list[dict[str, Any]] | None = None
+    without_constraints: dict[str, Any] | None = None
     problem: Any = field(default=None, repr=False, compare=False)
     format: int = field(default=FORMAT, repr=False, compare=False)
 
@@ -183,6 +191,9 @@ class Result:
             ("bound", bound + self._proven_by()),
             ("gap", self.gap_shown + self.among),
         ]
+        rows += [("constraint", line) for line in self.constraints_shown]
+        if self.without_constraints is not None:
+            rows.append(("without them", self._free_of_constraints()))
         if self.wider is not None:
             rows.append((self.wider["space"], self.gained))
         rows += [("at least", line) for line in self.understated]
@@ -234,6 +245,30 @@ class Result:
             return "nothing better, proven" if bound >= ours else tried
         less = "" if ours is None else f", {100 * (1 - least / ours):.1f} % less"
         return f"{cost}{less}: --set {self.wider['set']}"
+
+    @property
+    def constraints_shown(self) -> list[str]:
+        """A line for each constraint: what it says, why, and how much is left until it is broken."""
+        lines = []
+        for each in self.constraints or []:
+            slack = each.get("slack")
+            left = "" if slack is None else f"; {slack} left" if slack else "; nothing left"
+            why = f" ({each['because']})" if each.get("because") else ""
+            lines.append(f"{each['say']}{why}{left}")
+        return lines
+
+    def _free_of_constraints(self) -> str:
+        """Say what the problem costs without its constraints, as far as that is known."""
+        assert self.without_constraints is not None
+        least, bound = self.without_constraints["objective"], self.without_constraints["bound"]
+        cost, proven = written_apart([least, bound], self._unit)
+        ours = self.objective
+        more = (
+            ""
+            if not ours or ours <= least
+            else f"; they cost {100 * (ours / least - 1) if least else 100:.1f} %"
+        )
+        return f"{cost}{', optimal' if bound >= least else f', at least {proven}'}{more}"
 
     @property
     def understated(self) -> list[str]:
@@ -433,6 +468,16 @@ def _is_report(value: Any) -> bool:
     )
 
 
+def _is_constraint(value: Any) -> bool:
+    return (
+        isinstance(value, dict)
+        and set(value) - {"because", "slack"} == {"say"}
+        and _is_text(value["say"])
+        and _is_text(value.get("because", ""))
+        and _is_int(value.get("slack", 0))
+    )
+
+
 def _is_trace_point(value: Any) -> bool:
     return (
         isinstance(value, list)
@@ -501,11 +546,39 @@ _TYPES: dict[str, tuple[Callable[[Any], bool], str]] = {
     ),
     "time_limit": (_is_seconds, _SECONDS),
     "threads": (_is_int, _INTEGER),
+    "constraints": (
+        lambda v: isinstance(v, list) and v != [] and all(map(_is_constraint, v)),
+        "a list of objects with say, and perhaps because and slack",
+    ),
+    "without_constraints": (
+        lambda v: (
+            isinstance(v, dict)
+            and set(v) == {"objective", "bound", "seconds"}
+            and _is_int(v["objective"])
+            and _is_int(v["bound"])
+            and _is_seconds(v["seconds"])
+        ),
+        "an object with objective, bound and seconds",
+    ),
     "spent": (
         lambda v: isinstance(v, dict) and set(v) <= set(PHASES) and all(map(_is_seconds, v.values())),
         f"seconds by what was done: {', '.join(PHASES)}",
     ),
 }
+
+
+def told_constraints(problem: Any, plan: Any) -> list[dict[str, Any]] | None:
+    """Return what a result says of the constraints of its problem, None where there are none."""
+    if not problem.constraints:
+        return None
+    judged = [] if plan is None else problem.judge_constraints(plan)
+    slacks = [each.slack for each in judged] or [None] * len(problem.constraints)
+    return [
+        {"say": str(each)}
+        | ({"because": each.because} if each.because else {})
+        | ({"slack": slack} if slack is not None else {})
+        for each, slack in zip(problem.constraints, slacks, strict=True)
+    ]
 
 
 def _load(path: Path, problem: Any) -> dict[str, Any]:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
@@ -15,6 +15,7 @@ from tilewright.run.solving.incumbent import Incumbent
 from tilewright.run.solving.judging import judge
 from tilewright.run.solving.options import CallbackError, Method, Options, name_of
 from tilewright.run.solving.portfolio import run_phases
+from tilewright.run.solving.relaxing import run_constrained
 from tilewright.run.solving.run import Interrupted, Run
 from tilewright.run.solving.widening import search_wider
 from tilewright.spec.errors import InputError
@@ -51,11 +52,11 @@ def solve(problem: Any, method: str | Method = "auto", **options: Any) -> Result
         raise InputError("method", method, "must be the name of a method, or a function")
     assert asked.started is not None
     run = Run(Incumbent(room, problem, asked.started, asked.on_plan), asked)
-    interrupted, gained = False, None
+    interrupted, beside = False, Beside()
     said = method if isinstance(method, str) else name_of(method)
     with run.uncompiled:
         try:
-            gained = search(run, method)
+            search(run, method, beside)
         except (KeyboardInterrupt, Interrupted):
             interrupted = True
         except CallbackError as failed:
@@ -64,17 +65,28 @@ def solve(problem: Any, method: str | Method = "auto", **options: Any) -> Result
             run.dismiss()
         result = judge(run, name, said, interrupted, run.incumbent.started + asked.time_limit)
     spent = run.phases.seconds()
-    return replace(result, time_limit=asked.time_limit, threads=run.threads, spent=spent, wider=gained)
+    result = replace(result, wider=beside.wider, without_constraints=beside.without_constraints)
+    return replace(result, time_limit=asked.time_limit, threads=run.threads, spent=spent)
 
 
-def search(run: Run, method: str | Method) -> dict[str, Any] | None:
-    """Run a method within the time limit, and put its claims to a second one.
+@dataclass
+class Beside:
+    """What is known of other problems than the one that is solved, as a `Result` tells it.
 
-    Returns
-    -------
-    dict, optional
-        What a larger space of plans gains, as `search_wider` says.
+    Attributes
+    ----------
+    wider
+        What a larger space of plans gains.
+    without_constraints
+        What the problem costs without its constraints.
     """
+
+    wider: dict[str, Any] | None = None
+    without_constraints: dict[str, Any] | None = None
+
+
+def search(run: Run, method: str | Method, beside: Beside) -> None:
+    """Run a method within the time limit, put its claims to a second one, and look beside the problem."""
     room, incumbent, asked = run.room, run.incumbent, run.options
     wider = room.wider(incumbent.problem) if asked.widen and method == "auto" else None
     run.prepare(method)
@@ -90,8 +102,11 @@ def search(run: Run, method: str | Method) -> dict[str, Any] | None:
     incumbent.infeasible = bound.impossible is not None
     kept = 0.0 if wider is None else WIDER_SHARE * asked.time_limit
     run.deadline -= kept
-    run_phases(run, method, asked.warm_start)
+    if incumbent.problem.constraints and method == "auto" and not incumbent.infeasible:
+        beside.without_constraints = run_constrained(run, asked.warm_start)
+    else:
+        run_phases(run, method, asked.warm_start)
     run.deadline += kept
     if asked.confirm:
         confirm_claim(run, method, bound)
-    return None if wider is None else search_wider(run, wider, kept)
+    beside.wider = None if wider is None else search_wider(run, wider, kept)

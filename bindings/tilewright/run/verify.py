@@ -137,6 +137,7 @@ def _fitting(instance: Instance, result: Result, plan: Any) -> list[Finding]:
         consistency.status(result),
         *(consistency.at_least(result, instance.problem) if plan is not None else ()),
         consistency.trace(result),
+        *consistency.constraints(result, instance.problem, plan),
         *consistency.confirmed_by(result),
     ]
 

@@ -19,7 +19,8 @@ from tilewright.scheduling.lowering import execute_plan
 from tilewright.scheduling.measures import SchedulingMeasures
 from tilewright.scheduling.plan import Plan
 from tilewright.scheduling.problem import Problem
-from tilewright.scheduling.rules import rank, violation
+from tilewright.scheduling.rules import rank
+from tilewright.scheduling.rules import violation as limit_violation
 from tilewright.scheduling.subgraph.cost import Pricer, best_order, least_traffic, ticks
 from tilewright.scheduling.subgraph.structure import LONGEST
 
@@ -54,7 +55,7 @@ class Scheduling(Room[Problem, Plan]):
     file_table = "graph"
 
     best_bound = staticmethod(best_bound)
-    violation = staticmethod(violation)
+    broken_limit = staticmethod(limit_violation)
     objective = staticmethod(objective)
     measured_objective = staticmethod(measured_objective)
     execute_plan = staticmethod(execute_plan)
@@ -80,3 +81,4 @@ class Scheduling(Room[Problem, Plan]):
 
 ROOM = register(Scheduling())
 simulate = ROOM.simulate
+violation = ROOM.violation

@@ -35,6 +35,9 @@ class Spec(BaseModel):
     later: ClassVar[tuple[str, ...]] = ()
     """Fields that came after results had been written; `told` leaves them out at their defaults."""
 
+    ever_later: ClassVar[tuple[str, ...]] = ()
+    """The same of a base class, where subclasses have `later` fields of their own."""
+
     def __init__(self, /, **data: Any) -> None:
         try:
             super().__init__(**data)
@@ -93,7 +96,7 @@ class Spec(BaseModel):
         return {
             name: _told(value)
             for name, field in names.items()
-            if (value := getattr(self, name)) != field.default or name not in self.later
+            if (value := getattr(self, name)) != field.default or name not in (*self.later, *self.ever_later)
         }
 
     def with_(self, **changes: Any) -> Self:

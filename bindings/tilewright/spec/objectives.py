@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, Annotated, Any, ClassVar, NamedTuple
 from pydantic import Field
 
 from tilewright.spec.base import Spec
+from tilewright.spec.constraints import Constrained
 from tilewright.spec.errors import InputError
 
 Share = Annotated[float, Field(ge=0, le=100)]
@@ -99,7 +100,7 @@ class ObjectiveList(SingleObjective):
             raise InputError("tolerance", given, "needs a list of objectives")
 
 
-class Minimising(Spec):
+class Minimising(Constrained):
     """Base of a problem, which has a field ``objective``: what it minimises, and what that counts."""
 
     can_minimise: ClassVar[Mapping[str, Objective]] = {}

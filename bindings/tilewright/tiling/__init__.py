@@ -14,8 +14,10 @@ from tilewright.tiling.evaluation import (
     portfolio,
     rank,
     space,
-    violation,
     wider,
+)
+from tilewright.tiling.evaluation import (
+    violation as limit_violation,
 )
 from tilewright.tiling.execution import execute_plan, measured_objective, numeric_elements, simulation_seconds
 from tilewright.tiling.kinds import MACHINES, kind_of
@@ -66,7 +68,7 @@ class Tiling(Room[Problem, Plan]):
     at_least = staticmethod(at_least)
     space = staticmethod(space)
     wider = staticmethod(wider)
-    violation = staticmethod(violation)
+    broken_limit = staticmethod(limit_violation)
     objective = staticmethod(objective)
     measured_objective = staticmethod(measured_objective)
     execute_plan = staticmethod(execute_plan)
@@ -104,6 +106,7 @@ class Tiling(Room[Problem, Plan]):
 
 ROOM = register(Tiling())
 simulate = ROOM.simulate
+violation = ROOM.violation
 
 fault = violation
 """Former name of `violation`, for files of users' own."""

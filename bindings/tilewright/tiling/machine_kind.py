@@ -25,6 +25,8 @@ from typing import Any, Generic, NamedTuple, Protocol, TypeVar
 
 from tilewright.core.bounds import Bound, Exact
 from tilewright.simulator import Report
+from tilewright.spec.constraints import Constraint, Vocabulary
+from tilewright.spec.constraints.parts import Ground
 from tilewright.spec.layer import Layer
 from tilewright.spec.objectives import Objective
 
@@ -112,6 +114,18 @@ class LayerProblem(Protocol):
     @property
     def limits(self) -> LayerLimits:
         """What plans may do."""
+
+    @property
+    def constraints(self) -> tuple[Constraint, ...]:
+        """What plans must keep."""
+
+    @property
+    def vocabulary(self) -> Vocabulary:
+        """What constraints can speak of."""
+
+    @property
+    def must_hold(self) -> tuple[Ground, ...]:
+        """All that constraints say, one by one."""
 
 
 class MachineKind(Protocol):

@@ -5,6 +5,7 @@ from __future__ import annotations
 from pathlib import Path
 from typing import Any
 
+from tilewright.spec.constraints import Term
 from tilewright.tiling.dsp import minizinc as dsp
 from tilewright.tiling.hierarchy import minizinc as hierarchy
 from tilewright.tiling.machine_kind import KindBridge
@@ -52,6 +53,12 @@ def scale(problem: Problem) -> tuple[int, int]:
 def data(problem: Problem) -> dict[str, Any]:
     """Return the parameters that the core declares, all but those of the search."""
     return _bridge(problem).data(problem)
+
+
+def term(problem: Problem, _formulation: Path, one: Term) -> str | None:
+    """Return a term of the vocabulary in MiniZinc."""
+    found = getattr(_bridge(problem), "term", None)
+    return None if found is None or problem.network is not None else found(problem, one)
 
 
 def start(problem: Problem, plan: Plan) -> list[int] | None:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from functools import cached_property
-from typing import Annotated, ClassVar, NamedTuple
+from typing import Annotated, Any, ClassVar, NamedTuple
 
 from pydantic import Field
 
@@ -86,6 +86,16 @@ class Problem(Minimising):
         elif self.network is not None and not self.parts:  # which are checked as they are built
             limit = "has no convolution and no fully connected layer, which are what is tiled"
             raise InputError("network.layers", [layer.name for layer in self.network.layers], limit)
+
+    def check_constraints(self) -> None:
+        """Refuse constraints that have no meaning, of fronts, and those that relate layers."""
+        field, said = "constraints", str(self.constraints[0])
+        if self.minimise == "pareto":
+            raise InputError(field, said, "are for a single plan, not for a front")
+        if self.coupled:
+            raise InputError(field, said, "are for networks whose layers do not depend on each other")
+        super().check_constraints()
+        _ = self.parts
 
     def _check_choices(self) -> None:
         """Refuse what this machine does not have, with what it has."""
@@ -338,7 +348,15 @@ class Problem(Minimising):
 
     @cached_property
     def _layers(self) -> tuple[Part, ...]:
-        known: dict[Layer | Operation, Problem] = {}
+        return self._split() if self.constraints else self.unconstrained_parts
+
+    @cached_property
+    def unconstrained_parts(self) -> tuple[Part, ...]:
+        """The layers of a network as problems of their own, without its constraints."""
+        return self._split(constrained=False)
+
+    def _split(self, *, constrained: bool = True) -> tuple[Part, ...]:
+        known: dict[Any, Problem] = {}
         parts = []
         objective, limits = self.objective, self.limits
         if self.coupled:
@@ -355,12 +373,15 @@ class Problem(Minimising):
                     what: Layer | Operation = as_it_fits(each[1], self.machine)
                 else:
                     what = each.unnamed(self.batch)
-                if what not in known:
-                    known[what] = self._part(what, objective, limits)
+                if (what, ()) not in known:
+                    known[what, ()] = self._part(what, objective, limits)
+                says = self.said_of(name) if constrained else ()
+                if (what, says) not in known:
+                    known[what, says] = known[what, ()].where(*says)
             except InputError as error:
                 limit = f"layer {name}: {error.limit}"
                 raise InputError(error.field, error.value, limit) from None
-            parts.append(Part(name, known[what]))
+            parts.append(Part(name, known[what, says]))
         return tuple(parts)
 
     def _part(self, what: Layer | Operation, objective: TilingObjective, limits: TilingLimits) -> Problem:

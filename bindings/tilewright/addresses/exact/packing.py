@@ -185,6 +185,15 @@ def height_bound(lower: ArrayLike, upper: ArrayLike, size: ArrayLike, alignment:
 class Task:
     """Buffers in units: of what all offsets are multiples of in a plan that is pushed down.
 
+    Parameters
+    ----------
+    lower, upper, size
+        Of each buffer.
+    alignment
+        Of what all offsets are multiples of in any plan.
+    pushed_down
+        Whether plans are meant that are pushed down; else the unit is the alignment.
+
     Attributes
     ----------
     unit
@@ -195,10 +204,19 @@ class Task:
         Addresses that all heights are multiples of in a plan that is pushed down.
     """
 
-    def __init__(self, lower: ArrayLike, upper: ArrayLike, size: ArrayLike, alignment: int) -> None:
+    def __init__(
+        self,
+        lower: ArrayLike,
+        upper: ArrayLike,
+        size: ArrayLike,
+        alignment: int,
+        *,
+        pushed_down: bool = True,
+    ) -> None:
         self.lower, self.upper, self.size = (np.asarray(one, dtype=np.int64) for one in (lower, upper, size))
         rounded = -(-self.size // alignment)
-        self.unit = alignment * int(np.gcd.reduce(rounded)) if len(rounded) else alignment
+        common = int(np.gcd.reduce(rounded)) if pushed_down and len(rounded) else 1
+        self.unit = alignment * common
         self.units = -(-self.size // self.unit)
         self.step = gcd(self.unit, *self.size.tolist())
         self.sections = Sections.of(self.lower, self.upper)

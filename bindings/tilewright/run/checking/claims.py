@@ -7,13 +7,13 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any, Literal
 
 from tilewright.core.context import MAX_SECONDS
 from tilewright.run.checking.finding import Finding
 from tilewright.run.instance import Instance
-from tilewright.run.methods import is_trusted, proves
+from tilewright.run.methods import honours, is_trusted, proves
 from tilewright.run.result import Result
 from tilewright.run.solve import solve
 from tilewright.run.solving.second_route import routes
@@ -154,6 +154,11 @@ def _attempt(
     """Run a method on a claim."""
     began = time.monotonic()
     start = "none" if claim.plan is None else claim.plan
+    problem = instance.problem
+    # What does not honour the constraints may still prove a bound, of the problem without them.
+    free = bool(problem.constraints) and not honours(instance.room, method, problem)
+    if free:
+        instance, start = replace(instance, problem=problem.without_constraints()), "none"
     try:
         again = solve(
             instance, method, warm_start=start, time_limit=seconds, confirm=False, on_compile=on_compile
@@ -164,16 +169,22 @@ def _attempt(
         return Attempt(method, "cannot", f"{method}: {error}", 0.0)
     took = again.seconds
     stood = max(0.0, time.monotonic() - began - took)
-    outcome, told = _judged(again, method, claim)
+    outcome, told = _judged(again, method, claim, free=free)
     return Attempt(method, outcome, told, took, stood)
 
 
-def _judged(again: Result, method: str, claim: Claim) -> tuple[Outcome, str]:
-    """Return what a method's answer says of a claim, and a sentence."""
+def _judged(again: Result, method: str, claim: Claim, *, free: bool) -> tuple[Outcome, str]:
+    """Return what a method's answer says of a claim, and a sentence.
+
+    Parameters
+    ----------
+    free
+        Whether it is the answer to the problem without its constraints, whose plans deny nothing.
+    """
     took = f"in {again.seconds:.1f} s"
     if again.status == "infeasible":
         return "proves", f"{method} proves {took} that nothing is feasible"
-    if again.objective is not None and (claim.bound is None or again.objective < claim.bound):
+    if not free and again.objective is not None and (claim.bound is None or again.objective < claim.bound):
         return "contradicts", f"{method} finds a plan of {again.objective}"
     if claim.bound is not None and again.bound is not None and again.bound >= claim.bound:
         grounds = f" ({again.grounds})" if again.grounds else ""

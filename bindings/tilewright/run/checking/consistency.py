@@ -12,7 +12,7 @@ from tilewright.core.room import room_of, unit_of
 from tilewright.core.version import __version__
 from tilewright.run.checking.finding import Finding, verdict
 from tilewright.run.methods import is_method, proves
-from tilewright.run.result import FORMAT, Result
+from tilewright.run.result import FORMAT, Result, told_constraints
 from tilewright.run.summary import relative_gap
 from tilewright.simulator.report import Verdict
 
@@ -254,3 +254,12 @@ def _close(one: float | None, other: float | None) -> bool:
     if one is None or other is None:
         return one is other
     return abs(one - other) <= ROUNDING * max(1.0, abs(one), abs(other))
+
+
+def constraints(result: Result, problem: Any, plan: Any) -> list[Finding]:
+    """Check what a result says of the constraints of its problem; `plan` is valid or None."""
+    if not problem.constraints and not result.constraints:
+        return []
+    expected = told_constraints(problem, plan)
+    told = "; ".join(result_line for result_line in result.constraints_shown) or "none is named"
+    return [verdict("constraints", result.constraints == expected, told)]

@@ -121,7 +121,7 @@ def _entries(room: str, formulation: Path) -> Iterator[_Entry]:
             try:
                 if offered.minizinc.size(part) > MAX_SIZE:
                     continue
-                with of_model(narrow=not catalogue.bundled(formulation)):
+                with of_model(foreign=not catalogue.bundled(formulation)):
                     values = data(part)
             except TilewrightError:
                 continue  # beyond the numbers of MiniZinc, or of another objective

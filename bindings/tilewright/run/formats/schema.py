@@ -126,6 +126,30 @@ class Result(Table):
     """Most processes and threads that worked at a time."""
     spent: Spent | None = None
     """Seconds by what was done in them."""
+    constraints: list[ConstraintInPlan] | None = None
+    """Constraints of the problem; missing where it has none, as is the next one."""
+    without_constraints: WithoutConstraints | None = None
+    """What ``auto`` has found without them."""
+
+
+class ConstraintInPlan(Table):
+    """A constraint, and how much of it is left."""
+
+    say: str
+    """What every plan must keep (docs/constraints.md)."""
+    because: str | None = None
+    slack: int | None = None
+    """How much is left in the plan until it is broken, where it compares numbers."""
+
+
+class WithoutConstraints(Table):
+    """The problem without its constraints."""
+
+    objective: int
+    """Cost of the best plan that was found."""
+    bound: int
+    """Proven lower bound of the cost of every plan."""
+    seconds: float | int
 
 
 class WiderSpace(Table):
@@ -155,6 +179,8 @@ class Spent(Table):
     """Processes started, and files imported."""
     bounding: NonNegative = 0
     """The room's bound computed."""
+    relaxing: NonNegative = 0
+    """The problem solved without its constraints."""
     confirming: NonNegative = 0
     """A second method that was asked to confirm a claim."""
     widening: NonNegative = 0

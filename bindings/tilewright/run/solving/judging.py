@@ -7,7 +7,7 @@ import time
 from tilewright.core.context import Status
 from tilewright.core.room import unit_of
 from tilewright.run.instance import digest
-from tilewright.run.result import Result, versions
+from tilewright.run.result import Result, told_constraints, versions
 from tilewright.run.solving.run import Run
 from tilewright.run.summary import relative_gap
 from tilewright.simulator.report import Verdict
@@ -95,5 +95,6 @@ def judge(run: Run, name: str, method: str, interrupted: bool, until: float) -> 
         minimise=problem.minimise,
         unit=unit_of(problem),
         space=room.space(problem),
+        constraints=told_constraints(problem, incumbent.plan),
         problem=problem,
     )

@@ -13,6 +13,7 @@ PHASES = (
     "bounding",
     "confirming",
     "widening",
+    "relaxing",
     "simulating",
 )
 """What a run does. Where processes work side by side, a moment counts for the first of these."""

@@ -11,6 +11,7 @@ from typing import Any
 from tilewright import drivers
 from tilewright.core import catalogue
 from tilewright.core.room import room_of
+from tilewright.core.stated import unstated
 from tilewright.run.methods import is_trusted, suited_solvers
 
 LEAST_SECONDS = 0.5
@@ -38,6 +39,9 @@ def routes(problem: Any, but: str | None = None) -> list[str]:
     room = room_of(problem).name
     files = [path for path in catalogue.models(room) if catalogue.bundled(path)]
     exact = [path.stem for path in files if catalogue.solves_itself(path)]
+    if problem.constraints:  # what ignores one proves nothing about the others' claims
+        files = [path for path in files if not unstated(path, problem)]
+        exact = [name for name in exact if catalogue.model(room, name) in files]
     found = [name for name in exact if catalogue.suits(catalogue.formulation(room, name), problem)]
     if getattr(problem, "minimise", None) != "pareto":  # of a front, formulations find single plans
         found += [
@@ -47,6 +51,15 @@ def routes(problem: Any, but: str | None = None) -> list[str]:
             if drivers.worth_trying(driver) and driver.name in suited_solvers(path)
         ]
     return [name for name in found if name != but]
+
+
+def honouring(problem: Any) -> list[str]:
+    """Return the methods that honour the constraints of a problem and prove, one for each solver."""
+    by_solver: dict[str, str] = {}
+    for method in routes(problem):
+        name, _, solver = method.partition("@")
+        by_solver.setdefault(solver or name, method)
+    return sorted(by_solver.values(), key=lambda method: (("@" in method), not method.endswith("@cpsat")))
 
 
 def asked(problem: Any, claimant: str, infeasible: bool, took: float, left: float) -> list[tuple[str, float]]:

@@ -9,6 +9,7 @@ from tilewright.simulator import Report, execute
 from tilewright.simulator.arithmetic.reference import random_values, reference_convolution
 from tilewright.spec.errors import OutOfTimeError
 from tilewright.tiling.dsp import bounds, cost, exact
+from tilewright.tiling.dsp.admitted import admitted
 from tilewright.tiling.dsp.lowering import data, lower
 from tilewright.tiling.dsp.measures import costs_of, measure_execution
 from tilewright.tiling.dsp.nest import K, Nest, nest_of
@@ -117,7 +118,10 @@ def exhaustive(problem: LayerProblem, deadline: float) -> Exact | None:
             raise OutOfTimeError
         return Exact(front[0].values[0], tuple(point.plan for point in front), proven) if front else None
     given = problem.limits.at_most.given
-    if minimise == "accesses" and not given:
+    if problem.constraints:
+        only = admitted(problem, nest)
+        found, proven = exact.cheapest(nest, minimise, limit, local, deadline, given, admitted=only)
+    elif minimise == "accesses" and not given:
         found = exact.fewest_accesses(nest, limit, deadline=deadline)
         proven = time.monotonic() <= deadline
         if found is not None and proven and found.plan.reuse != "weights":

@@ -14,6 +14,7 @@ from typing import Any
 import numpy as np
 
 from tilewright.core.cutoffs import narrow
+from tilewright.spec.constraints import Term
 from tilewright.spec.errors import InputError
 from tilewright.tiling.dsp import kind as dsp
 from tilewright.tiling.dsp.exact.patterns import Pattern, pattern_of, useful_patterns
@@ -28,6 +29,10 @@ __all__ = ["data", "decisions", "plan", "scale", "size", "start"]
 
 LARGEST = 2**31 - 2
 """The largest number that Gecode can handle."""
+
+MODEL_LOOPS = {"images": "N", "output_maps": "C", "rows": "Y", "columns": "X", "input_maps": "K"}
+MODEL_OPERANDS = {"input": "INPUT", "weights": "KERNELS", "output": "OUTPUT"}
+"""What the vocabulary names, as the model has it."""
 
 ENOUGH = ("knxyc", "knyxc", "cnyxk", "cknxy", "cknyx")
 """Orders among which the best is, whatever the tile, where all are allowed.
@@ -265,23 +270,58 @@ def _most(nest: Nest, unit: int) -> int:
     return min(total, LARGEST // 4)
 
 
+def term(problem: Problem, one: Term) -> str | None:
+    """Return a term of the vocabulary in MiniZinc.
+
+    The model has one group of channels at a time. Where there are several, a plan of more keeps what it says
+    of the other loops with one, so only these are stated.
+    """
+    if problem.minimise != "accesses" or problem.machine.kind != "dsp":
+        return None
+    several = problem.one_layer.groups > 1
+    match one.word:
+        case "accesses":
+            offset, unit = scale(problem)
+            return f"{offset} + {unit} * objective"
+        case "elements" if not several:
+            return f"buffer[{MODEL_OPERANDS[str(one.arguments[0])]}]"
+        case "outside" if "groups" not in one.arguments:
+            outer, inner = (MODEL_LOOPS[str(axis)] for axis in one.arguments)
+            return f"several[{outer}] /\\ several[{inner}] /\\ place[{outer}] < place[{inner}]"
+        case "iterations" if one.arguments != ("groups",):
+            return f"trips[{MODEL_LOOPS[str(one.arguments[0])]}]"
+    axis = one.word.removeprefix("tile.")
+    return f"step[{MODEL_LOOPS[axis]}]" if axis in MODEL_LOOPS else None
+
+
+def _as_it_is(problem: Problem, layer: DspPlan) -> DspPlan | None:
+    """Return a plan that may not become another one, as constraints may tell them apart."""
+    return layer if (layer.order, layer.reuse) in schedules(problem) else None
+
+
 def start(problem: Problem, plan: Plan) -> list[int] | None:
     """Return schedule and choices, from 1, of the plan in the model's space that a plan becomes.
 
     One above what the model's domains admit gives way to the known plan that they come from.
     """
     layer = plan.layers[0]
+    if problem.constraints:
+        inside = _as_it_is(problem, layer) if isinstance(layer, DspPlan) else None
+        return None if inside is None else _choices(problem, inside)
     inside = no_worse(problem, layer) if isinstance(layer, DspPlan) else None
     known = None if narrow() else known_plan(problem)
     if known is not None and (
         inside is None or dsp.objective(problem, inside) > dsp.objective(problem, known)
     ):
         inside = no_worse(problem, known)
-    if inside is None:
-        return None
+    return None if inside is None else _choices(problem, inside)
+
+
+def _choices(problem: Problem, plan: DspPlan) -> list[int]:
     nest = nest_of_problem(problem)
-    choices = [int(np.searchsorted(nest.steps[d], inside.tile[d])) + 1 for d in FREE]
-    return [schedules(problem).index((inside.order, inside.reuse)) + 1, *choices]
+    step = nest.step(plan.tile)
+    choices = [int(np.searchsorted(nest.steps[d], step[d])) + 1 for d in FREE]
+    return [schedules(problem).index((plan.order, plan.reuse)) + 1, *choices]
 
 
 def decisions(solution: Any) -> list[int]:

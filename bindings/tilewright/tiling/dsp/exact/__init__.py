@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from tilewright.tiling.dsp.exact.accesses import BestPlan, fewest_accesses, local_traffic
-from tilewright.tiling.dsp.exact.cheapest import cheapest
+from tilewright.tiling.dsp.exact.cheapest import Admitted, cheapest
 from tilewright.tiling.dsp.exact.front import THROUGHPUT, pareto_front
 from tilewright.tiling.dsp.exact.params import PARAMS
 from tilewright.tiling.dsp.exact.patterns import schedules
@@ -11,6 +11,7 @@ from tilewright.tiling.dsp.exact.patterns import schedules
 __all__ = [
     "PARAMS",
     "THROUGHPUT",
+    "Admitted",
     "BestPlan",
     "cheapest",
     "fewest_accesses",

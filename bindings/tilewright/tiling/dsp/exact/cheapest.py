@@ -8,10 +8,10 @@ fastest, then that with least energy, then that with least memory.
 from __future__ import annotations
 
 import time
-from collections.abc import Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field
 from math import inf
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
@@ -28,6 +28,21 @@ TIES = ("accesses", "cycles", "energy", "memory")
 """What breaks ties, in this order."""
 
 
+class Admitted(NamedTuple):
+    """What constraints admit.
+
+    Attributes
+    ----------
+    tiles
+        Tells of the steps of many tiles which of them may be admitted, whatever the order of their loops.
+    plan
+        Tells whether a plan is.
+    """
+
+    tiles: Callable[[tuple[Counts, ...]], NDArray[np.bool_]]
+    plan: Callable[[DspPlan], bool]
+
+
 def cheapest(
     nest: Nest,
     minimise: str,
@@ -36,6 +51,7 @@ def cheapest(
     deadline: float = inf,
     at_most: Mapping[str, int] | None = None,
     fewest: BestPlan | None = None,
+    admitted: Admitted | None = None,
 ) -> tuple[BestPlan | None, bool]:
     """Return a plan with the fewest cycles, the least energy or accesses, and whether that is proven.
 
@@ -52,14 +68,17 @@ def cheapest(
         What a plan may cost at most, by what that counts.
     fewest
         A plan that is known to have the fewest accesses, which are minimised and not limited.
+    admitted
+        The plans that constraints admit, where there are any.
     """
     began = time.monotonic()
     start = fewest_accesses(nest, limit, deadline=deadline) if fewest is None else fewest
     if start is None:
         return None, True
-    search = _Search(nest, minimise, limit, local, dict(at_most or {}))
+    search = _Search(nest, minimise, limit, local, dict(at_most or {}), admitted)
     search.take([start.plan])
-    every = families(nest, limit, deadline, search.most_tiles)
+    admits = None if admitted is None else admitted.tiles
+    every = families(nest, limit, deadline, search.most_tiles, admits)
     if fewest is not None:
         every = families_of_fewest(nest, limit, fewest.value, deadline)
     kept: list[tuple[Counts, ...]] = []
@@ -70,8 +89,9 @@ def cheapest(
             search.look(tile_at(family.steps(np.array([best % keys[0].shape[1]])), 0))
         entry = np.flatnonzero(search.may_be_best(keys))
         kept.append((*(key.flat[entry] for key in keys), *family.steps(entry % keys[0].shape[1])))
+    complete = time.monotonic() <= deadline  # else families may be missing, in which there are better plans
     if not kept:
-        return search.best, time.monotonic() <= deadline
+        return search.best, complete
     table = np.stack([np.concatenate(column) for column in zip(*kept, strict=True)])
     many = PARAMS.keys
     table = table[:, search.may_be_best(table[:many])]
@@ -84,7 +104,7 @@ def cheapest(
         if keys_of_one[0] >= search.rank[0] and until == deadline:  # what is left may be as good, not better
             until = min(deadline, now + max(PARAMS.tie_seconds, now - began))
         if now > until:
-            return search.best, keys_of_one[0] >= search.rank[0]
+            return search.best, complete and keys_of_one[0] >= search.rank[0]
         search.look(tile_at(table[many:], entry))
     return search.best, time.monotonic() <= deadline
 
@@ -104,6 +124,7 @@ class _Search:
     limit: str
     local: int
     at_most: dict[str, int]
+    admitted: Admitted | None = None
     best: BestPlan | None = None
     rank: tuple[float, ...] = (inf,) * len(TIES)
     _seen: set[Tile] = field(default_factory=set)
@@ -116,6 +137,8 @@ class _Search:
     def take(self, plans: Iterable[DspPlan]) -> None:
         """Keep the best of some plans, if it is within the limits and better than the one so far."""
         for plan in plans:
+            if self.admitted is not None and not self.admitted.plan(plan):
+                continue
             costs = measures(self.nest, plan, (*self.names, *self.at_most), self.local)
             rank, limited = costs[: len(self.names)], costs[len(self.names) :]
             within = all(cost <= most for cost, most in zip(limited, self.at_most.values(), strict=True))

@@ -8,6 +8,7 @@ from dataclasses import dataclass
 from math import inf, prod
 
 import numpy as np
+from numpy.typing import NDArray
 
 from tilewright.tiling.dsp.exact.params import PARAMS
 from tilewright.tiling.dsp.exact.patterns import Pattern, patterns
@@ -44,13 +45,21 @@ class Family:
         return np.stack([step[which] for step in self.tiles.steps])
 
 
-def families(nest: Nest, limit: str, deadline: float, most_tiles: Callable[[], float]) -> Iterator[Family]:
+def families(
+    nest: Nest,
+    limit: str,
+    deadline: float,
+    most_tiles: Callable[[], float],
+    admits: Callable[[tuple[Counts, ...]], NDArray[np.bool_]] | None = None,
+) -> Iterator[Family]:
     """Iterate over all tiles that fit, in families of a limited size; end early when the deadline passes.
 
     Parameters
     ----------
     most_tiles
         Tells, before each family, how many tiles a plan may have that is still of interest.
+    admits
+        Tells of the steps of many tiles which of them constraints admit.
     """
     # Few loops of several iterations are few tiles, and soon tell how many can be of interest.
     for single, candidates in reversed(patterns(limit, nest.machine.double_buffering)):
@@ -64,6 +73,9 @@ def families(nest: Nest, limit: str, deadline: float, most_tiles: Callable[[], f
             if time.monotonic() > deadline:
                 return
             steps = _fitting(nest, block, most_tiles())
+            if admits is not None and len(steps[0]):
+                good = np.flatnonzero(admits(steps))
+                steps = tuple(row[good] for row in steps)
             if len(steps[0]):
                 yield Family.of(nest, steps, candidates)
 

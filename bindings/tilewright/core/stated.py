@@ -1,0 +1,83 @@
+"""Which constraints of a problem a method can honour: those whose words it states.
+
+A MiniZinc formulation states the words for which its room's bridge has an expression; a Python file those
+that it lists in ``WORDS = (...)``, a literal, which is read without running it. An exact search has a
+function ``honours(problem, part)``, which tells of something that must hold. Heuristics state none: what they
+find is looked at afterwards.
+"""
+
+from __future__ import annotations
+
+import ast
+import re
+from functools import lru_cache
+from pathlib import Path
+from typing import Any
+
+from tilewright.core import catalogue
+from tilewright.core.room import room_of
+from tilewright.spec.constraints import Constraint, Term
+from tilewright.spec.constraints.parts import Ground, conjuncts, terms
+from tilewright.spec.errors import InputError, shown_value
+
+_WORDS = re.compile(r"^WORDS = (\(.*?\)|\[.*?\])$", re.MULTILINE | re.DOTALL)
+
+
+def unstated(formulation: Path, problem: Any) -> list[tuple[int, Constraint, str]]:
+    """Return the constraints that a formulation or an exact search cannot honour, and what it does not state.
+
+    Parameters
+    ----------
+    formulation
+        Its file.
+    """
+    found: list[tuple[int, Constraint, str]] = []
+    for number, (constraint, whole) in enumerate(zip(problem.constraints, problem.grounded, strict=True)):
+        for part in conjuncts(whole):
+            unknown = _unstated_in(formulation, problem, part)
+            if unknown is not None:
+                found.append((number, constraint, unknown))
+                break
+    return found
+
+
+def refuse_unstated(formulation: Path, method: str, problem: Any) -> None:
+    """Refuse a problem with a constraint that a method cannot honour.
+
+    Raises
+    ------
+    InputError
+        Which names the constraint and the word.
+    """
+    for number, constraint, unknown in unstated(formulation, problem):
+        limit = f"{method} cannot honour it, as it does not state {unknown}"
+        raise InputError(f"constraints[{number}].say", str(constraint), limit)
+
+
+def _unstated_in(formulation: Path, problem: Any, part: Ground) -> str | None:
+    """Return what a method does not state of something that must hold."""
+    changed = formulation.stat().st_mtime_ns
+    if formulation.suffix == ".py" and _says_what_it_honours(formulation, changed):
+        module = catalogue.formulation(room_of(problem).name, formulation.stem)
+        honoured = module.honours(problem, part)  # type: ignore[union-attr]
+        return None if honoured else shown_value(str(part))
+    unknown = (term for term in sorted(terms(part), key=str) if not _states(formulation, problem, term))
+    return next(map(str, unknown), None)
+
+
+def _states(formulation: Path, problem: Any, term: Term) -> bool:
+    if formulation.suffix == ".mzn":
+        term_of = getattr(room_of(problem).minizinc, "term", None)
+        return term_of is not None and term_of(problem, formulation, term) is not None
+    return term.word in _words(formulation, formulation.stat().st_mtime_ns)
+
+
+@lru_cache(maxsize=256)
+def _says_what_it_honours(file: Path, _changed: int) -> bool:
+    return re.search(r"^def honours\(", file.read_text("utf-8", errors="replace"), re.MULTILINE) is not None
+
+
+@lru_cache(maxsize=256)
+def _words(file: Path, _changed: int) -> frozenset[str]:
+    found = _WORDS.search(file.read_text("utf-8", errors="replace"))
+    return frozenset(ast.literal_eval(found[1])) if found else frozenset()
