@@ -7,7 +7,8 @@ from typing import Any
 
 import pytest
 
-from tilewright.allocation import Plan, Problem, best_bound, simulate, violation
+from tilewright.allocation import Plan, Problem, best_bound, simulate
+from tilewright.allocation.evaluation import violation
 from tilewright.allocation.exact.search import AllocationAnswer, exhaustive
 from tilewright.allocation.placement import unplaced
 from tilewright.allocation.placement.unplaced import floor_of, pes_to_place, unplaced_plan

@@ -85,7 +85,9 @@ def product_at_random(seed: int) -> Problem:
             "outputs": [[2], [3]][: 1 + behind],
             "base_costs": [chance.choice([0, 1, 5, 15])] * (1 + behind),
             "op_types": ["MatMul", "Pointwise"][: 1 + behind],
-            "fast_memory_capacity": sum(native) * depth + native[0] * native[1] + chance.randint(-9, 9),
+            "fast_memory_capacity": max(
+                1, sum(native) * depth + native[0] * native[1] + chance.randint(-9, 9)
+            ),
             "slow_memory_bandwidth": chance.randint(1, 3),
             "native_granularity": native,
         }

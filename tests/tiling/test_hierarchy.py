@@ -679,7 +679,12 @@ def test_a_dsp_as_a_hierarchy_moves_the_same() -> None:
         assert {name: 8 * amount for name, amount in moved.items()} == one_memory.moved_bits
         assert sum(one_memory.moved_bits.values()) == objective(dsp, plan)
         held = list(Nest(layer, as_levels.machine, same.layers[0]).needed_bits(1).values())
-        assert held == [2 * bits for bits in one_memory.buffers_bits.values()]
+        planned = [2 * bits for bits in one_memory.buffers_bits.values()]
+        innermost = [letter for letter in "g" + order if tile[letter] < size[letter]][-1:]
+        if innermost == ["k"] and all(tile[letter] == 1 for letter in "gncyx"):
+            # A single sum stays in the register until it is complete; the DSP stores sums between tiles.
+            planned[2] = 2 * bits["output"]
+        assert held == planned
         # Equal widths are elements.
         width = rng.choice([1, 2, 4])
         same_bits = dsp.with_(machine={"bits": dict.fromkeys(bits, 8 * width)})

@@ -23,6 +23,11 @@ from tilewright.spec.errors import InputError, shown_value
 _WORDS = re.compile(r"^WORDS = (\(.*?\)|\[.*?\])$", re.MULTILINE | re.DOTALL)
 
 
+def must_hold(problem: Any) -> tuple[Ground, ...]:
+    """Return what constraints say of a problem, for solvers; nothing of what is no problem of a room."""
+    return problem.must_hold_in_numbers if getattr(problem, "constraints", ()) else ()
+
+
 def unstated(formulation: Path, problem: Any) -> list[tuple[int, Constraint, str]]:
     """Return the constraints that a formulation or an exact search cannot honour, and what it does not state.
 

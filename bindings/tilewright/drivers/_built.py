@@ -7,6 +7,7 @@ from typing import Any
 from tilewright.core import contracts
 from tilewright.core.context import RunContext
 from tilewright.core.cutoffs import foreign
+from tilewright.core.stated import must_hold
 from tilewright.drivers._run import Run, interrupted_at_deadline
 from tilewright.spec.constraints import Term
 from tilewright.spec.errors import InputError
@@ -44,7 +45,7 @@ class BuiltModel:
         with interrupted_at_deadline(run.search):
             build = formulation.build
             # Extras break symmetries and drop what is dominated, which constraints may tell apart.
-            extras = extras and not run.problem.constraints
+            extras = extras and not must_hold(run.problem)
             self.model = build(run.problem) if extras else build(run.problem, extras=False)
             self._check()
             self._state()

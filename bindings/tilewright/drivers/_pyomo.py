@@ -7,6 +7,7 @@ from typing import Any
 
 import pyomo.environ as pyo
 
+from tilewright.core.stated import must_hold
 from tilewright.drivers._built import BuiltModel
 from tilewright.drivers._run import Run
 from tilewright.drivers._stated import Linear
@@ -33,9 +34,9 @@ class Built(BuiltModel):
 
     def _state(self) -> None:
         self.stated: Linear | None = None
-        if self.run.problem.constraints:
+        if parts := must_hold(self.run.problem):
             self.stated = Linear(self.model, self._term)
-            for part in self.run.problem.must_hold_in_numbers:
+            for part in parts:
                 self.stated.add(part)
 
     def _start(self) -> None:

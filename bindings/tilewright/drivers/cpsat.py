@@ -10,6 +10,7 @@ import ortools
 from ortools.sat.python import cp_model
 
 from tilewright.core.context import Outcome, RunContext
+from tilewright.core.stated import must_hold
 from tilewright.drivers._built import BuiltModel
 from tilewright.drivers._run import Run
 from tilewright.drivers._stated import Whole
@@ -87,7 +88,7 @@ class Built(BuiltModel):
 
     def _state(self) -> None:
         stated = Whole(self.model, self._term)
-        for part in self.run.problem.must_hold_in_numbers:
+        for part in must_hold(self.run.problem):
             stated.add(part)
 
     def _start(self) -> None:

@@ -31,6 +31,7 @@ from tilewright.core import catalogue
 from tilewright.core.context import Outcome, RunContext
 from tilewright.core.cutoffs import foreign
 from tilewright.core.room import room_of
+from tilewright.core.stated import must_hold
 from tilewright.drivers import _minizinc
 from tilewright.drivers._constraints import (
     SEARCH,
@@ -284,7 +285,7 @@ class _Stages:
     ) -> None:
         self.run, self.bridge, self.through = run, bridge, through
         # Symmetries and dominance are broken no more where constraints may tell apart what they equate.
-        self.extras = extras and not run.problem.constraints
+        self.extras = extras and not must_hold(run.problem)
         self.stated = stated(run.problem, formulation)
         self.solver = through.configuration()
         self.formulation, self._scratch = beside_core(formulation, room_of(run.problem).name)
@@ -468,7 +469,7 @@ def stated(problem: Any, formulation: Path) -> str:
         assert said is not None  # or the method would have been refused
         return str(said)
 
-    return "".join(f"constraint {in_minizinc(part, term)};\n" for part in problem.must_hold_in_numbers)
+    return "".join(f"constraint {in_minizinc(part, term)};\n" for part in must_hold(problem))
 
 
 class _Once(_Stages):

@@ -23,7 +23,7 @@ from tilewright.core.cutoffs import of_model
 from tilewright.core.failures import told
 from tilewright.core.locations import PACKAGE, package_path
 from tilewright.core.room import Room, room_of
-from tilewright.core.stated import refuse_unstated, unstated
+from tilewright.core.stated import must_hold, refuse_unstated, unstated
 from tilewright.run.solving.remembering import Memory
 from tilewright.spec.errors import (
     Disagreement,
@@ -229,7 +229,7 @@ def look_at(method: str, problem: Any, context: RunContext, listener: Listener) 
         driver = drivers.load(solver)
         listener.on_versions(driver.versions())
         formulation = catalogue.formulation(room.name, name)
-        with of_model(foreign=not catalogue.bundled(formulation), constrained=bool(problem.constraints)):
+        with of_model(foreign=not catalogue.bundled(formulation), constrained=bool(must_hold(problem))):
             for part in {id(part): part for _, part in room.parts(problem)}.values():
                 if room.only_method(part) is None:
                     _refuse_unsuited(formulation, method, part)
@@ -275,7 +275,7 @@ def _run_on_part(method: str, problem: Any, context: RunContext, listener: Liste
         driver = drivers.load(solver)
         listener.on_versions(driver.versions())
         formulation = catalogue.formulation(room, name)
-        with of_model(foreign=not catalogue.bundled(formulation), constrained=bool(problem.constraints)):
+        with of_model(foreign=not catalogue.bundled(formulation), constrained=bool(must_hold(problem))):
             _refuse_unsuited(formulation, method, problem)
             context.on_phase("solving")
             solved: Outcome = driver.solve(problem, formulation, context)

@@ -6,6 +6,7 @@ from typing import ClassVar, Literal
 
 from tilewright.scheduling.graph import Graph
 from tilewright.spec.base import Spec
+from tilewright.spec.constraints import Constrained
 
 Connection = Literal["shared", "flow"]
 Accumulators = Literal["each", "tile"]
@@ -30,7 +31,7 @@ class SchedulingLimits(Spec):
     accumulators: Accumulators = "each"
 
 
-class Problem(Spec):
+class Problem(Constrained):
     """A graph on a machine, and limits; the latency is minimised."""
 
     graph: Graph

@@ -70,7 +70,8 @@ class _ElementNumbers:
             bits = self._network.formats[stored].bits
             return IntegerOperation("COPY", False, (AS_STORED,), bits, sum_bits=WIDE, bias_within=False)
         own = self._operations.get(op.name)
-        if own is None or [self._names.get(each.tensor, each.tensor) for each in own.sources] != read:
+        apart = any(layer.name in self._operations for layer in op.folded)  # it would be left out
+        if own is None or apart or [self._names.get(e.tensor, e.tensor) for e in own.sources] != read:
             raise refusal(
                 self._planned, spec, "is planned together with other layers than it is computed with"
             )
