@@ -23,7 +23,7 @@ THESIS = {
     "oxyn": ("cknyx", "tile"),
     "oxyn/ox": ("cknyx", "halo"),
 }
-MOST_TILES = 150_000
+MOST_TILES = 350_000
 """Tiles of all plans together that are walked through."""
 
 

@@ -125,7 +125,10 @@ def test_a_hierarchy_chooses_among_the_best_plans(kind: str, monkeypatch: pytest
     assert several > examples(160) // 20
 
 
-def test_any_steps_are_never_worse_than_steps_that_divide_of_equal_objective() -> None:
+def test_any_steps_are_never_worse_than_steps_that_divide_of_equal_objective(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(ties, "PARAMS", SearchParams(tie_seconds=600.0))
     several = 0
     for seed in range(examples(80)):
         rng = Random(seed)
