@@ -211,6 +211,18 @@ def test_rules_give_plans_that_survive(name: str, seed: int) -> None:
         assert objective(problem, plan) == sum(problem.layer_by_layer.values())
 
 
+def test_alone_an_operation_fetches_what_it_would_read_again() -> None:
+    """In six blocks of a kernel: 19 weights of each, 6 elements of input and 48 of output."""
+    layer = {"input": [3, 1, 2], "kernels": 6, "kernel": [3, 2], "padding": [1, 2, 2, 2], "bias": True}
+    problem = problem_of({"layers": [layer | {"name": "c", "dilation": [1, 2]}]}, 6 + 19 + 1)
+    plan = catalogue.heuristic("residency", "layer_by_layer").plan(problem)
+    moved = 6 * 19 + 6 + 48
+    assert sum(problem.layer_by_layer.values()) == objective(problem, plan) == moved
+    assert plan.steps[0].fetched == ("input",)
+    less = problem.with_(machine={"memory_bytes": 25})
+    assert sum(less.layer_by_layer.values()) == objective(less, optimum(less)) > moved
+
+
 def test_heuristics_that_search_are_no_rules(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """The exact search begins with the constructive ones, also if a user has written another kind."""
     folder = tmp_path / "heuristics/residency"

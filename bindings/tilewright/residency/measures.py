@@ -53,7 +53,7 @@ class ResidencyMeasures(Executed):
     compulsory_bytes: Count
     """Inputs, outputs and weights of the network, each once, but for weights that stay."""
     layer_by_layer_bytes: Count
-    """What is moved if every operation runs alone and every map goes out to DRAM, in the same memory."""
+    """What is moved at least if every operation runs alone and all maps go out to DRAM, in this memory."""
     weights_bytes: Count
     """Of all operations."""
     staying_bytes: Amounts | None = None

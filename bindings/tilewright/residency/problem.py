@@ -13,7 +13,7 @@ from tilewright.residency.shapes.groups import Groups
 from tilewright.residency.shapes.pareto_shapes import Limits, pareto_shapes
 from tilewright.residency.shapes.shape import Shape, buffer_sizes, step_buffers
 from tilewright.residency.shapes.strips import strip_widths
-from tilewright.residency.transitions import Transitions
+from tilewright.residency.transitions import State, Transitions
 from tilewright.residency.views import graph_of_views
 from tilewright.spec.coarsening import coarse_graph
 from tilewright.spec.errors import InputError
@@ -169,19 +169,32 @@ class Problem(Minimising):
 
     @cached_property
     def layer_by_layer(self) -> dict[int, int]:
-        """For each operation, by number, the elements that it moves by itself, with all maps in DRAM."""
+        """For each operation, by number, the elements that it moves by itself: see `one_by_one`."""
         return self.one_by_one(self.machine.capacity)
 
     def one_by_one(self, capacity: int) -> dict[int, int]:
-        """Return for each operation what it moves by itself in a memory of some elements."""
-        graph, found = self.graph, {}
+        """Return for each operation the fewest elements that it moves by itself in a memory of some elements.
+
+        Nothing is on chip before it, and nothing stays: but it may fetch maps whole, to read them again.
+        """
+        from tilewright.residency.exact.traffic_steps import TrafficSteps  # start-up time
+
+        graph, found, done = self.graph, {}, self.graph.begin
         steps = Transitions(self.groups, capacity)
+        options = TrafficSteps(steps)
         for operation in graph.numbers(graph.all & ~graph.begin):
             group, number = self.groups[1 << operation.number], operation.number
             shape = steps.best_shape(group, 0, group.read, capacity)
-            again = 0 if shape is None else shape.again  # in the place of an operand nothing is read again
-            moved = graph.tensors[number + 1].size + group.elements_read(group.read)
-            found[number] = again + operation.weights + moved
+            moved = 0 if shape is None else shape.again  # in the place of an operand nothing is read again
+            streams = options.spilled(group.mask, done) if moved else None
+            if streams is not None:
+                before = State(done, 0, group.read)
+                ways, _ = options.ranked(group.mask, before, streams.excess, capacity, empty=True)
+                moved -= streams.excess - min(way.excess for way in ways)
+            output = graph.tensors[number + 1]
+            written = output.size if output.readers or output.leaves else 0
+            found[number] = moved + operation.weights + written + group.elements_read(group.read)
+            done |= group.mask
         return found
 
     def derived(self, key: Hashable, make: Callable[[], Problem]) -> Problem:
