@@ -249,7 +249,8 @@ class Group:
         self.read = frozenset(tensor for op in ops for tensor in op.reads)
         self.sources: Names = self.read - made
         self.output = self.last.number + 1
-        self.outputs = [t for t in sorted(made) if t in graph.results or graph.readers[t] - self.mask]
+        wanted = graph.results | {self.output}  # slices may leave all of the last one out
+        self.outputs = [t for t in sorted(made) if t in wanted or graph.readers[t] - self.mask]
         self.heavy = [op for op in ops if op.weights]
         self.depth = sum(map(len, self.last.parts))
         # Channels in line buffers: what is computed is computed in all channels.
@@ -725,7 +726,11 @@ class Graph:
         self.results = frozenset(
             op.number + 1
             for op in self.ops
-            if (not self.readers[op.number + 1] if outputs is None else op.name in outputs)
+            if (
+                op.name in _unread(problem["network"], self.ops) and not self.readers[op.number + 1]
+                if outputs is None
+                else op.name in outputs
+            )
         )
         self.before: list[Names] = []
         for op in self.ops:
@@ -790,7 +795,8 @@ class Graph:
         for tensor in group.outputs:
             read = bool(self.readers[tensor] - group.mask)
             kept = [] if tensor in self.results else [(True, False)]
-            ways.append([(False, True), *kept, (True, True)] if read else [(False, True)])
+            unused = [] if tensor in self.results else [(False, False)]  # slices leave all of it out
+            ways.append([(False, True), *kept, (True, True)] if read else [(False, True), *unused])
         for way in product(*ways):
             pairs = list(zip(group.outputs, way, strict=True))
             yield (
@@ -862,6 +868,22 @@ class Graph:
 
 def _joined(a: Spent, b: Spent) -> Spent:
     return Spent(a.traffic + b.traffic, a.cycles + b.cycles, a.energy + b.energy, max(a.memory, b.memory))
+
+
+def _unread(network: Json, ops: list[Op]) -> set[str]:
+    """Return what nobody reads in the file, or only concatenations that nobody reads and that are folded."""
+    readers: dict[str, list[str]] = {}
+    before = "input"
+    for layer in network["layers"]:
+        for name in layer["inputs"] or [before]:
+            readers.setdefault(name, []).append(layer["name"])
+        before = layer["name"]
+    found, there = set[str](), {op.name for op in ops}
+    for layer in reversed(network["layers"]):
+        who = readers.get(layer["name"], [])
+        if not who or any(name in found and name not in there for name in who):
+            found.add(layer["name"])
+    return found
 
 
 def _without_joins(network: Json) -> list[Json]:

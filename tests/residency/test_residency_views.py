@@ -8,9 +8,11 @@ from typing import Any
 
 import pytest
 from conftest import examples
-from residency_cases import agrees_with_an_oracle, in_some_memory, optimum, problem_of
+from residency_cases import agrees_with_an_oracle, in_some_memory, optimum, problem_of, survives
+from tests.fuzz.campaigns import residency_problems
 
 from tilewright.codegen.addressed import addressed_project
+from tilewright.core import catalogue
 from tilewright.residency import Problem, objective, simulate
 from tilewright.residency.views import reads_whole
 from tilewright.spec.errors import InputError
@@ -244,3 +246,29 @@ def drawn(rng: random.Random, windows: bool) -> Problem:
 def test_the_search_agrees_with_an_oracle_apart(seed: int, windows: bool) -> None:
     rng = random.Random(f"views {seed}")
     agrees_with_an_oracle(rng, drawn(rng, windows))
+
+
+UNUSED = {
+    "layers": [
+        {"name": "a", "input": [1, 2, 2], "kernels": 1, "kernel": [1, 1]},
+        {"name": "j", "kind": "concat", "inputs": ["a", "input"], "input": [2, 2, 2]},
+        {"name": "s", "kind": "slice", "inputs": ["j"], "input": [2, 2, 2], "first": [1, 0, 0],
+         "output": [1, 2, 2]},
+        {"name": "b", "inputs": ["s"], "input": [1, 2, 2], "kernels": 1, "kernel": [1, 1]},
+    ]
+}  # fmt: skip
+"""Of what `a` computes, the slice leaves out all."""
+
+
+@pytest.mark.parametrize(
+    "changes",
+    [{}, {"limits": {"executions": 2}}, {"limits": {"frames": "many"}}]
+    + [{"objective": {"minimise": each}} for each in ("memory", "cycles", "energy")],
+)
+def test_what_slices_leave_out_need_not_be_anywhere(changes: dict[str, Any]) -> None:
+    problem = problem_of(UNUSED, 20)
+    assert objective(problem, optimum(problem)) == 10  # input, output, and a weight each
+    assert sum(problem.layer_by_layer.values()) == 10 + 4
+    for name in catalogue.heuristics("residency"):
+        survives(problem, catalogue.heuristic("residency", name).plan(problem))
+    residency_problems.compared(random.Random(0), problem.with_(**changes))

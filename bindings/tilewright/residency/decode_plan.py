@@ -164,7 +164,8 @@ class StepDecoder:
             step.resident, outputs & read_later, "keeps what nobody reads later, or is no output of it"
         )
         written = self._mask(step.written, outputs, "writes what nobody reads later, or is no output of it")
-        if lost := outputs & ~(resident | written):
+        # What only slices of other channels read is computed for nobody: it need not be anywhere.
+        if lost := outputs & (read_later | graph.leaving) & ~(resident | written):
             raise InvalidPlanError(f"residency: neither keeps nor writes {self._names(lost)}")
         if kept_back := outputs & graph.leaving & ~written:
             names = self._names(kept_back)

@@ -411,7 +411,7 @@ class TrafficSteps:
         """Return the way to execute a group that leaves nothing on chip, with nothing on chip before."""
         group = self.steps.groups[mask]
         live = self.graph.still_read(done | mask)
-        written = sum(1 << tensor for tensor in group.outputs)
+        written = sum(1 << tensor for tensor in group.outputs) & (live | self.graph.leaving)
         shapes = self._shapes_of(group, 0, group.read, -1, self.limit)
         if not shapes:
             return None
