@@ -97,7 +97,7 @@ def candidates(problem: Json, layer: Json) -> dict[tuple[int, int], tuple[int, i
     return found
 
 
-def _within(problem: Json, costs: tuple[int, int]) -> bool:
+def within(problem: Json, costs: tuple[int, int]) -> bool:
     """Whether noise and bits keep the limits."""
     ratio, bits = problem["limits"]["signal_to_noise_db"], problem["limits"]["bits"]
     if ratio is not None and costs[0] > Decimal(10) ** (9 - Decimal(ratio) / 10):
@@ -116,7 +116,7 @@ def best(problem: Json) -> int | list[tuple[int, int]] | None:
         if len(ways) * len(every) > MOST_SUMS:
             raise TooLarge
         every = {(a[0] + b[0], a[1] + b[1]) for a in every for b in ways}
-    every = {costs for costs in every if _within(problem, costs)}
+    every = {costs for costs in every if within(problem, costs)}
     if not every:
         return None
     if problem["objective"]["minimise"] != "pareto":
@@ -145,7 +145,7 @@ def _costs(problem: Json, plan: Json) -> tuple[int, int]:
         if found is None:
             raise Refused(f"widths of {layer['name']}")
         total = [total[0] + found[0], total[1] + found[1]]
-    if not _within(problem, (total[0], total[1])):
+    if not within(problem, (total[0], total[1])):
         raise Refused("limits")
     return total[0], total[1]
 

@@ -8,6 +8,7 @@ from dataclasses import replace
 from typing import TYPE_CHECKING
 
 from tilewright import plotting
+from tilewright.core.quantities import written
 from tilewright.plotting import (
     GREEN,
     GREY,
@@ -102,7 +103,7 @@ def _layer_numbers(problem: Problem, plan: Plan, report: Report) -> list[str]:
         if key in shown and problem.minimise != minimised:
             numbers.append(form.format(shown[key]))
     if "energy_fj" in shown and problem.minimise != "energy":
-        numbers.append(f"{shown['energy_fj'] / 1e9:,.1f} µJ")
+        numbers.append(written(shown["energy_fj"], "fJ"))
     return numbers
 
 

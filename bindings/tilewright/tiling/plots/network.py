@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Any, NamedTuple
 
+from tilewright.core.quantities import written
 from tilewright.plotting import (
     INK,
     OPERAND_COLOURS,
@@ -129,7 +130,7 @@ def _network_numbers(problem: Problem, report: Report) -> list[str]:
     if cycles and problem.machine.kind == "dsp":
         seconds = cycles / problem.machine.clock_mhz / 1e6
         numbers += [f"{cycles:,} cycles, {1e3 * seconds:,.2f} ms", f"{2 * macs / seconds / 1e9:.2f} GOps/s"]
-        numbers.append(f"{report.measures.energy_fj / 1e9:,.1f} µJ")
+        numbers.append(written(report.measures.energy_fj, "fJ"))
     return numbers
 
 
