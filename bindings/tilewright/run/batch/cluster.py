@@ -66,7 +66,12 @@ class Cluster:
     def run(self, tasks: Sequence[Task], stop: threading.Event, on_answer: OnAnswer) -> None:
         """See `Executor`."""
         with self._client() as client:
-            self._run(client, tasks, stop, on_answer)
+            from distributed.comm import CommClosedError  # for start-up time
+
+            try:
+                self._run(client, tasks, stop, on_answer)
+            except CommClosedError as error:  # while something is asked, before the client is told
+                raise self._lost() from error
 
     @contextlib.contextmanager
     def _client(self) -> Iterator[Any]:
