@@ -327,5 +327,8 @@ def test_what_is_wrong_names_word_column_and_option(tmp_path: Path) -> None:
     problem = tw.read("minimalloc-example").problem
     with pytest.raises(TilewrightError, match=r"constraints\[0\].say .*canonical cannot honour it"):
         tw.solve(problem.where("offset('b2') >= 3"), "canonical", warm_start="none")
+    with pytest.raises(TilewrightError, match="canonical cannot honour it"):
+        tw.solve(problem.where("false"), "canonical", warm_start="none")
+    assert tw.solve(problem.where("false"), time_limit=20).status == "infeasible"
     with refused("constraints", "true", "does not take constraints"):
         tw.read("mb28-64k").problem.where("true")

@@ -17,7 +17,7 @@ from typing import Any
 from tilewright.core import catalogue
 from tilewright.core.room import room_of
 from tilewright.spec.constraints import Constraint, Term
-from tilewright.spec.constraints.parts import Ground, conjuncts, terms
+from tilewright.spec.constraints.parts import Constant, Ground, conjuncts, terms
 from tilewright.spec.errors import InputError, shown_value
 
 _WORDS = re.compile(r"^WORDS = (\(.*?\)|\[.*?\])$", re.MULTILINE | re.DOTALL)
@@ -66,6 +66,8 @@ def _unstated_in(formulation: Path, problem: Any, part: Ground) -> str | None:
         module = catalogue.formulation(room_of(problem).name, formulation.stem)
         honoured = module.honours(problem, part)  # type: ignore[union-attr]
         return None if honoured else shown_value(str(part))
+    if catalogue.solves_itself(formulation):  # it looks at no constraint, not even at one without words
+        return None if part == Constant(True) else shown_value(str(part))
     unknown = (term for term in sorted(terms(part), key=str) if not _states(formulation, problem, term))
     return next(map(str, unknown), None)
 
