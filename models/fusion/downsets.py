@@ -1,6 +1,8 @@
 """The room's own exact method: a shortest path through the downsets of the graph.
 
 Why nothing is lost is argued in the module that it stands on: ``tilewright.fusion.selection.downset_search``.
+Constraints that each speak of one group leave groups and tiles out; those that relate groups are for
+``tilewright.fusion.selection.constrained_search``.
 """
 
 from __future__ import annotations
@@ -9,15 +11,30 @@ from collections.abc import Sequence
 
 from tilewright.core.context import Outcome, RunContext
 from tilewright.fusion import Plan, Problem
+from tilewright.fusion.selection import constrained_search
 from tilewright.fusion.selection.candidates import Candidate, candidates, single_operations
+from tilewright.fusion.selection.constrained_search import relates_groups
 from tilewright.fusion.selection.downset_search import search_downsets
 from tilewright.fusion.selection.execution_order import order_groups
 from tilewright.fusion.selection.least_memory import minimise_memory
 from tilewright.heuristics.fusion import greedy
+from tilewright.spec.constraints.parts import Ground
+
+
+def honours(_problem: Problem, _part: Ground) -> bool:
+    """Whether the method honours what must hold: where it relates groups, another search takes it."""
+    return True
 
 
 def solve(problem: Problem, search: RunContext) -> Outcome:
     """Find and prove the optimum."""
+    if any(relates_groups(problem, part) for part in problem.must_hold):
+        plan, cost, proven = constrained_search.search(problem, search.deadline, search.on_plan)
+        if plan is None:
+            return Outcome("infeasible" if proven else "unknown")
+        if proven:
+            search.on_bound(cost, problem.orders)
+        return Outcome("optimal" if proven else "feasible", plan, cost if proven else None)
     return _least_memory(problem, search) if problem.minimise == "memory" else _cheapest(problem, search)
 
 

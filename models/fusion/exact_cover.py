@@ -19,8 +19,32 @@ from tilewright.fusion.plan import Plan
 from tilewright.fusion.problem import Problem
 from tilewright.fusion.selection.exact_cover import Cover, adds_up, find_cover, started
 from tilewright.fusion.selection.execution_order import order_groups
+from tilewright.fusion.selection.terms import summed
+from tilewright.spec.constraints import Term
 
 WRITTEN_FOR = "cpsat"
+WORDS = (
+    "together",
+    "before",
+    "size",
+    "tile.rows",
+    "tile.columns",
+    "tile.kernels",
+    "tile.channels",
+    "tile.halo",
+    "tile.order",
+    "tile.parameters",
+    "buffer",
+    "group.cycles",
+    "group.traffic",
+    "group.energy",
+    "group.memory",
+    "groups",
+    "cycles",
+    "traffic",
+    "energy",
+    "memory",
+)
 
 
 def suits(problem: Problem) -> bool:
@@ -50,7 +74,7 @@ def formulate(choice: Cover, extras: bool = True) -> Any:
         m.add_exactly_one(chosen[c] for c in holders).with_name(f"each operation once: {i}")
 
     most = len(choice.placed) - 1
-    position = {i: m.new_int_var(0, most, f"position[{i}]") for i in choice.placed}
+    position = m.position = {i: m.new_int_var(0, most, f"position[{i}]") for i in choice.placed}
     for c in choice.tangled:
         for i, j in pairwise(choice.candidates[c].nodes):
             m.add(position[i] == position[j]).only_enforce_if(chosen[c]).with_name(f"one position: {c}")
@@ -58,6 +82,7 @@ def formulate(choice: Cover, extras: bool = True) -> Any:
         together = sum(chosen[c] for c in sorted({*choice.holders[i]} & {*choice.holders[j]}))
         m.add(position[i] + 1 - together <= position[j]).with_name(f"groups wait: {i}, {j}")
 
+    m.earlier = {}
     premiums = sum(premium * one for premium, one in zip(choice.premiums, chosen, strict=True))
     m.minimize(premiums)
     if extras:
@@ -69,6 +94,39 @@ def formulate(choice: Cover, extras: bool = True) -> Any:
     return m
 
 
+def term(m: Any, one: Term) -> Any:
+    """Return a term of the vocabulary."""
+    each = summed(m.problem, m.choice.candidates, one)
+    if one.word == "memory":
+        most = m.new_int_var(0, max(each.values(), default=0), "memory")
+        m.add_max_equality(most, [value * m.chosen[c] for c, value in each.items()] or [0])
+        return most
+    total = sum(value * m.chosen[c] for c, value in each.items())
+    if one.word not in ("together", "before"):
+        return total
+    if one.word == "before" and one.arguments[0] != one.arguments[1]:
+        total += _earlier_group(m, *map(str, one.arguments))
+    holds = m.new_bool_var(str(one))
+    m.add(holds == total)
+    return holds
+
+
+def _earlier_group(m: Any, first: str, second: str) -> Any:
+    """Return whether an operation is in an earlier group than another, 1 or 0."""
+    number = {op.name: op.number for op in m.problem.ops}
+    i, j = number[first], number[second]
+    together = sum(m.chosen[c] for c in sorted({*m.choice.holders[i]} & {*m.choice.holders[j]}))
+    if (j, i) in m.earlier:
+        return 1 - together - m.earlier[j, i]
+    if (i, j) not in m.earlier:
+        earlier = m.earlier[i, j] = m.new_bool_var(f"earlier[{i},{j}]")
+        later = m.new_bool_var(f"later[{i},{j}]")
+        m.add(earlier + later + together == 1)
+        m.add(m.position[i] < m.position[j]).only_enforce_if(earlier)
+        m.add(m.position[i] > m.position[j]).only_enforce_if(later)
+    return m.earlier[i, j]
+
+
 def start(m: Any, plan: Plan) -> None:
     """Hint a plan, or that of operations alone where it is of no use."""
     hinted = {*(started(m.problem, plan) or m.choice.alone)}
@@ -78,4 +136,6 @@ def start(m: Any, plan: Plan) -> None:
 
 def read(m: Any, value: Any) -> Plan:
     """Return the plan that the literals describe."""
-    return order_groups(m.problem, [m.choice.candidates[c] for c, one in enumerate(m.chosen) if value(one)])
+    chosen = [m.choice.candidates[c] for c, one in enumerate(m.chosen) if value(one)]
+    position = {one.nodes: value(m.position[one.nodes[0]]) for one in chosen if m.choice.ordered}
+    return order_groups(m.problem, chosen, position)

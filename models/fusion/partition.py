@@ -17,6 +17,29 @@ from tilewright.fusion.plan import Plan
 from tilewright.fusion.problem import Problem
 from tilewright.fusion.selection.exact_cover import Cover, adds_up, find_cover, started
 from tilewright.fusion.selection.execution_order import order_groups
+from tilewright.fusion.selection.terms import summed
+from tilewright.spec.constraints import Term
+
+WORDS = (
+    "together",
+    "size",
+    "tile.rows",
+    "tile.columns",
+    "tile.kernels",
+    "tile.channels",
+    "tile.halo",
+    "tile.order",
+    "tile.parameters",
+    "buffer",
+    "group.cycles",
+    "group.traffic",
+    "group.energy",
+    "group.memory",
+    "groups",
+    "cycles",
+    "traffic",
+    "energy",
+)
 
 
 def suits(problem: Problem) -> bool:
@@ -79,6 +102,13 @@ def formulate(choice: Cover, extras: bool) -> Any:
             return m.chosen[c] == 0
 
     return m
+
+
+def term(m: Any, one: Term) -> Any:
+    """Return a term of the vocabulary: what the chosen groups add to it."""
+    return m.nowhere + sum(
+        value * m.chosen[c] for c, value in summed(m.problem, m.choice.candidates, one).items()
+    )
 
 
 def start(m: Any, plan: Plan) -> None:

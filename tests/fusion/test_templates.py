@@ -15,12 +15,12 @@ from hypothesis import strategies as st
 from tilewright.core import catalogue
 from tilewright.fusion import matching
 from tilewright.fusion.graph import engine_of
+from tilewright.fusion.group import told_apart as module
 from tilewright.fusion.group.best_tile import TileChoice, best_tile
 from tilewright.fusion.machine import HOST
 from tilewright.fusion.matching import check_matches, matches, unmatched
 from tilewright.fusion.plan import Tile
 from tilewright.fusion.problem import Problem
-from tilewright.fusion.selection import candidates as module
 from tilewright.fusion.selection.candidates import candidates
 from tilewright.fusion.templates import SOURCE, Template, bundled
 from tilewright.spec.base import unchecked_copy

@@ -9,6 +9,8 @@ from tilewright.fusion.plan import Plan
 from tilewright.fusion.problem import Problem
 from tilewright.fusion.selection.exact_cover import LARGEST, Cover, adds_up, find_cover, started
 from tilewright.fusion.selection.execution_order import order_groups
+from tilewright.fusion.selection.terms import summed
+from tilewright.spec.constraints import Term
 
 __all__ = ["data", "decisions", "plan", "relax", "scale", "size", "start", "suits"]
 
@@ -76,6 +78,33 @@ def _columns(pairs: list[tuple[int, int]]) -> tuple[list[int], list[int]]:
     return [first + 1 for first, _ in pairs], [second + 1 for _, second in pairs]
 
 
+def term(problem: Problem, _formulation: Path, one: Term) -> str | None:
+    """Return a term of the vocabulary in MiniZinc; None of what has numbers that Gecode cannot handle."""
+    choice = find_cover(problem)
+    each = summed(problem, choice.candidates, one)
+    if sum(each.values()) > LARGEST:
+        return None
+    values = [each.get(place, 0) for place in range(len(choice.candidates))]
+    if one.word == "memory":
+        return f"max(c in CANDIDATE)({values}[c] * chosen[c])"
+    if not one.arguments:
+        return f"sum(c in CANDIDATE)({values}[c] * chosen[c])"
+    number = {op.name: op.number for op in problem.ops}
+    if one.word not in ("together", "before"):
+        return f"{values}[group[{number[str(one.arguments[0])] + 1}]]"
+    i, j = (number[str(argument)] for argument in one.arguments)
+    if one.word == "together":
+        return f"group[{i + 1}] = group[{j + 1}]"
+    if i == j:
+        return "false"
+    # As `plan` orders groups in one position: by their first operations.
+    first = [candidate.nodes[0] for candidate in choice.candidates]
+    left, right = (f"group[{each + 1}]" for each in (i, j))
+    here, there = (f"position[{choice.placed.index(each) + 1}]" for each in (i, j))
+    tie = f"{here} = {there} /\\ {first}[{left}] < {first}[{right}]"
+    return f"if {left} = {right} then {values}[{left}] = 1 else {here} < {there} \\/ ({tie}) endif"
+
+
 def start(problem: Problem, plan: Plan) -> list[int] | None:
     """Return a plan as values of the decisions: the candidate of each operation, from 1."""
     chosen = started(problem, plan)
@@ -89,5 +118,9 @@ def decisions(_problem: Problem, solution: Any) -> list[int]:
 
 def plan(problem: Problem, solution: Any) -> Plan:
     """Return the plan of a solution of core.mzn."""
-    candidates = find_cover(problem).candidates
-    return order_groups(problem, (candidates[number - 1] for number in sorted(set(solution.group))))
+    choice = find_cover(problem)
+    chosen = [choice.candidates[number - 1] for number in sorted(set(solution.group))]
+    position = {}
+    if choice.ordered:
+        position = {one.nodes: solution.position[choice.placed.index(one.nodes[0])] for one in chosen}
+    return order_groups(problem, chosen, position)

@@ -24,7 +24,7 @@ from tilewright.fusion.machine import BUFFERS, ENGINES, HOST, EngineMachine
 from tilewright.fusion.plan import HALOS, Tile
 from tilewright.fusion.problem import MOST_CYCLES, FusionLimits, FusionObjective, Problem
 
-_NEVER = np.iinfo(np.int64).max
+NEVER = np.iinfo(np.int64).max
 """Bound of what does not fit."""
 
 
@@ -71,7 +71,7 @@ class TileChoice(NamedTuple):
 # What has been searched ------------------------------------------------------------------------------
 
 
-def _answers(problem: Problem) -> dict[object, Any]:
+def answers_of(problem: Problem) -> dict[object, Any]:
     """Return what is known of groups on a problem's machine, by all that an answer depends on beside it."""
     return _answers_on(problem.machine, problem.minimise, problem.limits)
 
@@ -107,11 +107,11 @@ def best_tile(
         Bytes of all buffers that it may take, if there is such a limit.
     """
     key = problem.fused(nodes).key, whole, max_bytes
-    answers = _answers(problem)
+    answers = answers_of(problem)
     if key not in answers:
         found: TileChoice | None = None
         for order in problem.orders_of(nodes).listed:
-            space = _space(problem, problem.fused(order), whole)
+            space = space_of(problem, problem.fused(order), whole)
             if space is not None:
                 found = _least(problem, space, max_bytes, tuple(map(list(nodes).index, order)), found)
         answers[key] = found
@@ -122,11 +122,11 @@ def best_tile(
 def tile_peaks(problem: Problem, nodes: Sequence[int], whole: bool = False) -> set[int]:
     """Return the bytes of all buffers that tiles of a group take, in all of its orders."""
     key = problem.fused(nodes).key, whole, "peaks"
-    answers = _answers(problem)
+    answers = answers_of(problem)
     if key not in answers:
-        spaces = [_space(problem, problem.fused(order), whole) for order in problem.orders_of(nodes).listed]
+        spaces = [space_of(problem, problem.fused(order), whole) for order in problem.orders_of(nodes).listed]
         answers[key] = {
-            peak for space in spaces if space for peak in space.peaks[space.bounds < _NEVER].tolist()
+            peak for space in spaces if space for peak in space.peaks[space.bounds < NEVER].tolist()
         }
     sizes: set[int] = answers[key]
     return sizes
@@ -135,10 +135,10 @@ def tile_peaks(problem: Problem, nodes: Sequence[int], whole: bool = False) -> s
 def fits(problem: Problem, nodes: Sequence[int], whole: bool = False) -> bool:
     """Whether some tile of a group fits into the buffers: whether `best_tile` finds one, without a search."""
     fused = problem.fused(nodes)
-    key, answers = (fused.key, whole, "fits"), _answers(problem)
+    key, answers = (fused.key, whole, "fits"), answers_of(problem)
     if key not in answers:
         quickly = not whole and _smallest_fits(problem, fused)
-        answers[key] = quickly or _space(problem, fused, whole) is not None
+        answers[key] = quickly or space_of(problem, fused, whole) is not None
     answer: bool = answers[key]
     return answer
 
@@ -160,13 +160,13 @@ def least_buffers(problem: Problem, nodes: Sequence[int]) -> dict[str, int]:
     """
     fused = problem.fused(nodes)
     there = [problem.machine.capacity(name) for name in BUFFERS]
-    least, found = _NEVER, there
+    least, found = NEVER, there
     for down, across, steps in _grids(problem, fused, False):
         rows, columns = AxisTiles(fused, 0, down), AxisTiles(fused, 1, across)
         for _, costs, allowed in _by_loops(problem, fused, rows, columns, steps):
             needed = np.broadcast_arrays(*costs.buffers, allowed)[:-1]
             more = sum(np.maximum(each - size, 0) for each, size in zip(needed, there, strict=True))
-            more = np.where(allowed & costs.possible, more, _NEVER)
+            more = np.where(allowed & costs.possible, more, NEVER)
             if more.min() < least:
                 least, at = int(more.min()), np.unravel_index(int(more.argmin()), more.shape)
                 found = [max(int(each[at]), size) for each, size in zip(needed, there, strict=True)]
@@ -181,7 +181,7 @@ def evaluate_tile(problem: Problem, fused: FusedGroup, tile: Tile) -> TileChoice
     traffic, macs = only(costs.traffic), only(costs.macs)
     first, second, third = map(only, costs.buffers)
     nanojoules = int(problem.machine.nanojoules(traffic, macs, cycles))
-    cost = int(_cost(problem, cycles, traffic, macs))
+    cost = int(cost_of(problem, cycles, traffic, macs))
     return TileChoice(tile, cost, cycles, traffic, nanojoules, (first, second, third))
 
 
@@ -231,7 +231,7 @@ def _overflowing(machine: EngineMachine, costs: TileCosts) -> str | None:
 
 def is_tried(problem: Problem, fused: FusedGroup, tile: Tile, whole: bool) -> bool:
     """Whether a tile that fits is one of those among which the best one is found."""
-    key, answers = (fused.key, whole, tile), _answers(problem)
+    key, answers = (fused.key, whole, tile), answers_of(problem)
     if key not in answers:
         answers[key] = _tried(problem, fused, tile, whole)
     answer: bool = answers[key]
@@ -239,14 +239,14 @@ def is_tried(problem: Problem, fused: FusedGroup, tile: Tile, whole: bool) -> bo
 
 
 def _tried(problem: Problem, fused: FusedGroup, tile: Tile, whole: bool) -> bool:
-    space = _space(problem, fused, whole)
+    space = space_of(problem, fused, whole)
     way = replace(tile, rows=1, columns=1)
     if space is None or way not in space.ways:
         return False
     if tile.rows not in space.rows.sizes or tile.columns not in space.columns.sizes:
         return False
     index = space.ways.index(way), space.rows.sizes.index(tile.rows), space.columns.sizes.index(tile.columns)
-    return bool(space.bounds[index] < _NEVER)
+    return bool(space.bounds[index] < NEVER)
 
 
 def tile_sizes(length: int, step: int = 1) -> list[int]:
@@ -267,7 +267,7 @@ def halved_sizes(length: int) -> list[int]:
     return lengths
 
 
-def _space(problem: Problem, fused: FusedGroup, whole: bool) -> _Space | None:
+def space_of(problem: Problem, fused: FusedGroup, whole: bool) -> TileSpace | None:
     """Return the tiles that a group can have: those of the first grid in which one fits."""
     for down, across, steps in _grids(problem, fused, whole):
         space = _fitting(problem, fused, down, across, steps)
@@ -299,8 +299,8 @@ def _grids(
     return [space for space in spaces if space[1]]
 
 
-class _Space(NamedTuple):
-    """Tiles that are tried for a group.
+class TileSpace(NamedTuple):
+    """Tiles that are tried for a group, its operations in one order.
 
     Attributes
     ----------
@@ -309,7 +309,7 @@ class _Space(NamedTuple):
     ways
         All else.
     bounds, traffic, macs, peaks : shape (ways, rows, columns)
-        Bounds on the cycles, `_NEVER` where a tile does not fit, and what is known exactly.
+        Bounds on the cycles, `NEVER` where a tile does not fit, and what is known exactly.
     work : shape (ways, rows, columns, engines)
         The least cycles that each engine works.
     """
@@ -324,6 +324,11 @@ class _Space(NamedTuple):
     peaks: Grid
     work: Grid
 
+    def tile(self, index: int) -> Tile:
+        """Return the tile that has a number in the order of the tables."""
+        way, row, column = (int(axis) for axis in np.unravel_index(index, self.bounds.shape))
+        return replace(self.ways[way], rows=self.rows.sizes[row], columns=self.columns.sizes[column])
+
 
 LOOPS = (("tiles", "stream"), ("tiles", "keep"), ("kernels", "stream"), ("kernels", "keep"))
 """Outer loops, each with whether parameters stay, that are tried."""
@@ -331,7 +336,7 @@ LOOPS = (("tiles", "stream"), ("tiles", "keep"), ("kernels", "stream"), ("kernel
 
 def _fitting(
     problem: Problem, fused: FusedGroup, down: list[int], across: list[int], steps: tuple[int, int]
-) -> _Space | None:
+) -> TileSpace | None:
     """Return the tiles of these rows and columns, and of channels in such steps, if one fits."""
     rows, columns = AxisTiles(fused, 0, down), AxisTiles(fused, 1, across)
     ways: list[Tile] = []
@@ -344,7 +349,9 @@ def _fitting(
             tables.append(_tables(costs, fits))
     if not ways:
         return None
-    return _Space(fused, rows, columns, ways, *(np.concatenate(table) for table in zip(*tables, strict=True)))
+    return TileSpace(
+        fused, rows, columns, ways, *(np.concatenate(table) for table in zip(*tables, strict=True))
+    )
 
 
 def _by_loops(
@@ -398,14 +405,14 @@ def _told_apart(fused: FusedGroup, costs: TileCosts, tiles: Sequence[Tile]) -> N
 
 
 def _tables(costs: TileCosts, fits: NDArray[np.bool_]) -> tuple[Grid, ...]:
-    """Return what `_Space` has of tiles: bounds, traffic, MACs, bytes of all buffers and work."""
-    bounds = np.where(fits, costs.bound(), _NEVER)
+    """Return what `TileSpace` has of tiles: bounds, traffic, MACs, bytes of all buffers and work."""
+    bounds = np.where(fits, costs.bound(), NEVER)
     exact = (costs.traffic, costs.macs, sum(costs.buffers))
     work = [np.broadcast_to(costs.work.get(engine, 0), bounds.shape) for engine in ENGINES]
     return (bounds, *(np.broadcast_to(table, bounds.shape) for table in exact), np.stack(work, axis=-1))
 
 
-def _cost(problem: Problem, cycles: Any, traffic: Any, macs: Any) -> Any:
+def cost_of(problem: Problem, cycles: Any, traffic: Any, macs: Any) -> Any:
     """Return what is minimised, of one tile or of many: cycles, but for traffic and energy."""
     if problem.minimise == "energy":
         return problem.machine.nanojoules(traffic, macs, cycles)
@@ -413,30 +420,34 @@ def _cost(problem: Problem, cycles: Any, traffic: Any, macs: Any) -> Any:
 
 
 def _least(
-    problem: Problem, space: _Space, max_bytes: int | None, places: tuple[int, ...], known: TileChoice | None
+    problem: Problem,
+    space: TileSpace,
+    max_bytes: int | None,
+    places: tuple[int, ...],
+    known: TileChoice | None,
 ) -> TileChoice | None:
     """Schedule tiles in the order of their bounds, until none that is left can be better than a known one."""
     exact = space.traffic, space.macs
-    costs = np.where(space.bounds < _NEVER, _cost(problem, space.bounds, *exact), _NEVER)
+    costs = np.where(space.bounds < NEVER, cost_of(problem, space.bounds, *exact), NEVER)
     if max_bytes is not None:
-        costs = np.where(space.peaks <= max_bytes, costs, _NEVER)
+        costs = np.where(space.peaks <= max_bytes, costs, NEVER)
     costs, traffic = costs.reshape(-1), np.broadcast_to(space.traffic, costs.shape).reshape(-1)
-    best, best_tile = (_NEVER,) * 5 if known is None else known.rank, None
+    best, best_tile = (NEVER,) * 5 if known is None else known.rank, None
     timed = problem.minimise in ("cycles", "memory")
     for index in np.lexsort((traffic, costs)).tolist():
-        if costs[index] > best[0] or costs[index] == _NEVER:
+        if costs[index] > best[0] or costs[index] == NEVER:
             break
         moved = int(traffic[index])
         if costs[index] == best[0] and moved > best[1]:
             continue  # no better than what moves less
         way, row, column = (int(axis) for axis in np.unravel_index(index, space.bounds.shape))
-        tile = replace(space.ways[way], rows=space.rows.sizes[row], columns=space.columns.sizes[column])
+        tile = space.tile(index)
         schedule = GroupSchedule(space.fused, tile, (space.rows.spans[row], space.columns.spans[column]))
-        most = best[0] + (moved <= best[1] and best[0] < _NEVER)
+        most = best[0] + (moved <= best[1] and best[0] < NEVER)
         cycles = schedule.cycles_below(most, space.work[way, row, column]) if timed else schedule.cycles
         macs = int(space.macs[way, row, column])
         rank = (
-            int(_cost(problem, cycles, moved, macs)),
+            int(cost_of(problem, cycles, moved, macs)),
             moved,
             cycles,
             int(problem.machine.nanojoules(moved, macs, cycles)),

@@ -6,12 +6,14 @@ from collections.abc import Sequence
 from typing import NamedTuple
 
 from tilewright.fusion.graph import engine_of
-from tilewright.fusion.group.best_tile import best_tile
+from tilewright.fusion.group.best_tile import TileChoice
+from tilewright.fusion.group.told_apart import keeps_alone, tile_options, told_of
 from tilewright.fusion.host import host_cost
 from tilewright.fusion.machine import HOST
 from tilewright.fusion.matching import Nodes, matches
 from tilewright.fusion.plan import Tile
 from tilewright.fusion.problem import Problem
+from tilewright.fusion.templates import Template
 
 
 class Candidate(NamedTuple):
@@ -31,6 +33,8 @@ class Candidate(NamedTuple):
         False for an operation that by itself has no tile that fits: only a group may execute it.
     places
         The order of execution, by places in `nodes`; empty for that of the network.
+    choice
+        All that it costs, None where the host computes.
     """
 
     nodes: Nodes
@@ -39,6 +43,7 @@ class Candidate(NamedTuple):
     tile: Tile | None
     fits: bool = True
     places: tuple[int, ...] = ()
+    choice: TileChoice | None = None
 
     @property
     def order(self) -> Nodes:
@@ -50,39 +55,66 @@ def single_operations(problem: Problem) -> list[Candidate]:
     """Return each operation alone; one that does not fit costs nothing."""
     candidates = []
     for op in problem.ops:
-        choice = None if engine_of(op) == HOST else best_tile(problem, (op.number,))
-        cost, tile = (host_cost(problem, op), None) if choice is None else (choice.cost, choice.tile)
-        fits = choice is not None or engine_of(op) == HOST
-        candidates.append(Candidate((op.number,), cost, "", tile, fits))
+        found = _candidates(problem, (op.number,))
+        candidates.append(found[0] if found else Candidate((op.number,), 0, "", None, False))
     return candidates
 
 
 def candidates(problem: Problem) -> tuple[Candidate, ...]:
     """Return all groups that fit on chip with what they cost, and each operation alone.
 
-    An operation that does not fit alone costs more than any plan of groups that do: a choice is a plan if it
-    costs less than that, and there is none if the cheapest choice does not.
+    Groups have the best tile with which they keep what constraints say of one group alone. An operation that
+    does not fit alone costs more than any plan of groups that do: a choice is a plan if it costs less than
+    that, and there is none if the cheapest choice does not.
     """
     fitting = fitting_groups(problem)
     return tuple(complete_candidates(len(problem.ops), fitting, dearer_than_any(fitting)))
 
 
-def fitting_groups(problem: Problem, max_bytes: int | None = None) -> list[Candidate]:
-    """Return all groups that fit on chip, in at most `max_bytes` bytes of all buffers if that is given."""
-    candidates = []
-    for nodes, templates in sorted(matches(problem.graph, problem.templates).items()):
-        op = problem.ops[nodes[0]]
-        if engine_of(op) == HOST:
-            candidates.append(Candidate(nodes, host_cost(problem, op), "", None))
-            continue
-        alone = len(nodes) == 1
-        tiled = [template for template in templates if not template.untiled]
-        # The best tile of all may be the whole plane.
-        choice = best_tile(problem, nodes, not (tiled or alone), max_bytes)
-        if choice is not None:
-            name = "" if alone else (tiled or templates)[0].name
-            candidates.append(Candidate(nodes, choice.cost, name, choice.tile, True, choice.places))
-    return candidates
+def told_apart(problem: Problem) -> tuple[Candidate, ...]:
+    """Return the same, with all tiles of each group that constraints tell apart."""
+    fitting = fitting_groups(problem, None, apart=True)
+    return tuple(complete_candidates(len(problem.ops), fitting, dearer_than_any(fitting)))
+
+
+def fitting_groups(problem: Problem, max_bytes: int | None = None, *, apart: bool = False) -> list[Candidate]:
+    """Return all groups that fit on chip.
+
+    Parameters
+    ----------
+    max_bytes
+        Bytes of all buffers that they may take.
+    apart
+        Whether they have all tiles that constraints tell apart, instead of the best one.
+    """
+    templates = sorted(matches(problem.graph, problem.templates).items())
+    return [
+        one
+        for nodes, allowing in templates
+        for one in _candidates(problem, nodes, allowing, max_bytes, apart)
+    ]
+
+
+def _candidates(
+    problem: Problem,
+    nodes: Nodes,
+    templates: Sequence[Template] = (),
+    max_bytes: int | None = None,
+    apart: bool = False,
+) -> list[Candidate]:
+    """Return what a group can be, the cheapest first: of one of the host itself alone."""
+    told = told_of(problem, {problem.ops[node].name for node in nodes}, apart)
+    if engine_of(problem.ops[nodes[0]]) == HOST:
+        kept = keeps_alone(told, problem.ops[nodes[0]].name)
+        return [Candidate(nodes, host_cost(problem, problem.ops[nodes[0]]), "", None)] if kept else []
+    alone = len(nodes) == 1
+    tiled = [template for template in templates if not template.untiled]
+    name = "" if alone else (tiled or templates)[0].name
+    # The best tile of all may be the whole plane.
+    return [
+        Candidate(nodes, choice.cost, name, choice.tile, True, choice.places, choice)
+        for choice in tile_options(problem, nodes, not (tiled or alone), told, max_bytes)
+    ]
 
 
 def dearer_than_any(fitting: Sequence[Candidate]) -> int:

@@ -18,8 +18,9 @@ from numpy.typing import NDArray
 from tilewright.core.cutoffs import narrow
 from tilewright.fusion.plan import Plan
 from tilewright.fusion.problem import Problem
-from tilewright.fusion.selection.candidates import Candidate, candidates
+from tilewright.fusion.selection.candidates import Candidate, candidates, told_apart
 from tilewright.fusion.selection.dual_prices import dual_prices
+from tilewright.spec.constraints.parts import terms
 
 __all__ = ["LARGEST", "Cover", "adds_up", "find_cover", "started"]
 
@@ -41,7 +42,10 @@ class Cover:
         For each operation, a bit mask of all that it depends on; numbers are an order of execution.
     candidates
         Convex sets of operations with their costs; each operation is one by itself, if only to say what is
-        dearer than any plan where it does not fit.
+        dearer than any plan where it does not fit. Of a set there may be several, with tiles that
+        constraints tell apart.
+    ordered
+        Whether all operations have positions, as constraints speak of their order.
 
     Attributes
     ----------
@@ -57,8 +61,10 @@ class Cover:
         is worth finding. What any plan has, where no known one counts (`core.cutoffs`).
     """
 
-    def __init__(self, ancestors: Sequence[int], candidates: Sequence[Candidate]) -> None:
-        self.ancestors = ancestors
+    def __init__(
+        self, ancestors: Sequence[int], candidates: Sequence[Candidate], *, ordered: bool = False
+    ) -> None:
+        self.ancestors, self.ordered = ancestors, ordered
         known = sum(candidate.cost for candidate in candidates if len(candidate.nodes) == 1)
         known = min([known, *(candidate.cost - 1 for candidate in candidates if not candidate.fits)])
         self.prices = dual_prices(len(ancestors), candidates, known)
@@ -72,14 +78,16 @@ class Cover:
             most = [
                 max((value for candidate, value in premium.items() if number in candidate.nodes), default=0)
                 for number in range(len(ancestors))
-            ]
+            ]  # of any plan
             self.worst = max(self.worst, min(sum(most), LARGEST))
         self.candidates = sorted(
             (candidate for candidate, value in premium.items() if value <= self.worst),
             key=lambda candidate: (premium[candidate], candidate.nodes),
         )
         self.premiums = [premium[candidate] for candidate in self.candidates]
-        self.index_of = {candidate.nodes: index for index, candidate in enumerate(self.candidates)}
+        self.index_of: dict[tuple[int, ...], int] = {}
+        for index, candidate in enumerate(self.candidates):
+            self.index_of.setdefault(candidate.nodes, index)
 
     @property
     def base(self) -> int:
@@ -117,6 +125,8 @@ class Cover:
         which one is ahead of the other then. What is ahead of nothing that is left, or behind nothing, is on
         no cycle; neither is what cannot be reached from what it reaches.
         """
+        if self.ordered:
+            return [index for index, candidate in enumerate(self.candidates) if len(candidate.nodes) > 1]
         left = np.array([len(candidate.nodes) > 1 for candidate in self.candidates], np.bool_)
         for ahead in (self._ahead, self._ahead.T):
             degrees = ahead[left].sum(axis=0)
@@ -138,6 +148,8 @@ class Cover:
     @cached_property
     def placed(self) -> list[int]:
         """Operations that need a position in the order: members of tangled candidates."""
+        if self.ordered:
+            return [*range(len(self.ancestors))]
         return sorted({member for index in self.tangled for member in self.candidates[index].nodes})
 
     @cached_property
@@ -248,11 +260,20 @@ def find_cover(problem: Problem) -> Cover:
 
 @lru_cache(maxsize=4)
 def _cover(problem: Problem, _narrow: bool) -> Cover:
-    return Cover(problem.ancestors, candidates(problem))
+    if not problem.constraints:
+        return Cover(problem.ancestors, candidates(problem))
+    ordered = any(term.word == "before" for part in problem.must_hold for term in terms(part))
+    return Cover(problem.ancestors, told_apart(problem), ordered=ordered)
 
 
 def started(problem: Problem, plan: Plan) -> list[int] | None:
     """Return the candidates, by index, that stand for a plan, None where it is of no use."""
     number = {op.name: op.number for op in problem.ops}
-    groups = [tuple(sorted(number.get(name, -1) for name in group.nodes)) for group in plan.groups]
-    return find_cover(problem).chosen(groups)
+    choice = find_cover(problem)
+    groups = [tuple(number.get(name, -1) for name in group.nodes) for group in plan.groups]
+    if not problem.constraints:
+        return choice.chosen(tuple(sorted(nodes)) for nodes in groups)
+    index_of = {(one.order, one.tile): index for index, one in enumerate(choice.candidates)}
+    tiles = [group.tile for group in plan.groups]
+    chosen = [index_of.get(each) for each in zip(groups, tiles, strict=True)]
+    return None if None in chosen else [index for index in chosen if index is not None]

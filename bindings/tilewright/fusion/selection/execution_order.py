@@ -2,19 +2,28 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 
 import networkx as nx
 
+from tilewright.fusion.matching import Nodes
 from tilewright.fusion.plan import Group, Plan
 from tilewright.fusion.problem import Problem
 from tilewright.fusion.selection.candidates import Candidate
 
 
-def order_groups(problem: Problem, chosen: Iterable[Candidate]) -> Plan:
+def order_groups(
+    problem: Problem, chosen: Iterable[Candidate], position: Mapping[Nodes, int] | None = None
+) -> Plan:
     """Return the plan of groups that hold every operation once, in an order of execution.
 
-    Of the groups that can be next, the one with the smallest first operation is.
+    Of the groups that can be next, the one with the lowest position is, of these the one with the smallest
+    first operation.
+
+    Parameters
+    ----------
+    position
+        Of groups in the order, by their nodes; of groups that it lacks it is 0.
 
     Raises
     ------
@@ -26,9 +35,11 @@ def order_groups(problem: Problem, chosen: Iterable[Candidate]) -> Plan:
         Group(tuple(problem.ops[number].name for number in candidate.order), candidate.tile)
         for candidate in chosen
     ]
-    graph = quotient([op.producers for op in problem.ops], [candidate.nodes for candidate in chosen])
+    nodes = [candidate.nodes for candidate in chosen]
+    graph = quotient([op.producers for op in problem.ops], nodes)
     try:
-        order = list(nx.lexicographical_topological_sort(graph, key=lambda index: chosen[index].nodes))
+        key = [((position or {}).get(each, 0), each) for each in nodes]
+        order = list(nx.lexicographical_topological_sort(graph, key=key.__getitem__))
     except nx.NetworkXUnfeasible:
         cycle = [" + ".join(groups[index].nodes) for index, _ in nx.find_cycle(graph)]
         raise ValueError(f"groups wait for each other: {'; '.join(cycle)}") from None
