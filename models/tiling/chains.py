@@ -22,12 +22,16 @@ from typing import Any, NamedTuple
 
 import pyomo.environ as pyo
 
+from tilewright.spec.constraints import Term
 from tilewright.tiling import Plan, Problem, best_bound, objective, violation
 from tilewright.tiling.hierarchy.chains import Amount, Chains, Key, refuse_others
 from tilewright.tiling.hierarchy.charges import WAITING
 from tilewright.tiling.hierarchy.cost import TICKS
 from tilewright.tiling.hierarchy.level import Kept
-from tilewright.tiling.hierarchy.plan import HierarchyPlan
+from tilewright.tiling.hierarchy.plan import LETTERS, HierarchyPlan
+from tilewright.tiling.hierarchy.vocabulary import node_of
+
+WORDS = ("tile", "iterations", "holds")
 
 
 class Pick(NamedTuple):
@@ -117,6 +121,22 @@ def _minimise_spent(m: Any) -> None:
         for value, variable in m.part[p].fixed:
             expression += (value - m.offset) // m.unit * variable
     m.cost = pyo.Objective(expr=expression)
+
+
+def term(m: Any, one: Term) -> Any:
+    """Return a term of the vocabulary."""
+    memory, name = map(str, one.arguments)
+    found: Any = 0
+    for p, part in enumerate(m.parts):
+        node = node_of(part.chains.machine, memory)
+        if one.word == "holds":
+            found += int(name in part.chains.machine.nodes[node].holds) * m.uses[p]
+            continue
+        loop = LETTERS[name]
+        for n, chain in enumerate(part.chains.chains[loop]):
+            value = chain[node] if one.word == "tile" else chain[node] // chain[node + 1]
+            found += value * m.part[p].chain[loop, n]
+    return found
 
 
 def start(m: Any, plan: Plan) -> None:

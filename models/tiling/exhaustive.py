@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from tilewright.core.bounds import Exact
 from tilewright.core.context import Outcome, RunContext
-from tilewright.spec.constraints.parts import Ground
+from tilewright.spec.constraints.parts import Ground, terms, without_first
 from tilewright.spec.errors import InputError, OutOfTimeError
 from tilewright.tiling import (
     Plan,
@@ -32,9 +32,22 @@ LEAST_SECONDS = 0.02
 """Time that is left for which a good first plan is worth its milliseconds; with less any plan will do."""
 
 
-def honours(problem: Problem, _part: Ground) -> bool:
-    """Whether the search honours what must hold: on a DSP, of layers, everything."""
-    return problem.machine.kind == "dsp"
+def honours(problem: Problem, part: Ground) -> bool:
+    """Whether the search honours what must hold.
+
+    On a DSP or an NPU, of layers, that is everything; on a hierarchy what is local to a node.
+    """
+    if problem.machine.kind != "hierarchy":
+        return True
+    if problem.limits.factors == "any":
+        return False
+    from tilewright.tiling.hierarchy.exact.admitted import is_local  # for start-up time
+
+    if problem.network is None:
+        return is_local(problem, part)
+    names = {term.arguments[0] for term in terms(part)}
+    of_layer = without_first(part)
+    return all(is_local(one.problem, of_layer) for one in problem.unconstrained_parts if one.name in names)
 
 
 def solve(problem: Problem, search: RunContext) -> Outcome:

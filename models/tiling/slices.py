@@ -22,6 +22,7 @@ import numpy as np
 import pyomo.environ as pyo
 
 from tilewright.core.cutoffs import narrow
+from tilewright.spec.constraints import Term
 from tilewright.tiling import Plan, Problem
 from tilewright.tiling.npu.cost import add_up, planes, rounds
 from tilewright.tiling.npu.cut import Cut
@@ -31,6 +32,7 @@ from tilewright.tiling.npu.minizinc import cuts, known_plan, prices, scale, word
 from tilewright.tiling.npu.minizinc import start as numbers
 from tilewright.tiling.npu.plan import PARTITIONS, SCHEDULES
 from tilewright.tiling.npu.plan import NpuPlan as LayerPlan
+from tilewright.tiling.npu.vocabulary import AXES
 
 
 @dataclass(frozen=True)
@@ -64,6 +66,17 @@ class Slice:
     def least(self) -> int:
         """Lower bound on the time of its plans."""
         return self.cost + min(self.m_costs) + min(self.n_costs)
+
+
+WORDS = (
+    "partition",
+    "schedule",
+    "iterations",
+    "tile.filters",
+    "tile.input_maps",
+    "tile.rows",
+    "tile.columns",
+)
 
 
 def suits(problem: Problem) -> bool:
@@ -125,6 +138,26 @@ def build(problem: Problem, extras: bool = True) -> Any:
         + sum((found[s].n_costs[j] - found[s].n_costs[j - 1]) * m.n_from[s, j] for s, j in m.N_FROM)
     )
     return m
+
+
+def term(m: Any, one: Term) -> Any:
+    """Return a term of the vocabulary: what it is in the slice, with its steps of filters and of maps."""
+    if one.word in ("partition", "schedule"):
+        names = PARTITIONS if one.word == "partition" else SCHEDULES
+        return sum((names.index(getattr(at, one.word)) + 1) * m.at[s] for s, at in enumerate(m.slices))
+    axis = one.arguments[0] if one.word == "iterations" else one.word.removeprefix("tile.")
+    d = AXES.index(str(axis))
+
+    def of(at: Slice, step: int) -> int:
+        return -(-cuts(m.problem)[at.partition].sizes[d] // step) if one.word == "iterations" else step
+
+    if d > 1:
+        return sum(of(at, (at.r, at.c)[d - 2]) * m.at[s] for s, at in enumerate(m.slices))
+    later = (m.m_from, m.n_from)[d]
+    steps = [(at.m_steps, at.n_steps)[d] for at in m.slices]
+    return sum(of(at, steps[s][0]) * m.at[s] for s, at in enumerate(m.slices)) + sum(
+        (of(m.slices[s], steps[s][i]) - of(m.slices[s], steps[s][i - 1])) * later[s, i] for s, i in later
+    )
 
 
 def start(m: Any, plan: Plan) -> None:

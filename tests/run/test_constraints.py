@@ -6,50 +6,21 @@ The predicates beside the texts are Python on a plan's JSON, and share nothing w
 from __future__ import annotations
 
 import json
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from itertools import product
 from pathlib import Path
 from random import Random
-from typing import Any
 
 import pytest
-from conftest import examples, in_turn, refused
+from conftest import examples, refused
 from hypothesis import assume, given, settings
 from numbered import randoms
 from tests.command import run
+from tests.constrained import Case, Json, hold_to
 from tests.oracles import Refused, addresses, bitwidth, dsp, grouping
 
 import tilewright as tw
 from tilewright.spec.errors import InputError, TilewrightError
-
-Json = dict[str, Any]
-Case = tuple[str, Callable[[Json], bool]]
-
-
-def least(plans: Iterator[tuple[Json, int]], keeps: list[Callable[[Json], bool]]) -> int | None:
-    """Return the least cost of the plans that keep all predicates."""
-    return min((cost for plan, cost in plans if all(kept(plan) for kept in keeps)), default=None)
-
-
-def hold_to(
-    problem: Any, cases: list[Case], plans: Iterator[tuple[Json, int]], methods: list[str], number: int
-) -> None:
-    """Solve a problem with constraints by methods, and compare with the filtered plans."""
-    expected = least(plans, [keeps for _, keeps in cases])
-    constrained = problem.where(*(text for text, _ in cases))
-    for method in in_turn(methods, number):
-        try:
-            result = tw.solve(constrained, method, time_limit=60, confirm=False)
-        except TilewrightError as error:
-            assert "cannot honour" in str(error) or "of this size" in str(error)
-            continue
-        told = f"{method}: {[text for text, _ in cases]}"
-        if expected is None:
-            assert result.status == "infeasible", told
-            continue
-        assert (result.status, result.objective) == ("optimal", expected), told
-        assert all(keeps(json.loads(json.dumps(result.plan.to_json()))) for _, keeps in cases)
-
 
 # Addresses ---------------------------------------------------------------------------------------------
 

@@ -25,7 +25,7 @@ from typing import Any, Generic, NamedTuple, Protocol, TypeVar
 
 from tilewright.core.bounds import Bound, Exact
 from tilewright.simulator import Report
-from tilewright.spec.constraints import Constraint, Vocabulary
+from tilewright.spec.constraints import Constraint, Term, Vocabulary
 from tilewright.spec.constraints.parts import Ground
 from tilewright.spec.layer import Layer
 from tilewright.spec.objectives import Objective
@@ -197,6 +197,9 @@ class KindBridge(Protocol):
 
     def data(self, problem: Any) -> dict[str, Any]:
         """Return the parameters that the core declares, all but those of the search."""
+
+    def term(self, problem: Any, one: Term) -> str | None:
+        """Return a term of the vocabulary in MiniZinc, None for what the formulations do not state."""
 
     def start(self, problem: Any, plan: Any) -> list[int] | None:
         """Return a plan as values of the decisions, None where the formulations have none that is as good."""

@@ -55,10 +55,11 @@ def data(problem: Problem) -> dict[str, Any]:
     return _bridge(problem).data(problem)
 
 
-def term(problem: Problem, _formulation: Path, one: Term) -> str | None:
+def term(problem: Problem, formulation: Path, one: Term) -> str | None:
     """Return a term of the vocabulary in MiniZinc."""
-    found = getattr(_bridge(problem), "term", None)
-    return None if found is None or problem.network is not None else found(problem, one)
+    if problem.network is not None or not suits(problem, formulation):
+        return None
+    return _bridge(problem).term(problem, one)
 
 
 def start(problem: Problem, plan: Plan) -> list[int] | None:

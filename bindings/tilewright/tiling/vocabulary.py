@@ -3,13 +3,11 @@
 from __future__ import annotations
 
 import importlib
-import importlib.util
 from collections.abc import Callable
 from dataclasses import replace
 from typing import Any
 
 from tilewright.spec.constraints import Names, Term, Vocabulary, Word
-from tilewright.spec.errors import InputError
 from tilewright.tiling.plan import Plan
 from tilewright.tiling.problem import Problem
 
@@ -60,7 +58,4 @@ def _kind(problem: Problem) -> Any:
     """Return the module with the words of a layer on a kind of machine; None where there is none."""
     if problem.operation is not None:
         return None
-    if importlib.util.find_spec(f"tilewright.tiling.{problem.machine.kind}.vocabulary") is None:
-        limit = f"machines of kind {problem.machine.kind} do not take constraints yet"
-        raise InputError("constraints", None, limit)
     return importlib.import_module(f"tilewright.tiling.{problem.machine.kind}.vocabulary")

@@ -139,7 +139,8 @@ def choose(problem: Problem) -> Chosen:
     cells: dict[tuple[str, str], BestPlan] = {}
     blind: tuple[int, NpuPlan] | None = None
     for partition, schedule in product(PARTITIONS, SCHEDULES):
-        found = best_tile(cut_of(layer, machine, partition), schedule, apart=schedule == "OS")
+        cut = cut_of(layer, machine, partition)
+        found = best_tile(cut, schedule, "time", {}, tiles(cut, schedule, apart=schedule == "OS"))
         if found is not None:
             cells[partition, schedule] = found
         free = _first(cut_of(layer, blind_machine, partition), schedule)

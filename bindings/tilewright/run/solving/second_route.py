@@ -56,9 +56,12 @@ def routes(problem: Any, but: str | None = None) -> list[str]:
 def honouring(problem: Any) -> list[str]:
     """Return the methods that honour the constraints of a problem and prove, one for each solver."""
     by_solver: dict[str, str] = {}
+    room = room_of(problem).name
     for method in routes(problem):
         name, _, solver = method.partition("@")
-        by_solver.setdefault(solver or name, method)
+        key = solver or name
+        if key not in by_solver and catalogue.suits(catalogue.formulation(room, name), problem):
+            by_solver[key] = method
     return sorted(by_solver.values(), key=lambda method: (("@" in method), not method.endswith("@cpsat")))
 
 

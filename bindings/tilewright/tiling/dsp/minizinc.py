@@ -24,7 +24,7 @@ from tilewright.tiling.dsp.traffic import Tiles
 from tilewright.tiling.plan import Plan
 from tilewright.tiling.problem import Problem
 
-__all__ = ["data", "decisions", "plan", "scale", "size", "start"]
+__all__ = ["data", "decisions", "plan", "scale", "size", "start", "term"]
 
 
 LARGEST = 2**31 - 2

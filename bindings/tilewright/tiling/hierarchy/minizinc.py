@@ -7,6 +7,7 @@ from math import gcd, prod
 from typing import Any, NamedTuple
 
 from tilewright.core.cutoffs import narrow
+from tilewright.spec.constraints import Term
 from tilewright.spec.errors import InputError
 from tilewright.tiling.hierarchy import kind as hierarchy
 from tilewright.tiling.hierarchy.chains import Amount, Chains, Key, refuse_others, too_large
@@ -14,13 +15,17 @@ from tilewright.tiling.hierarchy.charges import WAITING
 from tilewright.tiling.hierarchy.cost import TICKS
 from tilewright.tiling.hierarchy.exact.lattice import MOST, Lattice
 from tilewright.tiling.hierarchy.exact.tables import Tables
-from tilewright.tiling.hierarchy.loops import AXES, LETTERS
+from tilewright.tiling.hierarchy.loops import AXES, LETTERS, USES
+from tilewright.tiling.hierarchy.machine import HierarchyMachine
+from tilewright.tiling.hierarchy.nest import window
+from tilewright.tiling.hierarchy.plan import LETTERS as LOOP_LETTERS
 from tilewright.tiling.hierarchy.plan import HierarchyPlan
 from tilewright.tiling.hierarchy.task import Task
+from tilewright.tiling.hierarchy.vocabulary import axes_of, node_of
 from tilewright.tiling.plan import Plan
 from tilewright.tiling.problem import Problem
 
-__all__ = ["data", "decisions", "plan", "scale", "size", "start"]
+__all__ = ["data", "decisions", "plan", "scale", "size", "start", "term"]
 
 LARGEST = 2**31 - 2
 """The largest number that Gecode can handle."""
@@ -49,7 +54,9 @@ def chains_of(problem: Problem) -> Chains:
 
 @lru_cache(maxsize=64)
 def known_plan(problem: Problem) -> HierarchyPlan | None:
-    """Return the plan that the incomplete pass of the exact search finds."""
+    """Return the plan that the incomplete pass of the exact search finds; it knows not all constraints."""
+    if problem.constraints:
+        return None
     from tilewright.tiling.hierarchy.exact import search  # for start-up time: numba
 
     chains_of(problem)
@@ -347,11 +354,13 @@ def start(problem: Problem, plan: Plan) -> list[int] | None:
     One above what the model's domains admit gives way to the known plan that they come from.
     """
     given, known = plan.layers[0], known_plan(problem)
-    if known is None:
-        return None
     inside = known
     if isinstance(given, HierarchyPlan) and hierarchy.violation(problem, given) is None:
-        inside = given if narrow() else min(given, known, key=lambda one: hierarchy.objective(problem, one))
+        inside = given
+        if known is not None and not narrow():
+            inside = min(given, known, key=lambda one: hierarchy.objective(problem, one))
+    if inside is None:
+        return None
     chains = chains_of(problem)
     chosen, orders = chains.chosen(inside)
     return [
@@ -375,3 +384,65 @@ def plan(problem: Problem, solution: Any) -> Plan:
         i: chains.orders[i][number - 1] for i, number in zip(chains.memories, solution.order, strict=True)
     }
     return Plan((chains.plan(chosen, orders),))
+
+
+def term(problem: Problem, one: Term) -> str | None:
+    """Return a term of the vocabulary in MiniZinc.
+
+    What a plan costs is not stated: a switch may be in a case that costs more than the plan.
+    """
+    chains, machine = chains_of(problem), problem.machine
+    assert machine.kind == "hierarchy"
+    if one.word == "utilisation":
+        axes = axes_of(machine)
+        used = " * ".join(_instances(chains, machine, name) for name in axes) or "1"
+        return f"100 * ({used}) div {prod(axes.values())}"
+    if not one.arguments:
+        return None
+    node = node_of(machine, str(one.arguments[0]))
+    match one.word:
+        case "tile":
+            return _sizes(chains, node, LOOP_LETTERS[str(one.arguments[1])])
+        case "iterations":
+            return _iterations(chains, node, LOOP_LETTERS[str(one.arguments[1])])
+        case "instances":
+            return _instances(chains, machine, str(one.arguments[0]))
+        case "holds":
+            return str(one.arguments[1] in machine.nodes[node].holds).lower()
+        case "elements":
+            held = one.arguments[1] in machine.nodes[node].holds
+            return _elements(problem, chains, node, str(one.arguments[1])) if held else "0"
+    return None
+
+
+def _of_chain(loop: str, values: list[int]) -> str:
+    """Return what a loop's chain decides."""
+    return f"{values}[chain[{loop.upper()}]]"
+
+
+def _sizes(chains: Chains, node: int, loop: str) -> str:
+    return _of_chain(loop, [chain[node] for chain in chains.chains[loop]])
+
+
+def _iterations(chains: Chains, node: int, loop: str) -> str:
+    return _of_chain(loop, [chain[node] // chain[node + 1] for chain in chains.chains[loop]])
+
+
+def _instances(chains: Chains, machine: HierarchyMachine, name: str) -> str:
+    node = node_of(machine, name)
+    axis = machine.nodes[node].axis
+    assert axis is not None
+    return " * ".join(_iterations(chains, node, loop) for loop in axis.loops)
+
+
+def _elements(problem: Problem, chains: Chains, node: int, operand: str) -> str:
+    """Return the elements of an operand under the block that enters a node."""
+    sides = "".join(map("".join, AXES)) if operand == "input" else ""
+    factors = [_sizes(chains, node, loop) for loop in USES[operand] if loop not in sides]
+    layer = problem.one_layer
+    for axis, (out, tap) in enumerate(AXES if sides else ()):
+        outs, taps = (chains.chains[loop] for loop in (out, tap))
+        geometry = layer.stride[axis], layer.dilation[axis]
+        values = [window(one[node], other[node], *geometry) for one in outs for other in taps]
+        factors.append(f"{values}[(chain[{out.upper()}] - 1) * {len(taps)} + chain[{tap.upper()}]]")
+    return " * ".join(factors)

@@ -8,7 +8,7 @@ their own, nothing does, and a tile has one filter.
 from __future__ import annotations
 
 import time
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -20,6 +20,7 @@ from tilewright.tiling.machine_kind import LayerLimits, LayerProblem, TradeOff
 from tilewright.tiling.npu.cost import measure, totals
 from tilewright.tiling.npu.cut import Cut, cut_of
 from tilewright.tiling.npu.plan import PARTITIONS, SCHEDULES, NpuPlan
+from tilewright.tiling.npu.vocabulary import Tiling, admitted
 
 NEVER = np.iinfo(np.int64).max
 
@@ -87,6 +88,16 @@ def tiles(cut: Cut, schedule: str, apart: bool = False) -> TileGrid:
     return TileGrid(m, n, r, c, most > 0)
 
 
+def every_tile(cut: Cut, schedule: str, apart: bool = False) -> Iterator[TileGrid]:
+    """Iterate over the steps of filters, each with all tiles, of which a constraint may admit any."""
+    ms, ns, rs, cs = cut.steps
+    n, r, c = ns[::-1][None, None, :], rs[:, None, None], cs[None, :, None]
+    most = largest_filter_step(cut, schedule, n, r, c, apart)
+    for m in ms[::-1]:
+        if schedule != "IS" or m == cut.sizes[0]:
+            yield TileGrid(np.full((1, 1, 1), m), n, r, c, most >= m)
+
+
 def largest_filter_step(cut: Cut, schedule: str, n: Any, r: Any, c: Any, apart: bool = False) -> Any:
     """Return the largest T_M with which tiles fit into the memories (equation 2), 0 for none."""
     capacity, filters = cut.capacity, cut.sizes[0]
@@ -106,7 +117,8 @@ def largest_filter_step(cut: Cut, schedule: str, n: Any, r: Any, c: Any, apart: 
 def best(problem: LayerProblem, deadline: float = float("inf")) -> BestPlan | None:
     """Return the best plan of a layer, None where no tile fits a schedule that is asked for.
 
-    Of equally good ones it is the one that moves least, then the fastest, then that with the smallest tiles;
+    Where the problem has constraints, all steps of filters count, as a constraint may tell them apart. Of
+    equally good ones it is the one that moves least, then the fastest, then that with the smallest tiles;
     of what is left the first in the order of partitions, schedules, ascending T_R and T_C and descending T_N.
 
     Raises
@@ -115,14 +127,17 @@ def best(problem: LayerProblem, deadline: float = float("inf")) -> BestPlan | No
         When the deadline, a ``time.monotonic()``, passes.
     """
     best: BestPlan | None = None
+    admits = admitted(problem)
     for partition, schedule in choices(problem.limits):
-        if time.monotonic() > deadline:
-            raise OutOfTimeError
         cut = cut_of(problem.one_layer, problem.machine, partition)
         limits = problem.limits
-        found = best_tile(cut, schedule, problem.minimise, limits.at_most.given, apart(limits))
-        if found is not None and (best is None or found[:2] < best[:2]):
-            best = found
+        given = cut, schedule, apart(limits)
+        for grid in every_tile(*given) if admits is not None else (tiles(*given),):
+            if time.monotonic() > deadline:
+                raise OutOfTimeError
+            found = best_tile(cut, schedule, problem.minimise, limits.at_most.given, grid, admits)
+            if found is not None and (best is None or found[:2] < best[:2]):
+                best = found
     return best
 
 
@@ -158,9 +173,10 @@ def front(
 def best_tile(
     cut: Cut,
     schedule: str,
-    minimise: str = "time",
-    at_most: Mapping[str, int] | None = None,
-    apart: bool = False,
+    minimise: str,
+    at_most: Mapping[str, int],
+    grid: TileGrid,
+    admits: Callable[[Tiling], Any] | None = None,
 ) -> BestPlan | None:
     """Return the best plan of one partition and schedule.
 
@@ -169,16 +185,17 @@ def best_tile(
     at_most
         What a plan may cost at most, by what that counts. No count grows with T_M, so that the largest that
         fits is within such limits whenever a smaller one is.
+    admits
+        What constraints admit.
     """
-    all_tiles = tiles(cut, schedule, apart)
-    if not all_tiles.fits.any():
+    if not grid.fits.any():
         return None
-    total = totals(cut, schedule, all_tiles.steps)
-    allowed = all_tiles.fits
-    for of, most in (at_most or {}).items():
-        allowed = allowed & (measure(cut, total, of) <= most)
-    ranks = [measure(cut, total, name) for name in (minimise, "accesses", "time")]
-    ranks.append(memory(cut, schedule, all_tiles.steps))
+    seen = Tiling(cut, schedule, grid.steps)
+    allowed = grid.fits if admits is None else grid.fits & admits(seen)
+    for of, most in at_most.items():
+        allowed = allowed & (measure(cut, seen.cost, of) <= most)
+    ranks = [measure(cut, seen.cost, name) for name in (minimise, "accesses", "time")]
+    ranks.append(seen.held)
     found = []
     for values in ranks:
         values = np.where(allowed, values, NEVER)
@@ -187,10 +204,4 @@ def best_tile(
     if found[0] == NEVER:
         return None
     value, *others = found
-    return BestPlan(value, tuple(others), all_tiles.plan(cut, schedule, int(allowed.argmax())))  # type: ignore[arg-type]
-
-
-def memory(cut: Cut, schedule: str, steps: tuple[Any, Any, Any, Any]) -> Any:
-    """Return what tiles take of a core's three memories, in the machine's unit."""
-    need = cut.need(steps, schedule)
-    return sum(elements * cut.held_units[operand] for operand, elements in need.items())
+    return BestPlan(value, tuple(others), grid.plan(cut, schedule, int(allowed.argmax())))  # type: ignore[arg-type]

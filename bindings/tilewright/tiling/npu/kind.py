@@ -13,6 +13,7 @@ from tilewright.tiling.npu.cut import Cut, cut_of
 from tilewright.tiling.npu.lowering import data, lower
 from tilewright.tiling.npu.measures import costs_of, measure_execution
 from tilewright.tiling.npu.plan import NpuPlan
+from tilewright.tiling.npu.vocabulary import view
 
 LayerPlan = NpuPlan
 
@@ -48,9 +49,8 @@ def objective(problem: LayerProblem, plan: NpuPlan) -> int:
 
 def rank(problem: LayerProblem, plan: NpuPlan) -> tuple[int, ...]:
     """Return accesses, picoseconds and memory of a valid plan, which break ties."""
-    cut = _cut(problem, plan)
-    found, held = cost(cut, plan), exact.memory(cut, plan.schedule, cut.step(plan.tile))
-    return int(accesses(cut, found)), int(time_ps(cut, found)), int(held)
+    seen = view(problem, plan)
+    return int(accesses(seen.cut, seen.cost)), int(time_ps(seen.cut, seen.cost)), int(seen.held)
 
 
 def measured_objective(problem: LayerProblem, report: Report) -> int:

@@ -13,6 +13,7 @@ from typing import Any
 import numpy as np
 
 from tilewright.core.cutoffs import narrow
+from tilewright.spec.constraints import Term
 from tilewright.spec.errors import InputError
 from tilewright.tiling.npu import kind as npu
 from tilewright.tiling.npu.bounds import relaxed
@@ -20,11 +21,15 @@ from tilewright.tiling.npu.cost import Counts, accesses, measure, totals
 from tilewright.tiling.npu.cut import BYTE, Cut, cut_of
 from tilewright.tiling.npu.exact import apart, choices, largest_filter_step
 from tilewright.tiling.npu.plan import PARTITIONS, SCHEDULES, NpuPlan
+from tilewright.tiling.npu.vocabulary import AXES
 from tilewright.tiling.plan import Plan
 from tilewright.tiling.problem import Problem
 
-__all__ = ["data", "decisions", "plan", "scale", "size", "start"]
+__all__ = ["data", "decisions", "plan", "scale", "size", "start", "term"]
 
+
+MODEL_LOOPS = dict(zip(AXES, "MNRC", strict=True))
+"""What the model calls the loops."""
 
 LARGEST = 2**31 - 2
 """The largest number that Gecode can handle."""
@@ -208,6 +213,23 @@ def data(problem: Problem) -> dict[str, Any]:
     }
 
 
+def term(problem: Problem, one: Term) -> str | None:
+    """Return a term of the vocabulary in MiniZinc."""
+    match one.word:
+        case "partition" | "schedule":
+            return one.word
+        case "elements":
+            return f"buffer[{str(one.arguments[0]).upper()}]"
+        case "iterations":
+            loop = MODEL_LOOPS[str(one.arguments[0])]
+            return f"(size[partition, {loop}] + step[{loop}] - 1) div step[{loop}]"
+    if one.word == problem.minimise:
+        offset, unit = scale(problem)
+        return f"{offset} + {unit} * objective"
+    axis = one.word.removeprefix("tile.")
+    return f"step[{MODEL_LOOPS[axis]}]" if axis in MODEL_LOOPS else None
+
+
 def _numbers(names: tuple[str, ...], limit: str) -> set[int]:
     return {number for number, name in enumerate(names, start=1) if limit in ("any", name)}
 
@@ -220,7 +242,8 @@ def start(problem: Problem, plan: Plan) -> list[int] | None:
     given, known = plan.layers[0], None if narrow() else known_plan(problem)
     inside = None
     if isinstance(given, NpuPlan) and npu.violation(problem, given) is None:
-        inside = no_worse(problem, given)
+        # What constraints tell apart does not become another plan.
+        inside = _in_steps(problem, given) if problem.constraints else no_worse(problem, given)
     if known is not None and (
         inside is None or npu.objective(problem, inside) > npu.objective(problem, known)
     ):
@@ -230,6 +253,11 @@ def start(problem: Problem, plan: Plan) -> list[int] | None:
     steps = cuts(problem)[inside.partition].steps
     chosen = [int(np.searchsorted(steps[d], inside.tile[d])) + 1 for d in range(4)]
     return [PARTITIONS.index(inside.partition) + 1, SCHEDULES.index(inside.schedule) + 1, *chosen]
+
+
+def _in_steps(problem: Problem, given: NpuPlan) -> NpuPlan:
+    """Return a plan with the steps that its loops take."""
+    return NpuPlan(given.partition, given.schedule, cuts(problem)[given.partition].step(given.tile))
 
 
 def no_worse(problem: Problem, given: NpuPlan) -> NpuPlan:

@@ -200,10 +200,13 @@ def add_undominated(found: Any, first: int, count: int, node: Any) -> int:
 
 
 @jit.inlined
-def find_trips(outer: Any, inner: Any, ratios: Any, trips: Any) -> None:
-    """Find how often a block is in another one."""
+def find_trips(outer: Any, inner: Any, ratios: Any, trips: Any) -> int:
+    """Find how often a block is in another one, loop by loop, and return it for all together."""
+    every = 1
     for loop in range(8):
         trips[loop] = ratios[loop, outer[loop], inner[loop]]
+        every *= trips[loop]
+    return every
 
 
 @jit.inlined
@@ -391,7 +394,8 @@ def expand(space: Any, cutoff: Any, first: int, work: int, found: Any, count: in
                 break
             g = groups[each]
             outer, inner = blocks.place[b], plans.place[g]
-            find_trips(outer, inner, space.ratios, trips)
+            if find_trips(outer, inner, space.ratios, trips) < node.least:
+                continue
             tiles = blocks.elements[b], plans.elements[g], plans.fresh[g]
             move = Move(b, g, outer, inner, trips, *tiles)
             done += 1 + plans.start[g + 1] - plans.start[g]

@@ -68,8 +68,8 @@ class Node(NamedTuple):
 
     Attributes
     ----------
-    number, memory, size
-        Its place from the outermost one; whether it is a memory; the most instances of an axis.
+    number, memory, least, size
+        Its place from the outermost one; whether it is a memory; fewest and most instances of an axis.
     shares
         Whether another node further out has a tile in the same memory.
     allowed : shape (8,)
@@ -113,6 +113,7 @@ class Node(NamedTuple):
     number: int
     memory: bool
     shares: bool
+    least: int
     size: int
     allowed: Marks
     outer: Table

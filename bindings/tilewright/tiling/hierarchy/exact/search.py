@@ -212,7 +212,8 @@ class Search:
         node, blocks, chosen = self._entrance(i)
         plans, order = group_plans(self.tables, i, inside)
         steps = self.lattice.steps(self.tables.machine, i)
-        found = self._expand(Space(node, steps, blocks, plans, self.lattice.ratios), known, budget)
+        space = Space(node, steps, blocks, plans, self.tables.ratios(i))
+        found = self._expand(space, known, budget)
         return found._replace(block=chosen[found.block], before=order[found.before])
 
     def _expand(self, space: Space, known: int, budget: Budget) -> PartialPlans:
@@ -327,7 +328,7 @@ def _searches(task: Task, deadline: float, params: SearchParams) -> list[Search]
     found, lattice = [], Lattice(task.layer)
     if lattice.many > MOST:
         raise OutOfTimeError
-    for kept in task.machine.choices:
+    for kept in task.choices:
         check_deadline(deadline)
         found.append(Search(Tables(task, kept, lattice), params))
     return sorted(found, key=lambda search: search.least)

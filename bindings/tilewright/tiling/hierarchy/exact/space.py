@@ -46,13 +46,14 @@ def node_of(tables: Tables, i: int) -> Node:
     shares = goal == HOLDING or (i in tables.parts and not tables.parts[i].outermost)
     tracks = bool((tables.constant != tables.constant[0]).any())
     added = [tables.constant[j] for j in charges.arrays(0, i)]
-    limits = tables.task.at_most
+    limits, (least, most) = tables.task.at_most, tables.instances_used(i)
     at_most = [limits.get(quantity.name, FAR) for quantity in charges.quantities]
     return Node(
         number=i,
         memory=memory,
         shares=shares,
-        size=0 if node.axis is None else node.axis.size,
+        least=least,
+        size=most,
         allowed=charges.allowed[i],
         outer=charges.outer[i],
         inner=charges.inner[i],
@@ -87,7 +88,8 @@ def node_of(tables: Tables, i: int) -> Node:
 def entering_blocks(tables: Tables, i: int) -> tuple[Blocks, Table]:
     """Return the blocks that may enter a node, the cheapest first, and their numbers in the lattice."""
     lattice, rest, machine = tables.lattice, tables.rest[i], tables.machine
-    chosen = np.flatnonzero(tables.entering(i)) if i else np.array([lattice.many - 1])
+    whole = np.arange(lattice.many) == lattice.many - 1
+    chosen = np.flatnonzero(tables.entering(i) & whole if i == 0 else tables.entering(i))
     chosen = chosen[np.argsort(rest[chosen, 0], kind="stable")]
     own, most = np.zeros((len(chosen), 2), np.int64), np.full(len(chosen), FAR)
     if (part := tables.parts.get(i)) is not None:

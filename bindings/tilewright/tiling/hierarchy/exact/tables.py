@@ -134,7 +134,22 @@ class Tables:
         """Return the blocks that may enter a node."""
         complete, partial = self.fits[i]
         entering = (complete | partial) & (self.rest[i] < FAR).all(axis=1)
+        if self.task.admitted is not None:
+            entering &= self.task.admitted.blocks(self.machine, self.lattice, i)
         return entering if self.left is None else entering & self.left.among[i]
+
+    def ratios(self, i: int) -> Table:
+        """Return how often one size of a loop may be in another at a node; see `Lattice.ratios`."""
+        admitted = self.task.admitted
+        return self.lattice.ratios if admitted is None else admitted.ratios(self.machine, self.lattice, i)
+
+    def instances_used(self, i: int) -> tuple[int, int]:
+        """Return how many instances of an axis are used at least and at most; 1 and 0 of a memory."""
+        axis = self.machine.nodes[i].axis
+        if axis is None:
+            return 1, 0
+        admitted = self.task.admitted
+        return (1, axis.size) if admitted is None else admitted.instances.get(i, (1, axis.size))
 
     def instances(self, i: int) -> int:
         """Return the most instances of a node."""
