@@ -18,8 +18,11 @@ from tilewright.allocation import Plan, Problem
 from tilewright.allocation.placement.floor import Floor, Regions
 from tilewright.allocation.placement.hop_bound import fewest_hops, lower_bound
 from tilewright.allocation.placement.unplaced import floor_of, pes_to_place
+from tilewright.spec.constraints import Term
 
 WRITTEN_FOR = "cpsat"
+
+WORDS = ("at", "hops", "pes", "split", "units", "work", "load", "used_pes", "interval")
 
 
 def suits(problem: Problem) -> bool:
@@ -123,22 +126,25 @@ def _connect(m: Any, i: int, beside: list[list[int]]) -> None:
         m.add_implication(here[p], one).with_name(f"layer {i} is connected at PE {p}")
 
 
+def _within(m: Any, beside: list[list[int]], layer: int, most: int) -> list[list[Any]]:
+    """Return for each number of hops below `most`, and each PE, whether a layer is within so many hops."""
+    levels = [m.at[layer]]
+    for h in range(1, most):
+        before, level = levels[-1], []
+        for p in range(len(beside)):
+            within = m.new_bool_var(f"near[{layer},{h},{p}]")
+            m.add_bool_or([before[p], *(before[q] for q in beside[p]), ~within])
+            for q in (p, *beside[p]):
+                m.add_implication(before[q], within)
+            level.append(within)
+        levels.append(level)
+    return levels
+
+
 def _count_hops(m: Any, beside: list[list[int]]) -> None:
     floor: Floor = m.floor
     pes = range(len(beside))
-    near = {}
-    for producer, most in _most_hops(floor).items():
-        levels = [m.at[producer]]
-        for h in range(1, most):
-            before, level = levels[-1], []
-            for p in pes:
-                within = m.new_bool_var(f"near[{producer},{h},{p}]")
-                m.add_bool_or([before[p], *(before[q] for q in beside[p]), ~within])
-                for q in (p, *beside[p]):
-                    m.add_implication(before[q], within)
-                level.append(within)
-            levels.append(level)
-        near[producer] = levels
+    near = {producer: _within(m, beside, producer, most) for producer, most in _most_hops(floor).items()}
     hops: list[Any] = []
     m.hops_of = {}
     for producer, consumer in floor.edges:
@@ -195,11 +201,17 @@ def _positions(floor: Floor) -> tuple[list[int], list[int]]:
     return [row for row, _ in places], [column for _, column in places]
 
 
-def _canonical(floor: Floor, regions: Regions) -> Any:
-    """Return the layer of each PE, from 1, in the image that symmetry breaking admits."""
+def _layers(floor: Floor, regions: Regions) -> Any:
+    """Return the layer of each PE, from 1, shape (rows, columns)."""
     layers = np.zeros((floor.rows, floor.columns), np.int64)
     for layer, region in enumerate(regions, start=1):
         layers[tuple(zip(*region, strict=True))] = layer
+    return layers
+
+
+def _canonical(floor: Floor, regions: Regions) -> Any:
+    """Return the layer of each PE, from 1, in the image that symmetry breaking admits."""
+    layers = _layers(floor, regions)
     marked = 1 + int(np.argmin(floor.sizes))
 
     def middles(image: Any) -> list[float]:
@@ -214,15 +226,43 @@ def _canonical(floor: Floor, regions: Regions) -> Any:
     return layers.T if floor.rows == floor.columns and rows > columns else layers
 
 
+def term(m: Any, one: Term) -> Any:
+    """Return a term of the vocabulary; how many PEs layers have is known."""
+    names = [stage.name for stage in m.problem.stages]
+    if one.word == "at":
+        name, row, column = one.arguments
+        return m.at[names.index(str(name))][int(row) * m.floor.columns + int(column)]
+    if one.word == "hops":
+        layer, other = (names.index(str(name)) for name in one.arguments)
+        return 0 if layer == other else _hops_between(m, layer, other)
+    vocabulary = m.problem.vocabulary
+    return vocabulary.value(one, vocabulary.view(m.unplaced))
+
+
+def _hops_between(m: Any, layer: int, other: int) -> Any:
+    """Return the hops from all PEs of the second layer to the nearest one of the first."""
+    floor: Floor = m.floor
+    farthest = floor.rows + floor.columns - 2
+    count = [floor.sizes[other]]
+    for h, level in enumerate(_within(m, _neighbours(floor), layer, farthest)[1:], start=1):
+        for p, within in enumerate(level):
+            far = m.new_bool_var(f"beyond[{layer},{other},{h},{p}]")
+            m.add_implication(far, m.at[other][p])
+            m.add_implication(far, ~within)
+            m.add_bool_or(far, within, ~m.at[other][p])
+            count.append(far)
+    return sum(count)
+
+
 def start(m: Any, plan: Plan) -> None:
-    """Hint the image of a placement that symmetry breaking admits."""
+    """Hint a placement, of its images that which symmetry breaking admits."""
     if plan.regions and floor_of(m.problem, plan) == m.floor:
         hint(m, plan.regions)
 
 
 def hint(m: Any, regions: Regions) -> None:
     """Hint a placement."""
-    layers = _canonical(m.floor, regions).ravel().tolist()
+    layers = (_canonical(m.floor, regions) if m.extras else _layers(m.floor, regions)).ravel().tolist()
     for i, here in enumerate(m.at, start=1):
         for p, layer in enumerate(layers):
             m.add_hint(here[p], layer == i)

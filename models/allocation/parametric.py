@@ -1,7 +1,7 @@
 """The room's own exact method: a parametric search on the bottleneck, and tables over PEs and levels.
 
 Why nothing is lost is argued in the modules of ``tilewright.allocation.exact`` that it stands on: ``search``,
-``options``, ``latency_dp`` and ``timing``.
+``options``, ``latency_dp`` and ``timing``, and ``constrained`` where a problem has constraints.
 """
 
 from __future__ import annotations
@@ -9,9 +9,11 @@ from __future__ import annotations
 from collections.abc import Callable
 
 from tilewright.allocation import Plan, Problem
+from tilewright.allocation.exact import constrained
 from tilewright.allocation.exact.search import AllocationAnswer, search_splits
 from tilewright.allocation.exact.trimming import break_ties
 from tilewright.core.context import Outcome, RunContext
+from tilewright.spec.constraints.parts import Ground
 
 
 def suits(problem: Problem) -> bool:
@@ -19,8 +21,15 @@ def suits(problem: Problem) -> bool:
     return problem.minimise != "distance"
 
 
+def honours(problem: Problem, _part: Ground) -> bool:
+    """Whether the method honours what must hold: all that constraints say of plans without places."""
+    return suits(problem)
+
+
 def solve(problem: Problem, search: RunContext) -> Outcome:
     """Find and prove the optimum; of ``pareto``, the whole front."""
+    if problem.constraints:
+        return constrained.search(problem, search)
     plan, bound, proven = None, None, False
     for found in search_splits(problem, search.deadline):
         proven = found.proven

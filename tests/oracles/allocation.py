@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from fractions import Fraction
 from functools import lru_cache
 from itertools import combinations, product
@@ -141,9 +141,8 @@ class Pipeline:
         layer = self.layers[number]
         return {(y, x): y // rows * layer.columns + x for y, x in layer.pixels()}
 
-    def splits(self, layer: Layer) -> list[Split]:
-        """Return of all splits those of fewest PEs for each work and number of row groups."""
-        best: dict[tuple[int, int], Split] = {}
+    def every_split(self, layer: Layer) -> Iterator[Split]:
+        """Yield all splits."""
         units = self.machine["functional_units"]
         for parts in product(range(1, self.pes + 1), repeat=3):
             if prod(parts) > self.pes:
@@ -151,9 +150,15 @@ class Pipeline:
             for unit in product(range(1, units + 1), repeat=2):
                 split = Split(*parts, *unit)
                 if self.broken(layer, split) is None:
-                    key = layer.work(split), split.rows
-                    if key not in best or split.pes < best[key].pes:
-                        best[key] = split
+                    yield split
+
+    def splits(self, layer: Layer) -> list[Split]:
+        """Return of all splits those of fewest PEs for each work and number of row groups."""
+        best: dict[tuple[int, int], Split] = {}
+        for split in self.every_split(layer):
+            key = layer.work(split), split.rows
+            if key not in best or split.pes < best[key].pes:
+                best[key] = split
         return list(best.values())
 
     def broken(self, layer: Layer, split: Split) -> str | None:
@@ -171,9 +176,22 @@ class Pipeline:
 
     def run(self, splits: tuple[Split, ...], pacing: str) -> tuple[int, int, int, int]:
         """Return interval, PEs, latency and words of storage."""
+        found = self.measured(splits, pacing)
+        return found["interval"], found["used"], found["latency"], found["storage"]
+
+    def of_splits(self, splits: list[tuple[int, ...]], pacing: str) -> Json:
+        """Return what is measured of a plan, whose splits are as files have them."""
+        return self.measured(tuple(Split(*split) for split in splits), pacing)
+
+    def measured(self, splits: tuple[Split, ...], pacing: str) -> Json:
+        """Return the same by name, and what is known of each layer."""
         loads = [layer.load(split) for layer, split in zip(self.layers, splits, strict=True)]
+        found: Json = {"work": [layer.work(split) for layer, split in zip(self.layers, splits, strict=True)]}
+        found |= {"load": loads, "pes": [split.pes for split in splits]}
         if not self.parallel:
-            return sum(loads), max(split.pes for split in splits), sum(loads), self._in_turn()
+            starts = [sum(loads[:number]) for number in range(len(loads))]
+            found |= {"used": max(found["pes"]), "interval": sum(loads), "latency": sum(loads)}
+            return found | {"pace": found["work"], "start": starts, "busy": loads, "storage": self._in_turn()}
         interval = max(loads)
         level, pace, start = [], [], []
         for layer, split in zip(self.layers, splits, strict=True):
@@ -191,14 +209,14 @@ class Pipeline:
                 lead = max((n + 1) * pace[read] - k * pace[-1] for k, n in enumerate(needed))
                 begin = max(begin, start[read] + lead)
             start.append(begin)
-        latency = max(
-            start[layer.number] + layer.beats(split) * pace[layer.number]
-            for layer, split in zip(self.layers, splits, strict=True)
-        )
+        busy = [layer.beats(splits[layer.number]) * pace[layer.number] for layer in self.layers]
+        latency = max(begin + long for begin, long in zip(start, busy, strict=True))
         words = sum(layer.weights for layer in self.layers)
         if self.words is not None:
-            words += sum(self._buffer(layer, splits, pace, start, interval) for layer in self.layers)
-        return interval, sum(split.pes for split in splits), latency, words
+            found["buffer"] = [self._buffer(layer, splits, pace, start, interval) for layer in self.layers]
+            words += sum(found["buffer"])
+        found |= {"used": sum(found["pes"]), "interval": interval, "latency": latency, "storage": words}
+        return found | {"pace": pace, "start": start, "busy": busy}
 
     def _in_turn(self) -> int:
         most = 0
@@ -253,6 +271,33 @@ class Pipeline:
                 ):
                     yield tuple(point)  # type: ignore[misc]
 
+    def every_plan(self) -> Iterator[tuple[Json, Json]]:
+        """Yield all plans that keep the limits, one by one, with what is measured of them."""
+        every = [list(self.every_split(layer)) for layer in self.layers]
+
+        def chosen(number: int, left: int) -> Iterator[tuple[Split, ...]]:
+            if number == len(every):
+                yield ()
+                return
+            for split in every[number]:
+                if split.pes <= left - (len(every) - 1 - number) * self.parallel:
+                    for rest in chosen(number + 1, left - split.pes if self.parallel else left):
+                        yield split, *rest
+
+        names = [layer.name for layer in self.layers]
+        for count, splits in enumerate(chosen(0, self.pes)):
+            if count == MOST_PLANS:
+                raise TooLarge
+            for pacing in ("matched", "uniform") if self.parallel else ("matched",):
+                found = self.measured(splits, pacing)
+                if (self.most is None or found["interval"] <= self.most) and (
+                    self.words is None or found["storage"] <= self.words
+                ):
+                    plan = {"split": dict(zip(names, (list(split[:3]) for split in splits), strict=True))}
+                    plan |= {"units": dict(zip(names, (list(split[3:]) for split in splits), strict=True))}
+                    plan |= {"pes": dict(zip(names, found["pes"], strict=True)), "pacing": pacing}
+                    yield plan, found
+
     # Placement -----------------------------------------------------------------------------------------
 
     def sizes(self) -> list[int] | None:
@@ -300,22 +345,32 @@ class Pipeline:
 
     def least_hops(self) -> int | None:
         """Return the fewest hops of all placements."""
+        found: list[int] = []
+        for _, hops in self.placements(lambda hops: not found or hops < found[-1]):
+            found.append(hops)
+        return found[-1] if found else None
+
+    def placements(
+        self, wanted: Callable[[int], bool] = lambda _hops: True
+    ) -> Iterator[tuple[list[tuple[Place, ...]], int]]:
+        """Yield the PEs of all layers and their hops, of placements of so many hops as are wanted."""
         sizes = self.sizes()
         if sizes is None:
-            return None
+            return
         rows, columns = self.machine["array"]
         places = list(product(range(rows), range(columns)))
         shapes: dict[int, list[tuple[Place, ...]]] = {
             size: [region for region in combinations(places, size) if _connected(region)]
             for size in set(sizes)
         }
-        best: int | None = None
         tried = 0
 
-        def extend(regions: list[tuple[Place, ...]], taken: set[Place], hops: int) -> None:
-            nonlocal best, tried
+        def extend(
+            regions: list[tuple[Place, ...]], taken: set[Place], hops: int
+        ) -> Iterator[tuple[list[tuple[Place, ...]], int]]:
+            nonlocal tried
             if len(regions) == len(self.layers):
-                best = hops
+                yield regions, hops
                 return
             layer = self.layers[len(regions)]
             for region in shapes[sizes[layer.number]]:
@@ -327,11 +382,10 @@ class Pipeline:
                 if regions and not _touch(region, regions[-1]):
                     continue
                 longer = self._hops([*regions, region])
-                if best is None or longer < best:
-                    extend([*regions, region], taken.union(region), longer)
+                if wanted(longer):
+                    yield from extend([*regions, region], taken.union(region), longer)
 
-        extend([], set(), 0)
-        return best
+        yield from extend([], set(), 0)
 
 
 def _beside(pe: Place) -> set[Place]:

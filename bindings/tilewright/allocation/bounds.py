@@ -34,7 +34,7 @@ from tilewright.allocation.exact.options import (
 from tilewright.allocation.geometry import Scan, Windows, last_uses, latest_beats_needed
 from tilewright.allocation.plan import PACINGS, Plan
 from tilewright.allocation.problem import Problem
-from tilewright.allocation.schedule import schedule
+from tilewright.allocation.schedule import schedule, storage_by_turn
 from tilewright.allocation.splits import LayerSplit
 from tilewright.allocation.stages import Stage
 from tilewright.core.bounds import Bound
@@ -166,7 +166,7 @@ def _too_large(problem: Problem, capacity: int) -> str | None:
         needs = f"{told(weights)} for weights and at least {told(sum(least))} between layers, of these "
         needs += f"{told(least[worst.number])} after layer {worst.name}"
     else:
-        turns = known[0].storage_by_turn
+        turns = storage_by_turn(problem)
         needed, worst = max(turns), stages[turns.index(max(turns))]
         needs = f"{told(needed)} for the weights of layer {worst.name} and the feature maps that are alive"
     if needed <= capacity:

@@ -11,6 +11,7 @@ from tilewright.allocation.placement.floor import Floor
 from tilewright.allocation.placement.unplaced import floor_of, pes_to_place
 from tilewright.allocation.plan import Plan
 from tilewright.allocation.problem import Problem
+from tilewright.spec.constraints import Term
 
 CORE = 'include "core.mzn"'
 """What formulations that choose splits have, and those that place layers have not."""
@@ -59,13 +60,24 @@ def data(problem: Problem) -> dict[str, Any]:
     return split_options.data(problem)
 
 
+def term(problem: Problem, _formulation: Path, one: Term) -> str | None:
+    """Return a term of the vocabulary in MiniZinc; what splits decide is known where layers are placed."""
+    if not _places(problem):
+        return None
+    unplaced, floor = _unplaced(problem)
+    if one.word in ("at", "hops"):
+        return placement_minizinc.term(unplaced.names, floor, one)
+    return str(problem.vocabulary.value(one, problem.vocabulary.view(unplaced)))
+
+
 def start(problem: Problem, plan: Plan) -> list[int] | None:
     """Return a plan as values of the decisions, None where the formulation has none for it."""
     if not _places(problem):
         return split_options.start(problem, plan)
     floor = _unplaced(problem)[1]
     same = plan.regions and floor_of(problem, plan) == floor
-    return placement_minizinc.start(floor, plan.regions) if same else None
+    as_it_is = bool(problem.constraints)
+    return placement_minizinc.start(floor, plan.regions, as_it_is=as_it_is) if same else None
 
 
 def decisions(problem: Problem, solution: Any) -> list[int]:

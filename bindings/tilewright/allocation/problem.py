@@ -125,6 +125,13 @@ class Problem(Minimising):
                 f"{self.machine.frames_per_second(interval):.6g}",
             )
 
+    def check_constraints(self) -> None:
+        """Refuse constraints that have no meaning, and those of fronts."""
+        if self.minimise == "pareto":
+            limit = "are for a single plan, not for a front"
+            raise InputError("constraints", str(self.constraints[0]), limit)
+        super().check_constraints()
+
     @property
     def parallel(self) -> bool:
         """Whether the layers run at the same time."""

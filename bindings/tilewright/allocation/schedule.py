@@ -119,22 +119,22 @@ class Schedule:
         """
         if self.problem.parallel:
             return self.weights + sum(self.buffers)
-        return max(self.storage_by_turn)
+        return max(storage_by_turn(self.problem))
 
-    @cached_property
-    def storage_by_turn(self) -> tuple[int, ...]:
-        """Words that are on chip while each layer has its turn, layer by layer (equation 14)."""
-        stages, consumers = self.problem.stages, self.problem.consumers
-        last = [max(readers, default=stage.number) for stage, readers in zip(stages, consumers, strict=True)]
-        sources = [stage for stage in stages if -1 in stage.producers]
-        maps = [stage.channels * stage.task.rows * stage.task.columns for stage in stages]
-        given = int(np.prod(sources[0].spec.input))
-        return tuple(
-            stage.weights
-            + sum(size for other, size in enumerate(maps) if other <= stage.number <= last[other])
-            + (given if stage.number <= sources[-1].number else 0)
-            for stage in stages
-        )
+
+def storage_by_turn(problem: Problem) -> tuple[int, ...]:
+    """Return the words that are on chip while each layer has its turn, layer by layer (equation 14)."""
+    stages, consumers = problem.stages, problem.consumers
+    last = [max(readers, default=stage.number) for stage, readers in zip(stages, consumers, strict=True)]
+    sources = [stage for stage in stages if -1 in stage.producers]
+    maps = [stage.channels * stage.task.rows * stage.task.columns for stage in stages]
+    given = int(np.prod(sources[0].spec.input))
+    return tuple(
+        stage.weights
+        + sum(size for other, size in enumerate(maps) if other <= stage.number <= last[other])
+        + (given if stage.number <= sources[-1].number else 0)
+        for stage in stages
+    )
 
 
 def _most_alive(begin: Numbers, end: Numbers, interval: int) -> int:

@@ -7,11 +7,13 @@ chooses, and how a given plan becomes one of its own.
 from __future__ import annotations
 
 from bisect import bisect_right
+from collections.abc import Iterator
 from math import gcd
 from typing import Any
 
 from tilewright.allocation.bounds import bound_on_splits
 from tilewright.allocation.evaluation import objective, pes, violation
+from tilewright.allocation.exact import constrained
 from tilewright.allocation.exact.options import ParetoOptions, offers_of
 from tilewright.allocation.exact.timing import Timing
 from tilewright.allocation.exact.trimming import trim_plan
@@ -55,7 +57,10 @@ class Choices:
         self.problem, self.offers = problem, _offers(problem)
         self.timing, self.waiting_pays = None, False
         self.unit = gcd(*(load for offer in self.offers for load in offer.loads))
-        if problem.parallel and problem.minimise == "latency":
+        if problem.constraints:
+            if constrained.depends_on_starts(problem):
+                self.timing, self.unit, self.waiting_pays = Timing(problem), 1, True
+        elif problem.parallel and problem.minimise == "latency":
             self.timing, self.unit = Timing(problem), 1
             every = _offers(problem, every=True)
             if self.timing.waiting_can_pay({load for offer in every for load in offer.loads}):
@@ -83,10 +88,17 @@ class Choices:
     def indices(self, plan: Plan) -> tuple[list[int], str]:
         """Return the index of each layer's option, and the pacing, that stand for a plan.
 
+        Constraints have a plan stand for itself, as far as its splits are on offer.
         Layers in parallel have no PEs that do not help the objective, layers that take turns all that one of
         them has. A plan of higher latency than the known one gives way to it.
         """
         problem, known = self.problem, self.known()
+        if problem.constraints:
+            found = [
+                offer.splits.index(split) if split in offer.splits else 0
+                for offer, split in zip(self.offers, plan.splits, strict=True)
+            ]
+            return found, plan.pacing if self.timing is not None else PACINGS[0]
         if not problem.parallel:
             count = pes(problem, plan)
             return [sum(split.pes > count for split in offer.splits) for offer in self.offers], PACINGS[0]
@@ -109,11 +121,22 @@ class Choices:
 
 
 def _offers(problem: Problem, *, every: bool = False) -> tuple[ParetoOptions, ...]:
-    """Return offers none of which is empty: where no load keeps the rate, the least one stands for itself."""
+    """Return offers none of which is empty: where no load keeps the rate, the least one stands for itself.
+
+    Of a problem with constraints they have all splits that these tell apart, and some loads several times.
+    """
+    if problem.constraints:
+        return tuple(_all_told_apart(problem))
     return tuple(
         offer if offer.loads else ParetoOptions.of(stage.task, problem.splits_of(stage)[-1:])
         for stage, offer in zip(problem.stages, offers_of(problem, every=every), strict=True)
     )
+
+
+def _all_told_apart(problem: Problem) -> Iterator[ParetoOptions]:
+    for stage, options in zip(problem.stages, constrained.options_of(problem), strict=True):
+        splits = sorted((option.split for option in options), key=lambda split: split.load(stage.task))
+        yield ParetoOptions(tuple(split.load(stage.task) for split in splits), tuple(splits))
 
 
 # MiniZinc ----------------------------------------------------------------------------------------------

@@ -8,8 +8,9 @@ import numpy as np
 
 from tilewright.allocation.placement.floor import Floor, Regions
 from tilewright.allocation.placement.hop_bound import fewest_hops, lower_bound
+from tilewright.spec.constraints import Term
 
-__all__ = ["data", "read", "relax", "size", "start"]
+__all__ = ["data", "read", "relax", "size", "start", "term"]
 
 
 def size(floor: Floor) -> int:
@@ -38,11 +39,30 @@ def data(floor: Floor) -> dict[str, Any]:
     }
 
 
-def start(floor: Floor, regions: Regions) -> list[int]:
-    """Return the layer of each PE, from 1, in the image of a placement that symmetry breaking leaves."""
+def term(names: tuple[str, ...], floor: Floor, one: Term) -> str:
+    """Return whether a PE computes a layer, or hops between two layers, in MiniZinc."""
+    layer = names.index(str(one.arguments[0])) + 1
+    if one.word == "at":
+        _, row, column = one.arguments
+        return f"layer[{int(row) * floor.columns + int(column) + 1}] = {layer}"
+    other = names.index(str(one.arguments[1])) + 1
+    nearest = f"min(j in PE)(if layer[j] = {layer} then apart[i, j] else farthest endif)"
+    return f"sum(i in PE)(bool2int(layer[i] = {other}) * {nearest})"
+
+
+def start(floor: Floor, regions: Regions, *, as_it_is: bool = False) -> list[int]:
+    """Return the layer of each PE, from 1, in the image of a placement that symmetry breaking leaves.
+
+    Parameters
+    ----------
+    as_it_is
+        Whether symmetries are not broken, so that a placement is its own image.
+    """
     layers = np.zeros((floor.rows, floor.columns), np.int64)
     for layer, region in enumerate(regions, start=1):
         layers[tuple(zip(*region, strict=True))] = layer
+    if as_it_is:
+        return layers.ravel().tolist()
     turned = [layers, layers.T] if floor.rows == floor.columns else [layers]
     images = [image[::down, ::right] for image in turned for down in (1, -1) for right in (1, -1)]
     return min(image.ravel().tolist() for image in images)

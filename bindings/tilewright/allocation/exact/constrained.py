@@ -1,0 +1,504 @@
+"""The best plan where constraints tell splits apart: branch and bound over the layers.
+
+*Options.* Of a layer's splits one stands for all that have the same values of all words that constraints say
+of that layer, and are alike in what else counts. Where times of starts count, these are row groups and
+cycles of a beat, so a slower split stays. Otherwise PEs and load count, and a split gives way to one with no
+more of either, unless constraints look at the PEs or the interval of all layers. Where constraints look at
+no PEs of a layer, nor at how it is divided, PEs without work are never needed.
+
+*Interval and PEs.* One of the two is a sum over layers and the other a maximum. A least sum is found by
+branch and bound. For the least maximum, limits on it are tried by bisection, since plans below one limit are
+below all higher ones. Layers of which constraints say nothing get their cheapest options below the limit.
+
+*Latency*, and whatever depends on starts: layers are decided in their order. What all plans of a node have in
+common bounds them, as `tilewright.allocation.bounds` argues: levels of layers are at least the loads before
+them, a layer starts ``ahead[0]`` beats after each producer at least, and ends no earlier than each corner of
+its lead says. With matched pacing, levels and starts of decided layers are known.
+"""
+
+from __future__ import annotations
+
+import time
+from bisect import bisect_right
+from collections.abc import Iterator, Sequence
+from contextlib import suppress
+from functools import cached_property
+from itertools import accumulate
+from typing import NamedTuple
+
+from tilewright.allocation.bounds import find_obstacle
+from tilewright.allocation.exact.trimming import SECONDS, plan_of, rank
+from tilewright.allocation.geometry import Scan
+from tilewright.allocation.plan import PACINGS, Plan
+from tilewright.allocation.problem import Problem
+from tilewright.allocation.schedule import schedule
+from tilewright.allocation.splits import LayerSplit, divisors, useful_parts
+from tilewright.allocation.stages import Stage
+from tilewright.allocation.vocabulary import OF_ALL_SPLITS, OF_SPLITS, split_value
+from tilewright.core.branch_and_bound import check_deadline
+from tilewright.core.context import Outcome, RunContext, Status
+from tilewright.spec.constraints import Term, meaning
+from tilewright.spec.constraints.parts import terms
+from tilewright.spec.constraints.ranges import Range, can_hold
+from tilewright.spec.errors import InputError, OutOfTimeError
+
+MOST_SPLITS = 300_000
+"""Most splits of a layer that are looked at."""
+
+LOOKED_AT = 64
+"""Options between two looks at the clock."""
+
+NEVER = 2**60
+"""More than any time or amount."""
+
+
+class Option(NamedTuple):
+    """A split of a layer.
+
+    Attributes
+    ----------
+    high, add
+        Of its PEs and its load the one of which the largest counts, and the one that is added up.
+    values
+        Of the words that constraints say of the layer.
+    """
+
+    split: LayerSplit
+    high: int
+    add: int
+    values: dict[Term, int]
+
+
+# From what layers choose -------------------------------------------------------------------------------
+
+
+def all_terms(problem: Problem) -> frozenset[Term]:
+    """Return the terms of all constraints of a problem."""
+    return frozenset(term for part in problem.must_hold_in_numbers for term in terms(part))
+
+
+def depends_on_starts(problem: Problem) -> bool:
+    """Whether a plan's cost or validity depends on when layers start."""
+    if not problem.parallel:
+        return False
+    words = {term.word for term in all_terms(problem)}
+    other = words - {*OF_SPLITS, *OF_ALL_SPLITS}
+    return bool(other) or problem.minimise == "latency" or problem.machine.buffer_words is not None
+
+
+def every_split(problem: Problem, stage: Stage, *, parts: bool, units: bool) -> Iterator[LayerSplit]:
+    """Yield the splits that a layer can have.
+
+    Parameters
+    ----------
+    parts, units
+        Whether to yield also those in which some PEs have no work, and those in which units have none.
+    """
+    rules, task, most = problem.split_rules, stage.task, problem.most_pes(stage)
+    given = problem.limits.pes.get(stage.name)
+
+    def numbers(axis: str, size: int, left: int) -> Sequence[int]:
+        if axis not in rules.axes:
+            return [1]
+        if given is not None:
+            return divisors(left)
+        return range(1, left + 1) if parts else useful_parts(size, left)
+
+    left = most if given is None else given
+    for filters in numbers("filters", task.filters, left):
+        for maps in numbers("maps", task.maps, left // filters):
+            for rows in numbers("rows", task.rows, left // (filters * maps)):
+                if given in (None, filters * maps * rows):
+                    split = LayerSplit(filters, maps, rows)
+                    yield from _with_units(problem, stage, split, every=units)
+
+
+def _with_units(problem: Problem, stage: Stage, split: LayerSplit, *, every: bool) -> Iterator[LayerSplit]:
+    units, task = problem.machine.functional_units, stage.task
+    any_of_both = problem.limits.functional_units == "any"
+    if every:
+        for unit_filters in range(1, units + 1) if any_of_both else [1]:
+            for unit_maps in range(1, units // unit_filters + 1):
+                yield split._replace(unit_filters=unit_filters, unit_maps=unit_maps)
+        return
+    filters, maps = -(-task.filters // split.filters), -(-task.maps // split.maps)
+    for unit_filters in useful_parts(filters, units) if any_of_both else [1]:
+        for unit_maps in useful_parts(maps, units // unit_filters):
+            yield split._replace(unit_filters=unit_filters, unit_maps=unit_maps)
+
+
+def options_of(problem: Problem) -> list[list[Option]]:
+    """Return from what each layer has to choose, the fewest of `Option.add` first.
+
+    Raises
+    ------
+    InputError
+        If a layer has more than `MOST_SPLITS` splits.
+    """
+    found, starts = all_terms(problem), depends_on_starts(problem)
+    words = {term.word for term in found}
+    return [_options(problem, stage, found, words, starts=starts) for stage in problem.stages]
+
+
+def _options(
+    problem: Problem, stage: Stage, found: frozenset[Term], words: set[str], *, starts: bool
+) -> list[Option]:
+    own = sorted((t for t in found if t.word in OF_SPLITS and t.arguments[0] == stage.name), key=str)
+    said = {term.word for term in own}
+    parts = bool(said & {"pes", "split"}) or "used_pes" in words
+    alike: dict[tuple[int, ...], list[LayerSplit]] = {}
+    for count, split in enumerate(every_split(problem, stage, parts=parts, units="units" in said)):
+        if count == MOST_SPLITS:
+            limit = f"layer {stage.name} has more splits than that; at most {MOST_SPLITS} are looked at"
+            raise InputError("method", "parametric", limit)
+        key = tuple(split_value(problem, stage.number, split, term) for term in own)
+        if starts:
+            key = *key, split.rows, split.cycles(stage.task)
+        key = *key, split.pes if "used_pes" in words else 0
+        key = *key, split.load(stage.task) if "interval" in words else 0
+        alike.setdefault(key, []).append(split)
+    chosen = (split for splits in alike.values() for split in _best_of(splits, stage))
+    options = [
+        Option(
+            split,
+            *_high_and_add(problem, stage, split),
+            {term: split_value(problem, stage.number, split, term) for term in own},
+        )
+        for split in chosen
+    ]
+    return sorted(options, key=lambda option: (option.add, option.high, option.split))
+
+
+def _best_of(splits: list[LayerSplit], stage: Stage) -> Iterator[LayerSplit]:
+    """Yield the splits that have less load than all with no more PEs."""
+    least = NEVER
+    for load, split in sorted(
+        ((split.load(stage.task), split) for split in splits), key=lambda one: (one[1].pes, one[0], one[1])
+    ):
+        if load < least:
+            least = load
+            yield split
+
+
+def _high_and_add(problem: Problem, stage: Stage, split: LayerSplit) -> tuple[int, int]:
+    load = split.load(stage.task)
+    return (load, split.pes) if problem.parallel else (split.pes, load)
+
+
+# The search --------------------------------------------------------------------------------------------
+
+
+def search(problem: Problem, context: RunContext) -> Outcome:
+    """Return the best plan that keeps all constraints, and what is proven of it."""
+    told = find_obstacle(problem)
+    if told is not None:
+        return Outcome("infeasible")
+    tree = ConstrainedSearch(problem, context)
+    try:
+        tree.run()
+    except OutOfTimeError:
+        status: Status = "feasible" if tree.best else "unknown"
+        return Outcome(status, tree.best and tree.best.plan, tree.bound)
+    if tree.best is None:
+        return Outcome("infeasible")
+    context.on_bound(tree.best.cost)
+    return Outcome("optimal", tree.best.plan, tree.best.cost)
+
+
+class Known(NamedTuple):
+    """The best plan so far, what it costs, and the sum of `Option.add`."""
+
+    plan: Plan
+    cost: int
+    total: int
+
+
+class Found(Exception):
+    """A plan was found where any is good enough."""
+
+
+class ConstrainedSearch:
+    """The search that the module describes.
+
+    Attributes
+    ----------
+    best
+        The best plan so far.
+    bound
+        No plan costs less; None as long as nothing is known.
+    """
+
+    def __init__(self, problem: Problem, context: RunContext) -> None:
+        self.problem, self.context, self.deadline = problem, context, context.deadline
+        self.parts, self.vocabulary = problem.must_hold_in_numbers, problem.vocabulary
+        self.starts = depends_on_starts(problem)
+        self.scan = Scan(problem)
+        self.best: Known | None = None
+        self.bound: int | None = None
+        self.every = options_of(problem)
+        most, pes = problem.most_interval or NEVER, problem.machine.pes
+        self.most_high, self.most_add = (most, pes) if problem.parallel else (pes, most)
+        self.by_latency = problem.parallel and problem.minimise == "latency"
+        related = _related(problem, starts=self.starts)
+        self._order = [stage.number for stage in problem.stages if stage.number in related]
+        self._looks, self._any, self._found, self._pacing = 0, False, False, PACINGS[0]
+        self._layers: list[_Layer] = []
+
+    def run(self) -> None:
+        """Search to the end: then `best` is the best plan, or there is none.
+
+        Raises
+        ------
+        OutOfTimeError
+            When the deadline passes.
+        """
+        if self.by_latency or (self.problem.minimise == "pes") == self.problem.parallel:
+            self._within(self.most_high, any_plan=False)
+            return
+        limits = sorted({o.high for options in self.every for o in options if o.high <= self.most_high})
+        low, high = 0, len(limits)
+        while low < high:  # there is no plan within limits before `low`, but one from `high` on
+            middle = (low + high) // 2
+            if self._within(limits[middle], any_plan=True):
+                assert self.best is not None
+                high = limits.index(self.best.cost)
+                continue
+            low = middle + 1
+            if low < len(limits):
+                self.bound = limits[low]
+                self.context.on_bound(self.bound)
+        if self.best is not None:
+            self._save(self.best.cost)
+
+    def _save(self, cost: int) -> None:
+        """Look for the least sum among the best plans, for a while."""
+        self.deadline = min(self.deadline, time.monotonic() + SECONDS)
+        with suppress(OutOfTimeError):
+            self._within(cost, any_plan=False)
+
+    def _within(self, limit: int, *, any_plan: bool) -> bool:
+        """Look for the best plan, or any, with no larger `Option.high`; return whether one was found."""
+        self._any, self._found = any_plan, False
+        options = [[o for o in every if o.high <= limit] for every in self.every]
+        if not all(options):
+            return False
+        self._layers = [_Layer(some, by_high=self.by_latency) for some in options]
+        least = sum(layer.least for layer in self._layers)
+        if least > self.most_add:
+            return False
+        with suppress(Found):
+            for pacing in PACINGS if self.starts else PACINGS[:1]:
+                self._pacing = pacing
+                self._descend(0, least)
+        return self._found
+
+    def _descend(self, depth: int, total: int) -> None:
+        """Go through all plans of a node; `total` is the least sum that they can have."""
+        if depth == len(self._order):
+            self._take(total)
+            return
+        layer = self._layers[self._order[depth]]
+        for option in layer.options:
+            self._looks += 1
+            if self._looks % LOOKED_AT == 0:
+                check_deadline(self.deadline)
+            more = total - layer.least + option.add
+            if more <= self.most_add and self._worth(more):
+                layer.chosen = option
+                if self._possible(more):
+                    self._descend(depth + 1, more)
+            elif not self.by_latency:
+                break  # others have no less
+        layer.chosen = None
+
+    def _worth(self, total: int) -> bool:
+        """Whether plans of a sum are wanted."""
+        return self._any or self.by_latency or self.best is None or total < self.best.total
+
+    def _possible(self, total: int) -> bool:
+        """Whether a node may have plans that are wanted."""
+        spare = self.most_add - total
+        node = (Started if self.starts else Node)(self.problem, self._layers, total, spare)
+        if isinstance(node, Started):
+            node.follow(self.scan, self._pacing)
+            if self.by_latency and self.best is not None and node.latency[0] >= self.best.cost:
+                return False
+        return all(can_hold(part, node.range_of) for part in self.parts)
+
+    def _take(self, total: int) -> None:
+        """Look at a plan in which every layer has its option."""
+        splits = [(layer.chosen or layer.options[0]).split for layer in self._layers]
+        pacings = (self._pacing,) if self.starts or not self.problem.parallel else PACINGS
+        plans = [plan_of(self.problem, splits, pacing) for pacing in pacings]
+        plan = min(plans, key=lambda one: rank(self.problem, one, self.scan))
+        cost = rank(self.problem, plan, self.scan)[0]
+        if self.by_latency and self.best is not None and cost >= self.best.cost:
+            return
+        if not self._keeps(plan):
+            return
+        self._found, self.best = True, Known(plan, cost, total)
+        self.context.on_plan(plan)
+        if self._any:
+            raise Found
+
+    def _keeps(self, plan: Plan) -> bool:
+        """Whether a plan, whose splits keep all limits, keeps that of buffers, and the constraints."""
+        capacity = self.problem.machine.buffer_words
+        if capacity is not None and schedule(self.problem, plan, self.scan).storage > capacity:
+            return False
+        view = self.vocabulary.view(plan)
+
+        def values(term: Term) -> int:
+            value = self.vocabulary.value(term, view)
+            return PACINGS.index(value) + 1 if isinstance(value, str) else int(value)
+
+        return all(meaning.value(part, values) for part in self.parts)
+
+
+def _related(problem: Problem, *, starts: bool) -> set[int]:
+    """Return the numbers of the layers whose options have to be tried; of others the least sum counts."""
+    found = all_terms(problem)
+    if starts or any(term.word in OF_ALL_SPLITS for term in found):
+        return {stage.number for stage in problem.stages}
+    named = {str(term.arguments[0]) for term in found}
+    return {stage.number for stage in problem.stages if stage.name in named}
+
+
+class _Layer:
+    """From what a layer chooses, and what it has chosen.
+
+    Attributes
+    ----------
+    least
+        Least of `Option.add`.
+    """
+
+    def __init__(self, options: list[Option], *, by_high: bool) -> None:
+        self.chosen: Option | None = None
+        self.least = options[0].add
+        self._adds = [option.add for option in options]
+        self._highs = list(accumulate((option.high for option in options), min))
+        self.most = max(option.high for option in options)
+        self.most_add = options[-1].add
+        self.ranges = {
+            term: (min(o.values[term] for o in options), max(o.values[term] for o in options))
+            for term in options[0].values
+        }
+        self.options = sorted(options, key=lambda o: (o.high, o.add)) if by_high else options
+
+    def lightest(self, spare: int) -> int:
+        """Return the least of `Option.high` where the sum may be larger by so much than it must."""
+        return self._highs[bisect_right(self._adds, self.least + spare) - 1]
+
+
+class Node:
+    """What the plans in which some layers have their options have in common.
+
+    Parameters
+    ----------
+    total
+        Least sum of `Option.add`.
+    spare
+        How much larger it may be.
+    """
+
+    def __init__(self, problem: Problem, layers: list[_Layer], total: int, spare: int) -> None:
+        self.problem, self.layers, self.total, self.spare = problem, layers, total, spare
+        self._number = {stage.name: stage.number for stage in problem.stages}
+
+    def range_of(self, term: Term) -> Range:
+        """Return what values a term can have."""
+        if term.word in OF_SPLITS:
+            layer = self.layers[self._number[str(term.arguments[0])]]
+            if layer.chosen is None:
+                return layer.ranges[term]
+            return (layer.chosen.values[term],) * 2
+        return self._high if (term.word == "interval") == self.problem.parallel else self._sum
+
+    @cached_property
+    def _high(self) -> Range:
+        ends = [
+            (layer.chosen.high,) * 2 if layer.chosen else (layer.lightest(self.spare), layer.most)
+            for layer in self.layers
+        ]
+        return max(low for low, _ in ends), max(high for _, high in ends)
+
+    @cached_property
+    def _sum(self) -> Range:
+        more = sum(layer.most_add - layer.least for layer in self.layers if layer.chosen is None)
+        return self.total, self.total + min(more, self.spare)
+
+
+class Started(Node):
+    """The same, with what is known of starts where layers work at the same time.
+
+    Attributes
+    ----------
+    paces, starts, busy
+        Ranges of each layer.
+    latency
+        Its range.
+    """
+
+    def follow(self, scan: Scan, pacing: str) -> None:
+        """Find out what follows from the options that are chosen."""
+        self.pacing = pacing
+        self.paces, self.starts, self.busy = list[Range](), list[Range](), list[Range]()
+        uniform = pacing == PACINGS[1]
+        levels: list[int] = []
+        certain: list[bool] = []
+        self.latency = 0, 0
+        for stage, layer in zip(self.problem.stages, self.layers, strict=True):
+            producers = [producer for producer in stage.producers if producer >= 0]
+            own = layer.chosen.high if layer.chosen else layer.lightest(self.spare)
+            known = layer.chosen is not None and all(certain[producer] for producer in producers)
+            if uniform:
+                low, high = self._high
+                levels.append(low)
+                known = low == high and all(one.chosen is not None for one in self.layers)
+            else:
+                levels.append(max([own, *(levels[producer] for producer in producers)]))
+            certain.append(known)
+            beats = self._beats(stage.number)
+            pace = levels[-1] // beats
+            self.paces.append((pace, pace if known else NEVER))
+            busy = pace * beats if known else max(own, levels[-1] - beats + 1)
+            self.busy.append((busy, busy if known else NEVER))
+            self._begin(scan, stage.number, producers, known=known)
+        self.latency = self.latency[0], self.latency[0] if all(certain) else NEVER
+
+    def _beats(self, number: int) -> int:
+        """Return the beats of a layer, the most that it can have where its split is open."""
+        task, chosen = self.problem.stages[number].task, self.layers[number].chosen
+        return task.rows * task.columns if chosen is None else chosen.split.beats(task)
+
+    def _begin(self, scan: Scan, number: int, producers: list[int], *, known: bool) -> None:
+        """Find out when a layer starts, and when it ends at the earliest."""
+        start, end = 0, 0
+        pace, beats = self.paces[number][0], self._beats(number)
+        rows_split = "rows" in self.problem.limits.splits
+        for producer in producers:
+            pair = self.layers[producer].chosen, self.layers[number].chosen
+            if rows_split and None in pair:
+                continue
+            groups = tuple(1 if one is None else one.split.rows for one in pair)
+            lead = scan.lead(producer, number, (groups[0], groups[1]))
+            before, begun = self.paces[producer][0], self.starts[producer][0]
+            if known:
+                start = max(start, begun + lead.cycles(before, pace))
+            else:
+                start = max(start, begun + int(lead.ahead[0]) * before)
+                end = max(end, begun + int((lead.ahead * before + (beats - lead.done) * pace).max()))
+        self.starts.append((start, start if known else NEVER))
+        self.latency = max(self.latency[0], end, start + self.busy[number][0]), NEVER
+
+    def range_of(self, term: Term) -> Range:
+        """Return what values a term can have."""
+        if term.word in (*OF_SPLITS, *OF_ALL_SPLITS):
+            return super().range_of(term)
+        if term.word == "pacing":
+            return (PACINGS.index(self.pacing) + 1,) * 2
+        if term.word == "latency":
+            return self.latency
+        found = {"pace": self.paces, "start": self.starts, "busy": self.busy}.get(term.word)
+        return found[self._number[str(term.arguments[0])]] if found else (0, NEVER)
