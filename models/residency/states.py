@@ -1,7 +1,8 @@
 """The room's own exact method: what is executed and what is where, layer by layer of a search.
 
 Why nothing is lost is argued in the modules that it stands on: ``tilewright.residency.exact.layers``, and for
-time, energy and lists ``tilewright.residency.exact.labels``. The rules of the heuristics come first, so that
+time, energy and lists ``tilewright.residency.exact.labels``; where the problem has constraints
+``tilewright.residency.exact.constrained``. The rules of the heuristics come first, so that
 there is a plan at any time, and none worse than theirs.
 """
 
@@ -14,9 +15,15 @@ from tilewright.core.context import Outcome, RunContext
 from tilewright.residency import Plan, Problem, best_bound, objective, violation
 from tilewright.residency.exact.ties import break_ties
 from tilewright.residency.exact.time_and_energy import search_one_objective, stages
+from tilewright.spec.constraints.parts import Ground
 from tilewright.spec.errors import OutOfTimeError
 
 IN_PROCESS = True
+
+
+def honours(_problem: Problem, _part: Ground) -> bool:
+    """Whether the method honours what must hold: a search that tells plans apart as constraints do."""
+    return True
 
 
 def solve(problem: Problem, search: RunContext) -> Outcome:

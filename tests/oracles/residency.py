@@ -836,6 +836,84 @@ class Graph:
             for spent in group.steps(whole, fetched, written, place, state.done):
                 yield spent._replace(memory=spent.memory + taken)
 
+    def facts(self, group: Group, cut: Cut, whole: Names, spent: Spent, taken: int) -> Json:
+        """Return what constraints may speak of and what a step of a plan does not say itself.
+
+        Bytes on chip and bytes moved; tensors on chip as a whole; of what is computed, pixels computed again.
+        """
+        memory = spent.memory + taken + sum(self.staying.values())
+        found: Json = {"bytes": memory * self.width, "moved": spent.traffic * self.width}
+        found["on_chip"] = sorted(self.name(t) for t in whole)
+        columns = cut.step["columns"] if cut.step["order"] == "pixels" else None
+        wide = {t: sum(b - a for spans in group.strips(columns) for a, b in [spans[t]])
+                for t in (op.number + 1 for op in group.ops)}  # fmt: skip
+        found["again"] = {
+            self.name(t): (many - self.shapes[t][2]) * self.shapes[t][1] for t, many in wide.items()
+        }
+        found["units"] = {op.name: op.units for op in group.ops}
+        found["heavy"] = [op.name for op in group.heavy]
+        found["row"] = group.last.plane[1]
+        return found
+
+    def every_plan(self, most: int) -> Iterator[tuple[list[Json], Spent]]:
+        """Return all plans, without addresses, and what they cost; no more than so many.
+
+        Raises
+        ------
+        TooLarge
+            If there are more.
+        """
+        count = 0
+
+        def further(state: State, steps: list[Json], spent: Spent) -> Iterator[tuple[list[Json], Spent]]:
+            nonlocal count
+            if len(state.done) == len(self.ops):
+                count += 1
+                if count > most:
+                    raise TooLarge
+                yield steps, spent
+                return
+            for group in self.next_groups(state.done):
+                for dropped in subsets(state.chip & state.dram):
+                    there = state.chip - set(dropped)
+                    for fetched in map(frozenset, subsets((group.sources & state.dram) - there)):
+                        for resident, written in self.outputs(group):
+                            whole = there | fetched | resident
+                            after = self.after(state, group, whole, written)
+                            for step, cost in self._told(state, group, there, fetched, resident, written):
+                                told = step | {"dropped": [self.name(t) for t in sorted(dropped)]}
+                                yield from further(after, [*steps, told], _joined(spent, cost))
+
+        return further(self.start(), [], Spent(0, 0, 0, 0))
+
+    def _told(
+        self, state: State, group: Group, there: Names, fetched: Names, resident: Names, written: Names
+    ) -> Iterator[tuple[Json, Spent]]:
+        """Return all steps that do this with tensors, as plans tell them, and what they cost."""
+        whole = there | fetched | resident
+        places: list[int | None] = [None]
+        if group.output in resident:
+            places += [t for t in sorted((there | fetched) & set(group.last.reads))
+                       if not self.readers[t] - group.mask - state.done]  # fmt: skip
+        names = {"fetched": fetched, "resident": resident, "written": written}
+        for way in sorted(group.ways, key=str):
+            order, pixels, *rest = way
+            for passes in range(1, group.last.pixels + 1) if order == "channels" else [pixels]:
+                cut = group.cut(order, passes, *rest)
+                for place in places:
+                    if place is not None and not group.replaced(place, cut.step):
+                        continue
+                    spent = group.spent(cut, whole, fetched, written, state.done)
+                    taken = self.size(whole) - (0 if place is None else self.sizes[place])
+                    if spent.memory + taken > self.room:
+                        continue
+                    told = {key: [self.name(t) for t in sorted(each)] for key, each in names.items()}
+                    told |= {"operations": [op.name for op in group.ops], "in_place": None}
+                    told |= {**cut.step, "kept": list(cut.step["kept"])}
+                    told["in_place"] = None if place is None else self.name(place)
+                    told |= self.facts(group, cut, whole, spent, taken)
+                    yield told, spent._replace(memory=spent.memory + taken)
+
     def front(self, wanted: tuple[str, ...], most: int) -> list[Spent]:
         """Return what all plans cost that take no more than some elements, but those that are worse.
 
@@ -1100,8 +1178,11 @@ def _with_copies(layers: list[Json], again: dict[str, list[str]]) -> list[Json]:
     return [found[name] for name in order]
 
 
-def _all_copies(problem: Json) -> Iterator[dict[str, list[str]]]:
-    """Return all sets of operations that are executed twice, and who reads their copies."""
+def _all_copies(problem: Json, first: int = 1) -> Iterator[dict[str, list[str]]]:
+    """Return all sets of operations that are executed twice, and who reads their copies.
+
+    Of its readers the first one reads what has been computed first, or is called so; with 0, any may.
+    """
     layers = _without_views(problem["network"])
 
     def further(left: list[Json], again: dict[str, list[str]]) -> Iterator[dict[str, list[str]]]:
@@ -1115,8 +1196,8 @@ def _all_copies(problem: Json) -> Iterator[dict[str, list[str]]]:
             if last["name"] in table["inputs"]:
                 name = table["name"]
                 readers += [name, f"{name} again"] if name in again else [name]
-        for some in subsets(readers[1:]):  # the first one reads what has been computed first, or is called so
-            if some:
+        for some in subsets(readers[first:]):
+            if 0 < len(some) < len(readers):
                 yield from further(others, {**again, last["name"]: list(some)})
 
     return further(layers, {})
@@ -1200,6 +1281,16 @@ def _variants(problem: Json) -> Iterator[Graph]:
 
 def costs(problem: Json, plan: Json) -> dict[str, int]:
     """Return what a plan costs: of each objective, in its unit."""
+    walk = _walked(problem, plan)
+    found = units(walk.graph, walk.spent)
+    for name, limit in limits_of(problem["objective"]).items():
+        if found[name] > limit:
+            raise Refused(name)
+    return found
+
+
+def _walked(problem: Json, plan: Json) -> _Walk:
+    """Return a plan, executed."""
     graph = Graph(problem, plan.get("staying", ()), plan.get("again"))
     if plan.get("again") and (graph.limits.get("executions", 1) == 1 or plan.get("staying")):
         raise Refused("executed twice")
@@ -1212,11 +1303,95 @@ def costs(problem: Json, plan: Json) -> dict[str, int]:
         walk.step(step)
     if len(walk.state.done) < len(graph.ops):
         raise Refused("operations are missing")
-    found = units(graph, walk.spent)
-    for name, limit in limits_of(problem["objective"]).items():
-        if found[name] > limit:
-            raise Refused(name)
-    return found
+    return walk
+
+
+def plans(problem: Json, most: int) -> Iterator[tuple[Json, dict[str, int]]]:
+    """Return all plans within limits, without addresses and with `Graph.facts`, and what they cost.
+
+    Raises
+    ------
+    TooLarge
+        If there are more than so many, or too many ways to cut them up.
+    """
+    graph, limits, count = Graph(problem), problem["limits"], 0
+    every: Iterator[tuple[Any, Any]] = iter([((), {})])
+    if limits.get("frames", "one") == "many":
+        every = ((names, {}) for names in subsets(op.name for op in graph.ops if op.weights))
+    elif limits.get("executions", 1) == 2:
+        every = (((), again) for again in _all_copies(problem, first=0))
+    for staying, again in every:
+        variant = Graph(problem, staying, again)
+        variant.room -= sum(variant.staying.values())
+        if variant.room <= 0:
+            continue
+        for steps, spent in variant.every_plan(most - count):
+            count += 1
+            found = units(variant, spent._replace(memory=spent.memory + sum(variant.staying.values())))
+            if all(found[name] <= limit for name, limit in limits_of(problem["objective"]).items()):
+                yield {"steps": steps, "staying": list(variant.staying), "again": again}, found
+
+
+def placements(problem: Json, plan: Json, most: int) -> Iterator[Json]:
+    """Return a plan with all addresses that it may have; one frame, each operation executed once.
+
+    Raises
+    ------
+    TooLarge
+        If more than so many are looked at.
+    """
+    graph, looked = Graph(problem), 0
+    numbers = {graph.name(tensor): tensor for tensor in range(len(graph.shapes))}
+
+    def further(state: State, done: list[Json], at: dict[int, int]) -> Iterator[Json]:
+        nonlocal looked
+        if len(done) == len(plan["steps"]):
+            yield plan | {"steps": done}
+            return
+        step = plan["steps"][len(done)]
+        group = graph.group(frozenset(numbers[name] - 1 for name in step["operations"]))
+        dropped, fetched, resident, written = (
+            frozenset(numbers[name] for name in step[key])
+            for key in ("dropped", "fetched", "resident", "written")
+        )
+        whole = (state.chip - dropped) | fetched | resident
+        place = None if step["in_place"] is None else numbers[step["in_place"]]
+        sizes: dict[Any, int] = dict(group.buffers(group.cut_of(step), whole, written))
+        sizes |= {t: graph.sizes[t] for t in sorted(fetched | resident)}
+        if place is not None:
+            del sizes[group.output]
+        there = {t: (at[t], graph.sizes[t]) for t in state.chip - dropped}
+        for chosen in ways(list(sizes.items()), there):
+            found = {key: begin for key, (begin, _) in chosen.items()}
+            if place is not None:
+                found[group.output] = found[place]
+            new = {*fetched, *resident, *(key for key in found if isinstance(key, str))}
+            told = {key if isinstance(key, str) else graph.key(key): found[key] for key in new}
+            after = graph.after(state, group, whole, written)
+            kept = {t: begin for t, begin in found.items() if t in after.chip}
+            yield from further(after, [*done, step | {"addresses": told}], kept)
+
+    def ways(left: list[tuple[Any, int]], there: dict[Any, tuple[int, int]]) -> Iterator[Any]:
+        nonlocal looked
+        if not left:
+            yield there
+            return
+        (key, size), *rest = left
+        for begin in range(graph.room - size + 1):
+            looked += 1
+            if looked > most:
+                raise TooLarge
+            if all(begin + size <= low or low + many <= begin for low, many in there.values()):
+                yield from ways(rest, {**there, key: (begin, size)})
+
+    return further(graph.start(), [], {})
+
+
+def told(problem: Json, plan: Json) -> Json:
+    """Return a plan with the facts that `plans` has."""
+    walk = _walked(problem, plan)
+    steps = [{"columns": None, "channels": None, **step} for step in walk.facts]
+    return plan | {"steps": steps, "staying": plan.get("staying", {}), "again": plan.get("again", {})}
 
 
 def cost(problem: Json, plan: Json) -> int:
@@ -1236,6 +1411,7 @@ class _Walk:
         self.staying = [(at, graph.staying[name], f"weights of {name}") for name, at in staying.items()]
         self.graph, self.state, self.room = graph, graph.start(), graph.room
         self.at: dict[int, int] = {}
+        self.facts: list[Json] = []
         self.spent = Spent(0, 0, 0, 0)
         self.numbers = {graph.name(tensor): tensor for tensor in range(len(graph.shapes))}
 
@@ -1293,6 +1469,8 @@ class _Walk:
         if end > self.room:
             raise Refused("memory")
         spent = group.spent(cut, whole, fetched, written, state.done)
+        taken = graph.size(whole) - (0 if place is None else graph.sizes[place])
         self.spent = _joined(self.spent, spent._replace(memory=end))
+        self.facts.append(step | graph.facts(group, cut, whole, spent, taken))
         self.state = graph.after(state, group, whole, written)
         self.at = {tensor: address for tensor, address in self.at.items() if tensor in self.state.chip}

@@ -12,7 +12,7 @@ from pathlib import Path
 from random import Random
 
 import pytest
-from conftest import examples, refused
+from conftest import examples
 from hypothesis import assume, given, settings
 from numbered import randoms
 from tests.command import run
@@ -301,5 +301,3 @@ def test_what_is_wrong_names_word_column_and_option(tmp_path: Path) -> None:
     with pytest.raises(TilewrightError, match="canonical cannot honour it"):
         tw.solve(problem.where("false"), "canonical", warm_start="none")
     assert tw.solve(problem.where("false"), time_limit=20).status == "infeasible"
-    with refused("constraints", "true", "does not take constraints"):
-        tw.read("mb28-64k").problem.where("true")

@@ -113,7 +113,8 @@ def table(problem: Problem, measures: ResidencyMeasures) -> list[tuple[str, ...]
 
 def overview(problem: Problem, plan: Any, measures: ResidencyMeasures) -> Overview:
     """Return the table of steps, and traffic over memory where that can be had within some seconds."""
-    front = _curve(problem, plan) if problem.limits.frames == ONE and problem.limits.executions == 1 else None
+    plain = problem.limits.frames == ONE and problem.limits.executions == 1 and not problem.constraints
+    front = _curve(problem, plan) if plain else None
     return replace(of_table(table(problem, measures)), what="step", about=ABOUT, front=front)
 
 

@@ -36,6 +36,21 @@ FIELDS = {"traffic": "moved", "cycles": "time", "energy": "energy"}
 """What of `Spent` each objective is."""
 
 
+def most_parts(problem: Problem, name: str, limit: int) -> int:
+    """Return the most of what steps count of which no more than so many units of an objective become."""
+    if name == "traffic":
+        return limit // problem.machine.element_bytes
+    return limit * (problem.prices.cycle if name == "cycles" else problem.prices.femtojoule)
+
+
+def units_of(problem: Problem, name: str, parts: int) -> int:
+    """Return the units of an objective that what steps count becomes."""
+    if name == "traffic":
+        return parts * problem.machine.element_bytes
+    prices = problem.prices
+    return prices.cycles(parts) if name == "cycles" else prices.femtojoules(parts)
+
+
 class PricedShape(NamedTuple):
     """A shape with the memory that its buffers take, and what it costs but for tensors fetched whole."""
 

@@ -28,6 +28,8 @@ def break_ties(problem: Problem, plan: Plan, deadline: float) -> Plan:
     Which weights stay, and which operations are executed twice, is left as it is.
     """
     if problem.limits.frames != ONE or problem.limits.executions != 1:
+        if problem.constraints:  # which speak of what stays, too
+            return plan
         return _of_one_frame(problem, plan, deadline)
     until = min(deadline, time.monotonic() + SECONDS)
     limits, memory, before = problem.objective.limits, problem.machine.memory_bytes, problem.minimise

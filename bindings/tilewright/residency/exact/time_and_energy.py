@@ -9,8 +9,9 @@ from typing import NamedTuple
 from tilewright.core.branch_and_bound import Incumbent, ignore, share_of
 from tilewright.residency.decode_plan import decode_plan
 from tilewright.residency.evaluation import objective, violation
+from tilewright.residency.exact.constrained import search_constrained
 from tilewright.residency.exact.labels import LabelSearch, StepSequence
-from tilewright.residency.exact.priced_steps import PricedSteps
+from tilewright.residency.exact.priced_steps import PricedSteps, most_parts, units_of
 from tilewright.residency.exact.recompute import search_recompute
 from tilewright.residency.exact.resident_weights import search_resident_weights
 from tilewright.residency.exact.traffic import PARAMS as TRAFFIC_PARAMS
@@ -66,6 +67,8 @@ def search_one_objective(
     start
         A valid plan. If no better one is returned, and it costs no more than the bound, it is best.
     """
+    if problem.constraints:
+        return search_constrained(problem, deadline, on_bound, on_plan, start)
     limits = problem.objective.limits
     if problem.minimise == "memory":
         if limits.keys() <= {"traffic"}:
@@ -150,28 +153,15 @@ class _Search:
     """The searches for a memory of some elements, and units of objectives in the parts that they count."""
 
     def __init__(self, problem: Problem, capacity: int) -> None:
-        self.problem, prices = problem, problem.prices
-        self.parts = {"cycles": prices.cycle, "energy": prices.femtojoule}
+        self.problem = problem
         limited = tuple(problem.objective.limits)
         self.names = limited if problem.minimise == "memory" else (problem.minimise, *limited)
         self.steps = PricedSteps(problem, capacity, self.names)
 
-    def most_parts(self, name: str, limit: int) -> int:
-        """Return the most parts of which no more than so many units become."""
-        width = self.problem.machine.element_bytes
-        return limit // width if name == "traffic" else limit * self.parts[name]
-
-    def units(self, parts: int) -> int:
-        """Return the units of what is minimised that parts become."""
-        name = self.names[0]
-        return (
-            parts * self.problem.machine.element_bytes if name == "traffic" else -(-parts // self.parts[name])
-        )
-
     def labels(self, most: int | None, deadline: float, repeat: int = 1) -> LabelSearch:
         """Return a search for plans that cost no more than `most` of what is minimised."""
         limits = self.problem.objective.limits
-        others = (self.most_parts(name, limits[name]) for name in self.names[1:])
+        others = (most_parts(self.problem, name, limits[name]) for name in self.names[1:])
         return LabelSearch(self.steps, (most, *others), repeat=repeat, deadline=deadline)
 
 
@@ -187,29 +177,31 @@ def least_cost(
     What it may cost beyond what is compulsory is little at first and doubled until there is a plan, or it is
     as much as that of the plan which moves least, or of another valid one to start from.
     """
+    if problem.constraints:
+        return search_constrained(problem, deadline, on_bound, on_plan, start)
     search, name = _Search(problem, problem.machine.capacity), problem.minimise
     compulsory = search.labels(None, deadline).bound
     incumbent: Incumbent[Plan] = Incumbent(
-        on_plan, lambda parts: on_bound(search.units(parts)), bound=compulsory
+        on_plan, lambda parts: on_bound(units_of(problem, name, parts)), bound=compulsory
     )
 
     def offer(plan: Plan) -> None:
-        incumbent.offer(search.most_parts(name, objective(problem, plan)), plan)
+        incumbent.offer(most_parts(problem, name, objective(problem, plan)), plan)
 
     def answer(*, impossible: bool = False) -> Answer:
-        return Answer(incumbent.plan, search.units(incumbent.bound), impossible)
+        return Answer(incumbent.plan, units_of(problem, name, incumbent.bound), impossible)
 
     first = _first_plan(search, deadline) if start is None else start
     if first is not None:
         offer(first)
-        if objective(problem, first) <= search.units(incumbent.bound):
+        if objective(problem, first) <= units_of(problem, name, incumbent.bound):
             return answer()
     found: StepSequence | None = None
     more = max(1, compulsory // PARAMS.fineness)
     while found is None:
         limit = compulsory + more
         # Of interest are plans that cost at least a unit less than the first.
-        below = None if first is None else search.most_parts(name, objective(problem, first) - 1)
+        below = None if first is None else most_parts(problem, name, objective(problem, first) - 1)
         last = below is not None and below <= limit
         labels = search.labels(below if last else limit, deadline)
         try:
@@ -252,7 +244,7 @@ def _least_memory_within_limits(problem: Problem, deadline: float, on_bound: Cal
     def within(capacity: int) -> StepSequence | None:
         search = _Search(problem, capacity)
         name = search.names[0]
-        most = search.most_parts(name, problem.objective.limits[name])
+        most = most_parts(problem, name, problem.objective.limits[name])
         return next(search.labels(most, deadline).paths(), None)
 
     return bisect_memory(problem, within, deadline, on_bound)

@@ -292,6 +292,8 @@ def bisect_memory(
     search: Callable[[int], StepSequence | None],
     deadline: float,
     on_bound: Callable[[int], None],
+    most: int | None = None,
+    place: Callable[[StepSequence, int], Plan | None] | None = None,
 ) -> Answer:
     """Return the plan of the least memory by bisection, as more memory never costs more.
 
@@ -299,8 +301,13 @@ def bisect_memory(
     ----------
     search
         Returns allowed steps for a memory of some elements; None if there are none.
+    most
+        Elements of the memory, where it may not be as large as the machine's.
+    place
+        Returns the plan of some steps in a memory, None where none is found; by default in few passes.
     """
-    width, low, high = problem.machine.element_bytes, problem.least_memory, problem.machine.capacity
+    width, low = problem.machine.element_bytes, problem.least_memory
+    high = top = problem.machine.capacity if most is None else most
     best: StepSequence | None = None
     on_bound(low * width)
     try:
@@ -320,7 +327,7 @@ def bisect_memory(
     if best is None:
         return Answer(None, low * width)
     plan, capacity = None, high
-    while plan is None and capacity <= problem.machine.capacity and time.monotonic() < deadline:
-        plan = place_sequence(problem, best, capacity, deadline)
+    while plan is None and capacity <= top and time.monotonic() < deadline:
+        plan = place_sequence(problem, best, capacity, deadline) if place is None else place(best, capacity)
         capacity += max(1, capacity // 100)
     return Answer(plan, low * width)

@@ -137,13 +137,16 @@ def traffic_curve(
 
 
 def refuse_curve(problem: Problem) -> None:
-    """Refuse many frames, and operations that are executed twice, for which there is no curve.
+    """Refuse constraints, many frames, and operations that are executed twice: these have no curve.
 
     Raises
     ------
     InputError
         Names the field that says so.
     """
+    if problem.constraints:
+        limit = "is not looked at by the curve of traffic over memory"
+        raise InputError("constraints[0].say", str(problem.constraints[0]), limit)
     if problem.limits.frames != ONE:
         limit = "has no curve of traffic over memory, which is for a single frame"
         raise InputError("limits.frames", problem.limits.frames, limit)

@@ -86,6 +86,30 @@ def without_first(part: Ground) -> Ground:
     return part
 
 
+def substituted(part: Ground, values: Callable[[Term], Ground | None]) -> Ground:
+    """Return what is left of a part when some terms are known.
+
+    Parameters
+    ----------
+    values
+        Returns what stands for a term, None where that is open.
+    """
+    if isinstance(part, Term):
+        found = values(part)
+        return part if found is None else found
+    if isinstance(part, Constant):
+        return part
+    operands = [substituted(each, values) for each in part.operands]
+    match part.operator:
+        case "and" | "or" | "not" | "implies":
+            return logical(part.operator, operands)
+        case "==" | "!=" | "<=" | "<":
+            return compared(part.operator, *operands)
+        case "count":
+            return counted(operands)
+    return arithmetic(part.operator, operands)
+
+
 # What is known beforehand is computed ---------------------------------------------------------------
 
 

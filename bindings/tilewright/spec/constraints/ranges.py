@@ -60,6 +60,32 @@ def value_range(part: Ground, ranges: Callable[[Term], Range]) -> Range:
     return equal if part.operator == "==" else (1 - equal[1], 1 - equal[0])
 
 
+def rises_with(part: Ground, wanted: Callable[[Term], bool]) -> tuple[bool, bool]:
+    """Return whether a part may become larger, and smaller, where some terms do; a truth is more if it holds.
+
+    Parameters
+    ----------
+    wanted
+        Whether a term is one of those.
+    """
+    if isinstance(part, Constant):
+        return False, False
+    if isinstance(part, Term):
+        return wanted(part), False
+    ways = [rises_with(each, wanted) for each in part.operands]
+    up, down = any(way[0] for way in ways), any(way[1] for way in ways)
+    match part.operator:
+        case "+" | "min" | "max" | "and" | "or" | "count" | "//":
+            return up, down
+        case "neg" | "not":
+            return down, up
+        case "<=" | "<" | "implies":
+            return ways[0][1] or ways[1][0], ways[0][0] or ways[1][1]
+        case "*" if all(isinstance(each, Constant) and each.value >= 0 for each in part.operands[1:]):  # type: ignore[operator]
+            return up, down
+    return up or down, up or down
+
+
 def can_hold(part: Ground, ranges: Callable[[Term], Range]) -> bool:
     """Whether a truth may hold for some values in the ranges of its terms."""
     return value_range(part, ranges)[1] > 0

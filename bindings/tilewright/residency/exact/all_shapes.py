@@ -1,0 +1,199 @@
+"""Ways to cut up a step of which constraints tell some apart.
+
+`pareto_shapes` leaves out what is no better than another way. That is false where a constraint speaks of it.
+So a number that constraints speak of is taken with all its values here. One that they do not speak of has but
+the values that are good for something: of two ways that differ in it alone constraints allow both or none,
+and the arguments of `pareto_shapes` hold.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Iterable, Iterator, Sequence
+from dataclasses import replace
+from itertools import product
+from typing import NamedTuple, Protocol
+
+from tilewright.residency.shapes import tiles
+from tilewright.residency.shapes.groups import Group, pass_sizes
+from tilewright.residency.shapes.shape import Shape, buffer_sizes, computed_whole, double_buffered_shapes
+from tilewright.residency.shapes.strips import strip_widths
+
+PIXELS, KERNELS, CHANNELS, COLUMNS = "pixels", "kernels", "channels", "columns"
+NUMBERS = (PIXELS, KERNELS, CHANNELS, COLUMNS)
+
+TELLS = {
+    "pixels": (PIXELS,),
+    "rows": (PIXELS,),
+    "columns": (COLUMNS,),
+    "kernels": (KERNELS,),
+    "channels": (CHANNELS,),
+}
+"""Numbers of a way that a word depends on, so that all their values count."""
+
+
+class Told(NamedTuple):
+    """What constraints speak of, of a group's step.
+
+    Attributes
+    ----------
+    numbers
+        Of `NUMBERS`, those of which all values count.
+    kept
+        Operations of which it matters whether their weights are kept.
+    """
+
+    numbers: frozenset[str]
+    kept: frozenset[int]
+
+
+def told_by(group: Group, words: Iterable[tuple[str, int]], *, amounts: bool) -> Told:
+    """Return what constraints speak of that have words of a group's operations.
+
+    Parameters
+    ----------
+    amounts
+        Whether they may ask for more bytes, cycles or energy rather than less, which is what all that is left
+        out has more of.
+    """
+    listed = list(words)
+    numbers = {number for word, _ in listed for number in TELLS.get(word, ())}
+    if amounts:
+        return Told(frozenset(NUMBERS), group.weighted)
+    # Of an operation whose weights are kept all output channels are computed at a time.
+    kept = {operation for word, operation in listed if word in ("kept", "kernels")}
+    return Told(frozenset(numbers), group.weighted & kept)
+
+
+class Wanted(Protocol):
+    """What constraints say of a way before it is known what that takes and costs."""
+
+    def allows(self, shape: Shape) -> bool:
+        """Whether they may hold with a way."""
+
+    def allows_passes(self, shape: Shape) -> bool:
+        """Whether they may hold with passes in which some weights are kept, other than told."""
+
+
+def all_shapes(
+    group: Group,
+    told: Told,
+    wanted: Wanted,
+    whole: Collection[int],
+    capacity: int,
+    in_place: int,
+    *,
+    doubled: bool,
+) -> Iterator[Shape]:
+    """Return the ways to cut up a group's step; not all of them fit, or let the output take a place.
+
+    Parameters
+    ----------
+    wanted
+        Tells which of them are looked at.
+    whole
+        Tensors of the step that are on chip as a whole.
+    capacity
+        Elements of the memory.
+    in_place
+        Tensor whose place the output takes, or -1.
+    doubled
+        Whether there may be second buffers.
+    """
+    numbers = told.numbers
+    yield from filter(wanted.allows, _cut_evenly(group, numbers, in_place, doubled=doubled))
+    if group.weighted:
+        blocks = _kernels(group, numbers) if KERNELS in numbers else (1,)
+        for pixels, kernels in product(range(group.row, group.pixels + 1, group.row), blocks):
+            least = Shape("pixels", pixels, kernels)
+            if wanted.allows_passes(least):
+                yield from filter(wanted.allows, _some_kept(group, told.kept, whole, capacity, least))
+
+
+def _cut_evenly(group: Group, numbers: Collection[str], in_place: int, *, doubled: bool) -> Iterator[Shape]:
+    """Return the ways in which weights of all operations are kept, or of none."""
+    alone = len(group.operations) == 1
+    few = [1] if in_place < 0 or alone else group.pixels_that_replace(in_place)
+    for pixels in range(1, group.pixels + 1) if PIXELS in numbers else few:
+        yield Shape("pixels", pixels, 1, group.weighted)
+    yield from _in_strips(group, numbers)
+    if alone:
+        for pixels, kernels in product(_pixels(group, numbers), _kernels(group, numbers)):
+            yield Shape("kernels", pixels, kernels)
+        yield from _by_channels(group, numbers)
+    if doubled:
+        yield from double_buffered_shapes(group)
+
+
+def _pixels(group: Group, told: Collection[str]) -> Sequence[int]:
+    return range(1, group.pixels + 1) if PIXELS in told else (1,)
+
+
+def _kernels(group: Group, told: Collection[str]) -> Sequence[int]:
+    most = max(operation.units for operation in group.operations)
+    return range(1, most + 1) if KERNELS in told else pass_sizes(most)
+
+
+def _in_strips(group: Group, told: Collection[str]) -> Iterator[Shape]:
+    """Return passes over strips."""
+    height = group.graph.tensors[group.output].shape[1]
+    for columns in strip_widths(group):
+        passes: Iterable[int] = [1]
+        if PIXELS in told:
+            passes = [*range(1, columns), *range(columns, height * columns + 1, columns)]
+        for pixels in passes:
+            yield Shape("pixels", pixels, 1, group.weighted, columns)
+
+
+class _Kept(NamedTuple):
+    """Operations whose weights are kept, and what a step then takes and moves again."""
+
+    memory: int
+    again: int
+    kept: frozenset[int]
+
+
+def _some_kept(
+    group: Group, told: frozenset[int], whole: Collection[int], capacity: int, least: Shape
+) -> Iterator[Shape]:
+    """Return the ways in which some weights are loaded for each pass, as `least` loads all.
+
+    Where it matters of some operations whether they are kept, both count for each set of these.
+    """
+    sizes = buffer_sizes(group, least, whole)
+    active, output = group.active(least.pixels), group.graph.tensors[group.output]
+    fixed = sum(size for (what, _), size in sizes.items() if what != "weights")
+    found = [_Kept(fixed, 0, frozenset())]
+    for operation in group.operations:
+        if not operation.weights:
+            continue
+        number, every = operation.number, operation.weights
+        if number == group.last.number and group.output not in whole and not computed_whole(operation, least):
+            # Of what is written, all channels are computed at once.
+            every += (output.channels - min(output.channels, least.kernels)) * least.pixels
+        block, again = sizes["weights", number], (active[number] - 1) * operation.weights
+        both = [_Kept(memory + block, more + again, kept) for memory, more, kept in found]
+        both += [_Kept(memory + every, more, kept | {number}) for memory, more, kept in found]
+        alike: dict[frozenset[int], list[_Kept]] = {}
+        for each in sorted(both, key=lambda each: each[:2]):
+            others = alike.setdefault(each.kept & told, [])
+            if each.memory <= capacity and (not others or each.again < others[-1].again):
+                others.append(each)
+        found = [each for others in alike.values() for each in others]
+    yield from (replace(least, kept=kept) for _, _, kept in found if kept != group.weighted)
+
+
+def _by_channels(group: Group, told: Collection[str]) -> Iterator[Shape]:
+    """Return tiles, and blocks of input channels that pass by."""
+    depth = tiles.summed_channels(group.graph, group.last)
+    if not depth or not group.last.parameters:
+        return
+    channels = range(1, depth + 1) if CHANNELS in told else sorted({1, depth})
+    blocks = list(product(_kernels(group, told), channels))
+    _, height, width = group.graph.tensors[group.output].shape
+    sizes: list[Iterable[int]] = [range(1, height + 1), range(1, width + 1)]
+    if not {PIXELS, COLUMNS} & set(told):
+        sizes = [tiles.useful_sizes(group.last.readings[0], axis) for axis in (0, 1)]
+    for (rows, columns), (kernels, deep) in product(product(*sizes), blocks):
+        yield Shape("tiles", rows * columns, kernels, frozenset(), columns, deep)
+    for pixels, (kernels, deep) in product(_pixels(group, told), blocks):
+        yield Shape("channels", pixels, kernels, frozenset(), None, deep)

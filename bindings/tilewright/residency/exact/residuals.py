@@ -1,0 +1,259 @@
+"""What constraints still ask of a plan when its first steps are known.
+
+What must hold becomes less with each step: terms that the step decides become their values, and what is then
+true is left out. Two beginnings of plans of which the same is left may be compared by what they cost; no
+others may, as a constraint tells them apart. Numbers that grow from step to step (of steps, of costs) are
+counted in what is left.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable
+
+from tilewright.residency.cost import Spent
+from tilewright.residency.plan import ORDERS
+from tilewright.residency.problem import Problem
+from tilewright.residency.shapes.groups import Group
+from tilewright.residency.shapes.shape import Shape
+from tilewright.residency.transitions import TensorChoice
+from tilewright.residency.vocabulary import (
+    NOWHERE,
+    OF_AMOUNTS,
+    OF_OPERATION,
+    OF_PLACE,
+    OF_SHAPE,
+    OF_TENSOR,
+    StepView,
+)
+from tilewright.spec.constraints.parts import (
+    Constant,
+    Ground,
+    Operation,
+    Term,
+    arithmetic,
+    conjuncts,
+    substituted,
+    terms,
+)
+from tilewright.spec.constraints.ranges import Range, can_hold, rises_with
+
+Known = dict[Term, Ground]
+
+ANY: Range = (-1, 2**62)
+
+TOTALS = {"traffic": "moved", "cycles": "time", "energy": "energy"}
+"""What of `Spent` each total counts."""
+
+SUMS = {f"all that is {field}": field for field in TOTALS.values()}
+"""Terms of this module that totals are put together of, and what of `Spent` each counts."""
+
+_TRUTHS = ("same_step", "before", "in_place", "kept", "double_buffering")
+
+_NOT_CUT = Shape(ORDERS[0], 1, 1)
+
+OF_ADDRESSES = ("address", "memory")
+"""Words that only addresses decide."""
+
+
+class Residuals:
+    """What is left of constraints, each set of parts with a number.
+
+    Parameters
+    ----------
+    problem
+        Of one frame, each operation executed once.
+    parts
+        What must hold, of this problem's names.
+
+    Attributes
+    ----------
+    first
+        The number of what is left before the first step; None where it cannot hold.
+    words
+        Words of terms that are open before the first step.
+    """
+
+    def __init__(self, problem: Problem, parts: Iterable[Ground]) -> None:
+        self.problem, self.graph = problem, problem.graph
+        self.numbers = {operation.name: operation.number for operation in self.graph.operations}
+        self.tensors = {tensor.name: number for number, tensor in enumerate(self.graph.tensors)}
+        self.sets: list[tuple[Ground, ...]] = []
+        self._known: dict[tuple[Ground, ...], int] = {}
+        self._terms: list[tuple[Term, ...]] = []
+        self._more: dict[int, frozenset[Term]] = {}
+        self._left: dict[tuple[int, tuple[tuple[Term, Ground], ...]], int | None] = {}
+        self.first = self._without(tuple(parts), self._of_begin)
+        self.words = {term.word for term in self.terms(self.first)} if self.first is not None else set()
+
+    def terms(self, number: int) -> tuple[Term, ...]:
+        """Return the terms that are open."""
+        return self._terms[number]
+
+    def left(self, number: int, known: Known) -> int | None:
+        """Return what is left when some terms are known, or stand for others; None where it cannot hold."""
+        if not known:
+            return number
+        key = number, tuple(known.items())
+        if key not in self._left:
+            self._left[key] = self._without(self.sets[number], known.get)
+        return self._left[key]
+
+    def _without(self, parts: tuple[Ground, ...], known: Callable[[Term], Ground | None]) -> int | None:
+        left: dict[Ground, None] = {}
+        for part in parts:
+            for each in conjuncts(substituted(part, known)):
+                if each == Constant(True):
+                    continue
+                if not can_hold(each, self._range):
+                    return None
+                left[each] = None
+        found = tuple(left)
+        if found not in self._known:
+            self._known[found] = len(self.sets)
+            self.sets.append(found)
+            self._terms.append(tuple(sorted({term for part in found for term in terms(part)}, key=str)))
+        return self._known[found]
+
+    def _range(self, term: Term) -> Range:
+        if term.word in ("step", "steps"):
+            return 1, len(self.graph.operations)
+        if term.word in OF_PLACE or term.word in OF_TENSOR or term.word in _TRUTHS:
+            return 0, 1
+        if term.word == "order":
+            return 1, len(ORDERS)
+        return ANY
+
+    # What is known, when -------------------------------------------------------------------------------
+
+    def _of_begin(self, term: Term) -> Ground | None:
+        """Return what is known before the first step, and totals by what steps spend."""
+        if term.word in TOTALS:
+            return self._total(term.word)
+        names = term.arguments
+        if term.word in (*OF_PLACE, "address"):
+            if names[0] in self.tensors and names[1] in self.numbers:
+                return None
+            return Constant(NOWHERE) if term.word == "address" else Constant(False)
+        if term.word in OF_TENSOR:
+            number = self.tensors.get(str(names[0]), -1)
+            return Constant(False) if number < 0 or self.graph.tensors[number].given else None
+        if names and not all(name in self.numbers for name in names):  # a second execution that there is not
+            truth = term.word in ("same_step", "before", *_TRUTHS)
+            return Constant(False) if truth else Constant(int(term.word == "order"))
+        return None
+
+    def _total(self, name: str) -> Ground:
+        """Return a total in the parts of cycles and femtojoules in which steps are counted."""
+        spent, prices = Term(f"all that is {TOTALS[name]}"), self.problem.prices
+        if name == "traffic":
+            return arithmetic("*", [spent, Constant(self.problem.machine.element_bytes)])
+        by = prices.cycle if name == "cycles" else prices.femtojoule
+        return Operation("//", (arithmetic("+", [spent, Constant(by - 1)]), Constant(by)))
+
+    def of_tensors(self, number: int, group: Group, tensors: TensorChoice, last: bool) -> Known:
+        """Return what a step decides of open terms by its operations and what it does with tensors.
+
+        Parameters
+        ----------
+        last
+            Whether no operation is left after the step.
+        """
+        found: Known = {}
+        fetched, resident, written, _, whole, in_place, _ = tensors
+        view = StepView(group, _NOT_CUT, whole, fetched, resident, written, in_place)
+        for term in self.terms(number):
+            value = self._of_step(term, view, last)
+            if value is not None:
+                found[term] = value
+        return found
+
+    def _of_step(self, term: Term, view: StepView, last: bool) -> Ground | None:
+        word, mask = term.word, view.group.mask
+        if word == "steps":
+            return Constant(1) if last else arithmetic("+", [term, Constant(1)])
+        if word in SUMS or word == "memory":
+            return None
+        here = [
+            bool(mask >> self.numbers[str(name)] & 1) if name in self.numbers else False
+            for name in term.arguments
+        ]
+        if word == "step":
+            return Constant(1) if here[0] else arithmetic("+", [term, Constant(1)])
+        if word == "same_step":
+            return Constant(all(here)) if any(here) else None
+        if word == "before":
+            return Constant(here[0] and not here[1]) if any(here) else None
+        if word in OF_TENSOR:
+            tensor = self.tensors[str(term.arguments[0])]
+            return Constant(OF_TENSOR[word](view, tensor)) if mask << 1 >> tensor & 1 else None
+        if not here[-1]:
+            return None
+        if word == "address":
+            there = OF_PLACE["on_chip"](view, self.tensors[str(term.arguments[0])])
+            return None if there else Constant(NOWHERE)
+        if word in OF_PLACE:
+            return Constant(OF_PLACE[word](view, self.tensors[str(term.arguments[0])]))
+        if word == "in_place":
+            return Constant(OF_OPERATION[word](view, self.numbers[str(term.arguments[0])]))
+        return None
+
+    def of_shapes(self, number: int, mask: int) -> list[tuple[Term, int]]:
+        """Return the open terms that tell ways to cut up a group's step apart, with their operations."""
+        found = []
+        for term in self.terms(number):
+            if term.word in OF_SHAPE or term.word in OF_AMOUNTS:
+                operation = self.numbers[str(term.arguments[0])]
+                if mask >> operation & 1:
+                    found.append((term, operation))
+        return found
+
+    def asks_for_more(self, number: int, group: Group) -> bool:
+        """Whether constraints may ask for more bytes of a group's step, or for a higher total."""
+        if number not in self._more:
+            self._more[number] = frozenset(
+                term
+                for term in self.terms(number)
+                if (term.word in OF_AMOUNTS or term.word in SUMS)
+                and any(rises_with(part, term.__eq__)[0] for part in self.sets[number])
+            )
+        return any(
+            term.word in SUMS or group.mask >> self.numbers[str(term.arguments[0])] & 1
+            for term in self._more[number]
+        )
+
+    def has_sums(self, number: int) -> bool:
+        """Whether totals are open."""
+        return any(term.word in SUMS for term in self.terms(number))
+
+    def of_spent(self, number: int, spent: Spent, last: bool) -> Known:
+        """Return what totals become by what a step spends."""
+        found: Known = {}
+        for term in self.terms(number):
+            if term.word in SUMS:
+                more = Constant(int(getattr(spent, SUMS[term.word])))
+                found[term] = more if last else arithmetic("+", [term, more])
+        return found
+
+
+def values_of(listed: Iterable[tuple[Term, int]], view: StepView) -> Known:
+    """Return the values of terms of a step that is cut up, names as their numbers in their sets."""
+    found: Known = {}
+    for term, number in listed:
+        value = OF_OPERATION[term.word](view, number)
+        found[term] = Constant(ORDERS.index(value) + 1 if isinstance(value, str) else value)
+    return found
+
+
+def limits_in(parts: Iterable[Ground]) -> tuple[dict[str, int], list[Ground]]:
+    """Return the most that totals and the memory may be, where parts say just that, and all other parts."""
+    limits: dict[str, int] = {}
+    others: list[Ground] = []
+    for part in parts:
+        if isinstance(part, Operation) and part.operator in ("<=", "<"):
+            left, right = part.operands
+            if isinstance(left, Term) and left.word in (*TOTALS, "memory") and isinstance(right, Constant):
+                most = int(right.value) - (part.operator == "<")
+                limits[left.word] = min(most, limits.get(left.word, most))
+                continue
+        others.append(part)
+    return limits, others
