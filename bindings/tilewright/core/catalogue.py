@@ -16,7 +16,7 @@ from tilewright.core import contracts
 from tilewright.core.failures import told
 from tilewright.core.locations import OWN, PACKAGE, bases, package_path
 from tilewright.core.packages import INSTALL_CPSAT, ORTOOLS, installed
-from tilewright.core.room import Room, room_of
+from tilewright.core.room import Room, bridge_of, room_of
 from tilewright.spec.errors import InputError, SolverMissingError, UnknownNameError
 
 ROOMS = ("grouping", "tiling", "allocation", "fusion", "bitwidth", "addresses", "scheduling", "residency")
@@ -177,7 +177,7 @@ def suits(method: ModuleType | Path, problem: Any) -> bool:
     """
     if isinstance(method, ModuleType):
         return bool(getattr(method, "suits", lambda _problem: True)(problem))
-    return room_of(problem).minizinc.suits(problem, method)
+    return bridge_of(problem, method).suits(problem, method)
 
 
 def models(room: str) -> list[Path]:

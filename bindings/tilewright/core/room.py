@@ -378,6 +378,19 @@ class Pictures(Protocol):
         """
 
 
+def bridge_of(problem: Any, formulation: Path) -> MiniZincBridge:
+    """Return what a MiniZinc formulation has to do with its room's problems.
+
+    It is the room's bridge, but where this has a function ``bridge_of(problem, formulation)``, which returns
+    one for formulations that take other data.
+    """
+    bridge = room_of(problem).minizinc
+    chosen: MiniZincBridge = getattr(bridge, "bridge_of", lambda _problem, _formulation: bridge)(
+        problem, formulation
+    )
+    return chosen
+
+
 _BY_TYPE: dict[type, Room[Any, Any]] = {}
 
 

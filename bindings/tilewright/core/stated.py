@@ -15,7 +15,7 @@ from pathlib import Path
 from typing import Any
 
 from tilewright.core import catalogue
-from tilewright.core.room import room_of
+from tilewright.core.room import bridge_of, room_of
 from tilewright.spec.constraints import Constraint, Term
 from tilewright.spec.constraints.parts import Constant, Ground, conjuncts, terms
 from tilewright.spec.errors import InputError, shown_value
@@ -74,7 +74,7 @@ def _unstated_in(formulation: Path, problem: Any, part: Ground) -> str | None:
 
 def _states(formulation: Path, problem: Any, term: Term) -> bool:
     if formulation.suffix == ".mzn":
-        term_of = getattr(room_of(problem).minizinc, "term", None)
+        term_of = getattr(bridge_of(problem, formulation), "term", None)
         return term_of is not None and term_of(problem, formulation, term) is not None
     return term.word in _words(formulation, formulation.stat().st_mtime_ns)
 

@@ -14,7 +14,7 @@ from typing import Any, cast
 from tilewright.core import catalogue, contracts
 from tilewright.core.context import RunContext
 from tilewright.core.cutoffs import of_model
-from tilewright.core.room import room_of
+from tilewright.core.room import bridge_of, room_of
 from tilewright.core.silence import nothing_printed
 from tilewright.core.stated import refuse_unstated
 from tilewright.drivers import load
@@ -82,17 +82,15 @@ def _text(problem: Any, name: str, formulation: ModuleType | Path, suffix: str, 
         return _pyomo(problem, formulation, suffix)
     if suffix == ".fzn":
         return _flat(problem, formulation, solver)
-    values = data(problem) | SEARCH
-    return (
-        _json(values) if suffix == ".json" else _head(problem, suffix) + dzn(values, whole(formulation, room))
-    )
+    values = data(problem, formulation) | SEARCH
+    if suffix == ".json":
+        return _json(values)
+    return _head(problem, formulation, suffix) + dzn(values, whole(formulation, room))
 
 
-def data(problem: Any) -> dict[str, Any]:
-    """Return the parameters of a problem's MiniZinc formulations, without those of the search."""
-    bridge = room_of(problem).minizinc
-    found: dict[str, Any] = bridge.data(problem)
-    return found
+def data(problem: Any, formulation: Path) -> dict[str, Any]:
+    """Return the parameters of a problem's MiniZinc formulation, without those of the search."""
+    return bridge_of(problem, formulation).data(problem)
 
 
 def _pyomo(problem: Any, formulation: ModuleType, suffix: str) -> str:
@@ -115,8 +113,8 @@ def _cpsat(problem: Any, formulation: Any) -> str:
     return _comment(".txtpb", built.offset, built.unit) + str(built.model.proto)
 
 
-def _head(problem: Any, suffix: str) -> str:
-    return _comment(suffix, *room_of(problem).minizinc.scale(problem))
+def _head(problem: Any, formulation: Path, suffix: str) -> str:
+    return _comment(suffix, *bridge_of(problem, formulation).scale(problem))
 
 
 def _comment(suffix: str, offset: int, unit: int) -> str:
@@ -179,11 +177,11 @@ def _flat(problem: Any, formulation: Path, solver: str) -> str:
     load(f"minizinc:{solver}")  # or says what is missing
     from tilewright.drivers.minizinc import EXTRAS_OFF, beside_core, executable, stated  # for start-up time
 
-    refuse_large(room_of(problem).minizinc.size(problem), "export")
+    refuse_large(bridge_of(problem, formulation).size(problem), "export")
     model, scratch = beside_core(formulation, room_of(problem).name)
     with tempfile.TemporaryDirectory() as folder:
         parameters, flat = Path(folder) / "data.json", Path(folder) / "flat.fzn"
-        parameters.write_text(_json(data(problem) | SEARCH), "utf-8")
+        parameters.write_text(_json(data(problem, formulation) | SEARCH), "utf-8")
         options = ["--solver", solver, "-c", "--no-output-ozn", "--fzn", str(flat)]
         models = [str(model)]
         if problem.constraints:
@@ -202,7 +200,7 @@ def _flat(problem: Any, formulation: Path, solver: str) -> str:
             )
         if scratch is not None:
             scratch.cleanup()
-        return _head(problem, ".fzn") + _telling_objective(flat.read_text("utf-8"))
+        return _head(problem, formulation, ".fzn") + _telling_objective(flat.read_text("utf-8"))
 
 
 def _telling_objective(flat: str) -> str:

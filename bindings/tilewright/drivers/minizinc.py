@@ -30,7 +30,7 @@ from minizinc.error import Location
 from tilewright.core import catalogue
 from tilewright.core.context import Outcome, RunContext
 from tilewright.core.cutoffs import foreign
-from tilewright.core.room import room_of
+from tilewright.core.room import bridge_of, room_of
 from tilewright.core.stated import must_hold
 from tilewright.drivers import _minizinc
 from tilewright.drivers._constraints import (
@@ -188,7 +188,7 @@ class ThroughMiniZinc:
             Percent of the decisions that large-neighbourhood search keeps in each round; 0 leaves it out,
             None leaves it to the room.
         """
-        bridge = room_of(problem).minizinc
+        bridge = bridge_of(problem, Path(formulation))
         self._refuse_large(problem, Path(formulation))
         run = Run(problem, search)
         search.on_phase("building")
@@ -210,7 +210,7 @@ class ThroughMiniZinc:
                 _Instance(self.configuration(), file)
 
     def _refuse_large(self, problem: Any, formulation: Path) -> None:
-        size = room_of(problem).minizinc.size(problem)
+        size = bridge_of(problem, formulation).size(problem)
         _minizinc.refuse_large(size, f"{formulation.stem}@{self.method}")
 
 
@@ -465,7 +465,7 @@ def stated(problem: Any, formulation: Path) -> str:
     """Return the constraints of a problem as items of a model."""
 
     def term(one: Term) -> str:
-        said = room_of(problem).minizinc.term(problem, formulation, one)
+        said = bridge_of(problem, formulation).term(problem, formulation, one)
         assert said is not None  # or the method would have been refused
         return str(said)
 

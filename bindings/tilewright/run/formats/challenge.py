@@ -10,6 +10,7 @@ from typing import Any
 from tilewright.core import catalogue
 from tilewright.core.cutoffs import of_model
 from tilewright.core.files import write_atomically
+from tilewright.core.room import bridge_of
 from tilewright.drivers.export import checker, data, dzn, takes, whole
 from tilewright.run.instance import read
 from tilewright.run.solve import solve
@@ -85,7 +86,7 @@ def write(room: str, folder: Path, *, model: str | None = None, seconds: float =
             write_atomically(at / entry.size_class / f"{entry.name}.dzn", dzn(entry.data, source))
             if id(entry.problem) not in solved:
                 solved[id(entry.problem)] = _best(entry.problem, seconds)
-            offset, unit = offered.minizinc.scale(entry.problem)
+            offset, unit = bridge_of(entry.problem, formulation).scale(entry.problem)
             known = solved[id(entry.problem)]
             rows.append(
                 {
@@ -119,15 +120,15 @@ def _entries(room: str, formulation: Path) -> Iterator[_Entry]:
             if offered.only_method(part) is not None or not catalogue.suits(formulation, part):
                 continue
             try:
-                if offered.minizinc.size(part) > MAX_SIZE:
+                if bridge_of(part, formulation).size(part) > MAX_SIZE:
                     continue
                 with of_model(foreign=not catalogue.bundled(formulation)):
-                    values = data(part)
+                    values = data(part, formulation)
             except TilewrightError:
                 continue  # beyond the numbers of MiniZinc, or of another objective
             whole_one = f"{path.stem}-{name}" if len(parts) > 1 else path.stem
             safe = "".join(sign if sign.isalnum() or sign in "-_." else "_" for sign in whole_one)
-            yield _Entry(safe, offered.minizinc.size(part), part, values)
+            yield _Entry(safe, bridge_of(part, formulation).size(part), part, values)
 
 
 _problems: dict[Path, Any] = {}
