@@ -247,6 +247,56 @@ def test_tiles(random: Random) -> None:
     hold_to(problem, cases, tile_plans(table), ["auto", "exhaustive", "loops@gecode"], random.randint(0, 2))
 
 
+@settings(max_examples=examples(30))
+@given(randoms)
+def test_what_contradicts_is_named_and_none_of_it_can_be_left_out(random: Random) -> None:
+    problem = tw.TilingProblem(
+        layer={"input": [2, 4, 4], "kernels": 3, "kernel": [2, 2]},
+        machine=tw.DspMachine(memory_bytes=80),
+        limits={"schedule": random.choice(["any", "kc", "intra"])},
+    )
+    table = problem.model_dump(mode="json") | {"limits": {**problem.limits.model_dump(), "schedule": "any"}}
+    layer = dsp.Layer(table)
+
+    def step(plan: Json, loop: str) -> int:
+        return layer.step(tuple(plan["tile"][each] for each in "gncyxk"))["gncyxk".index(loop)]
+
+    lot: list[Case] = [
+        ("tile.rows == 2", lambda p: step(p, "y") == 2),
+        ("tile.rows >= tile.columns + 1", lambda p: step(p, "y") >= step(p, "x") + 1),
+        ("tile.columns in {2, 3}", lambda p: step(p, "x") in (2, 3)),
+        ("tile.output_maps % 2 == 1", lambda p: step(p, "c") % 2 == 1),
+        ("tile.output_maps * tile.rows == 4", lambda p: step(p, "c") * step(p, "y") == 4),
+        ("tile.input_maps == 1 implies tile.rows == 1", lambda p: step(p, "k") > 1 or step(p, "y") == 1),
+        ("tile.input_maps < 2", lambda p: step(p, "k") < 2),
+    ]
+    keeps = dict(random.sample(lot, random.randint(3, 5)))
+    every = list(tile_plans(table))
+    limited = {plan_key(plan) for plan, _ in tile_plans(problem.model_dump(mode="json"))}
+
+    def feasible(names: list[str]) -> bool:
+        return any(
+            all(keeps[name](plan) for name in names if name in keeps)
+            and ("limits.schedule" not in names or plan_key(plan) in limited)
+            for plan, _ in every
+        )
+
+    said = [*keeps, *(["limits.schedule"] if problem.limits.schedule != "any" else [])]
+    assume(not feasible(said))
+    result = tw.solve(problem.where(*keeps), time_limit=60)
+    assert result.status == "infeasible"
+    told = result.contradiction
+    assert told is not None
+    assert told["minimal"]
+    named = [list(keeps)[int(each[12:-1])] if each.startswith("con") else each for each in told["of"]]
+    assert not feasible(named)
+    assert all(feasible([other for other in named if other != each]) for each in named)
+
+
+def plan_key(plan: Json) -> str:
+    return json.dumps(plan, sort_keys=True)
+
+
 # What was once answered wrongly, and the way through the product ----------------------------------------
 
 

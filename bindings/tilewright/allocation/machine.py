@@ -127,6 +127,8 @@ class AllocationLimits(Spec):
     """
 
     table_name: ClassVar[str] = "limits"
+    lifted: ClassVar[dict[str, Any]] = {"pes": {}}
+    """What only leaves plans out, with the value that leaves none out."""
 
     execution: Literal["layer-parallel", "layer-by-layer"] = "layer-parallel"
     splits: Annotated[tuple[Axis, ...], Field(min_length=1, max_length=3)] = ("filters",)

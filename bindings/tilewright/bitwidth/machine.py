@@ -125,6 +125,8 @@ class BitsLimits(Spec):
     """
 
     table_name: ClassVar[str] = "limits"
+    lifted: ClassVar[dict[str, Any]] = {"bits": None, "signal_to_noise_db": None}
+    """What only leaves plans out, with the value that leaves none out."""
 
     bound: BoundName = "output_range"
     bits: Annotated[int, Field(ge=1, le=2**60)] | None = None

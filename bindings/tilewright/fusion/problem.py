@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from functools import cached_property
-from typing import Annotated, ClassVar, Literal
+from typing import Annotated, Any, ClassVar, Literal
 
 from pydantic import Field
 
@@ -59,6 +59,8 @@ class FusionLimits(Spec):
     """
 
     table_name: ClassVar[str] = "limits"
+    lifted: ClassVar[dict[str, Any]] = {"halo": "any"}
+    """What only leaves plans out, with the value that leaves none out."""
 
     halo: Literal["any", "recompute", "keep"] = "any"
 

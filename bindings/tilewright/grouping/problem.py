@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from functools import cached_property
-from typing import Annotated, ClassVar, Literal
+from typing import Annotated, Any, ClassVar, Literal
 
 import numpy as np
 from numpy.typing import NDArray
@@ -75,6 +75,8 @@ class GroupingLimits(Spec):
     """
 
     table_name: ClassVar[str] = "limits"
+    lifted: ClassVar[dict[str, Any]] = {"steps": "free", "reloads": 0}
+    """What only leaves plans out, with the value that leaves none out."""
 
     steps: Literal["free", "kmin"] | Count = "free"
     reloads: Annotated[int, Field(ge=0, le=1_000_000)] = 2

@@ -192,6 +192,8 @@ class ResidencyLimits(Spec):
 
     table_name: ClassVar[str] = "limits"
     later: ClassVar[tuple[str, ...]] = ("tiles", "frames", "executions")
+    lifted: ClassVar[dict[str, Any]] = {"order": "any", "most_operations": None, "tiles": True}
+    """What only leaves plans out, with the value that leaves none out."""
 
     order: Literal["any", "given"] = "any"
     most_operations: Annotated[int, Field(ge=1, le=10_000)] | None = None

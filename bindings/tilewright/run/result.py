@@ -53,7 +53,7 @@ NOT_SIMULATED = (
 LATER = (
     *("proved_by", "minimise", "unit", "space", "wider", "unverified", "at_least"),
     *("time_limit", "threads", "spent"),
-    *("constraints", "without_constraints"),
+    *("constraints", "without_constraints", "contradiction"),
 )
 """Fields that files leave out where there is nothing to say, as older ones do."""
 
@@ -95,6 +95,10 @@ class Result:
         compares numbers.
     without_constraints
         What ``auto`` has found without them: `objective`, `bound` and `seconds`.
+    contradiction
+        Where there is no plan, what contradicts each other: `of`, names of constraints and limits; `minimal`,
+        whether with any one of them left out there is a plan; and `confirmed_by`, the second method that
+        finds no plan within them alone, where there is one.
     problem
         What the answer is to. Files do not hold it: a result that is read has it from `of`.
     format
@@ -134,6 +138,7 @@ class Result:
     spent: dict[str, float] | None = None
     constraints: list[dict[str, Any]] | None = None
     without_constraints: dict[str, Any] | None = None
+    contradiction: dict[str, Any] | None = None
     problem: Any = field(default=None, repr=False, compare=False)
     format: int = field(default=FORMAT, repr=False, compare=False)
 
@@ -194,6 +199,8 @@ class Result:
         rows += [("constraint", line) for line in self.constraints_shown]
         if self.without_constraints is not None:
             rows.append(("without them", self._free_of_constraints()))
+        if self.contradiction is not None:
+            rows.append(("contradiction", self._contradicting()))
         if self.wider is not None:
             rows.append((self.wider["space"], self.gained))
         rows += [("at least", line) for line in self.understated]
@@ -269,6 +276,15 @@ class Result:
             else f"; they cost {100 * (ours / least - 1) if least else 100:.1f} %"
         )
         return f"{cost}{', optimal' if bound >= least else f', at least {proven}'}{more}"
+
+    def _contradicting(self) -> str:
+        """Say what contradicts each other, by name."""
+        assert self.contradiction is not None
+        told = self.contradiction
+        said = {f"constraints[{n}]": f"`{each['say']}`" for n, each in enumerate(self.constraints or [])}
+        names = ", ".join(said.get(name, name) for name in told["of"])
+        least = "without any one of them there is a plan" if told["minimal"] else "perhaps not all of them"
+        return f"{names}; {least}" if len(told["of"]) > 1 else f"{names} alone"
 
     @property
     def understated(self) -> list[str]:
@@ -559,6 +575,17 @@ _TYPES: dict[str, tuple[Callable[[Any], bool], str]] = {
             and _is_seconds(v["seconds"])
         ),
         "an object with objective, bound and seconds",
+    ),
+    "contradiction": (
+        lambda v: (
+            isinstance(v, dict)
+            and {"of", "minimal"} <= set(v) <= {"of", "minimal", "confirmed_by"}
+            and isinstance(v["of"], list)
+            and all(map(_is_name, v["of"]))
+            and isinstance(v["minimal"], bool)
+            and _is_name(v.get("confirmed_by", "a method"))
+        ),
+        "an object with of, minimal and perhaps confirmed_by",
     ),
     "spent": (
         lambda v: isinstance(v, dict) and set(v) <= set(PHASES) and all(map(_is_seconds, v.values())),

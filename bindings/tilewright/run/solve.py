@@ -11,6 +11,7 @@ from tilewright.run.instance import Instance, read
 from tilewright.run.methods import check_method
 from tilewright.run.result import Result
 from tilewright.run.solving.confirming import confirm_claim
+from tilewright.run.solving.contradiction import contradiction
 from tilewright.run.solving.incumbent import Incumbent
 from tilewright.run.solving.judging import judge
 from tilewright.run.solving.options import CallbackError, Method, Options, name_of
@@ -65,7 +66,12 @@ def solve(problem: Any, method: str | Method = "auto", **options: Any) -> Result
             run.dismiss()
         result = judge(run, name, said, interrupted, run.incumbent.started + asked.time_limit)
     spent = run.phases.seconds()
-    result = replace(result, wider=beside.wider, without_constraints=beside.without_constraints)
+    result = replace(
+        result,
+        wider=beside.wider,
+        without_constraints=beside.without_constraints,
+        contradiction=beside.contradiction,
+    )
     return replace(result, time_limit=asked.time_limit, threads=run.threads, spent=spent)
 
 
@@ -79,10 +85,13 @@ class Beside:
         What a larger space of plans gains.
     without_constraints
         What the problem costs without its constraints.
+    contradiction
+        What contradicts each other, where there is no plan.
     """
 
     wider: dict[str, Any] | None = None
     without_constraints: dict[str, Any] | None = None
+    contradiction: dict[str, Any] | None = None
 
 
 def search(run: Run, method: str | Method, beside: Beside) -> None:
@@ -109,4 +118,9 @@ def search(run: Run, method: str | Method, beside: Beside) -> None:
     run.deadline += kept
     if asked.confirm:
         confirm_claim(run, method, bound)
+    if incumbent.infeasible and incumbent.problem.constraints and method == "auto" and asked.confirm:
+        with run.in_phase("confirming"):
+            beside.contradiction = contradiction(
+                incumbent.problem, solve, run.deadline, threads=run.threads, seed=run.seed
+            )
     beside.wider = None if wider is None else search_wider(run, wider, kept)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Annotated, ClassVar
+from typing import Annotated, Any, ClassVar
 
 from pydantic import Field
 
@@ -148,6 +148,8 @@ class TilingLimits(Spec):
 
     table_name: ClassVar[str] = "limits"
     later: ClassVar[tuple[str, ...]] = ("at_most", "factors")
+    lifted: ClassVar[dict[str, Any]] = {"schedule": "any", "partition": "any", "at_most": Ceilings()}
+    """What only leaves plans out, with the value that leaves none out; ``any+weights`` adds some."""
 
     schedule: str = "any"
     partition: str = "any"

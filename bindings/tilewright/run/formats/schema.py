@@ -130,6 +130,19 @@ class Result(Table):
     """Constraints of the problem; missing where it has none, as is the next one."""
     without_constraints: WithoutConstraints | None = None
     """What ``auto`` has found without them."""
+    contradiction: Contradiction | None = None
+    """Where there is no plan, which constraints and limits contradict each other."""
+
+
+class Contradiction(Table):
+    """What contradicts each other."""
+
+    of: list[str]
+    """Names: ``constraints[0]``, ``limits.steps``."""
+    minimal: bool
+    """Whether with any one of them left out there is a plan."""
+    confirmed_by: str | None = None
+    """A second method that finds no plan within them alone."""
 
 
 class ConstraintInPlan(Table):

@@ -19,7 +19,7 @@ from tilewright.spec.constraints.vocabulary import Vocabulary
 from tilewright.spec.errors import LONGEST_VALUE, InputError, InputErrors
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Collection, Sequence
 
 MOST_CONSTRAINTS = 100
 """Most constraints of a problem."""
@@ -189,6 +189,28 @@ class Constrained(Spec):
     def without_constraints(self) -> Self:
         """Return the same problem without its constraints."""
         return self.with_(constraints=()) if self.constraints else self
+
+    @property
+    def leaving_out(self) -> list[str]:
+        """What leaves plans out and can be lifted: ``constraints[0]``, ``limits.steps``."""
+        limits = getattr(self, "limits", None)
+        free = getattr(limits, "lifted", {})
+        return [
+            *(f"constraints[{number}]" for number in range(len(self.constraints))),
+            *(f"limits.{name}" for name, value in free.items() if getattr(limits, name) != value),
+        ]
+
+    def keeping_only(self, names: Collection[str]) -> Self:
+        """Return the same problem with only some of what leaves plans out; see `leaving_out`."""
+        kept = [each for n, each in enumerate(self.constraints) if f"constraints[{n}]" in names]
+        found = self.with_(constraints=tuple(kept))
+        limits: Any = getattr(self, "limits", None)
+        free = {
+            name: value
+            for name, value in getattr(limits, "lifted", {}).items()
+            if f"limits.{name}" in self.leaving_out and f"limits.{name}" not in names
+        }
+        return found.with_(limits=limits.with_(**free)) if free else found
 
     def judge_constraints(self, plan: Any) -> list[Judged]:
         """Return what each constraint makes of a plan that keeps all limits."""
