@@ -221,14 +221,12 @@ class _Search:
 
     def _complete(self, spent: int) -> None:
         """Take a choice of groups for a plan, if they have an order in which all holds."""
-        cost = self.base + spent
-        for position in self._orders():
-            self.plan, self.cost = (
-                order_groups(self.problem, map(self.candidates.__getitem__, self.chosen), position),
-                cost,
-            )
+        position = next(self._orders(), None)
+        self._ordered = {}
+        if position is not None:
+            groups = map(self.candidates.__getitem__, self.chosen)
+            self.plan, self.cost = order_groups(self.problem, groups, position), self.base + spent
             self.on_plan(self.plan)
-            return
 
     def _orders(self) -> Iterator[dict[tuple[int, ...], int]]:
         """Yield orders of execution of the groups in which all holds: of each its place."""
@@ -238,7 +236,6 @@ class _Search:
         named = {term for part in self.parts for term in terms(part) if term.word == "before"}
         pairs = {tuple(self.number[str(each)] for each in term.arguments) for term in named}
         apart = sorted({tuple(sorted((index[a], index[b]))) for a, b in pairs if index[a] != index[b]})
-        self._ordered = {}
 
         def decide(place: int) -> Iterator[dict[tuple[int, ...], int]]:
             if not all(can_hold(part, self._range) for part in self.parts):
@@ -265,4 +262,3 @@ class _Search:
                     graph.remove_edge(first, second)
 
         yield from decide(0)
-        self._ordered = {}
