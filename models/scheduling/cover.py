@@ -11,11 +11,21 @@ import pyomo.environ as pyo
 
 from tilewright.scheduling import Plan, Problem
 from tilewright.scheduling.cover import CERTAIN, Cover, require_cover, takes
+from tilewright.scheduling.exact.constrained import no_more_than
+from tilewright.spec.constraints import Term
+from tilewright.spec.constraints.parts import Ground, terms
+
+WORDS = ("together", "retained", "latency")
 
 
 def suits(problem: Problem) -> bool:
     """Whether the formulation takes a problem."""
     return takes(problem, CERTAIN)
+
+
+def honours(_problem: Problem, part: Ground) -> bool:
+    """Whether the formulation honours what must hold: of the latency, how much it is at most."""
+    return {term.word for term in terms(part)} <= {*WORDS} and no_more_than(part, "latency")
 
 
 def size(problem: Problem) -> int:
@@ -58,6 +68,8 @@ def build(problem: Problem, extras: bool = True) -> Any:
     def results_are_written(m: Any, op: int) -> Any:
         return written[op] >= 1
 
+    if cover.last:
+        m.one_is_the_last = pyo.Constraint(expr=sum(m.chosen[block] for block in cover.last) <= 1)
     if extras:
 
         @m.Constraint(m.OPS)
@@ -68,6 +80,22 @@ def build(problem: Problem, extras: bool = True) -> Any:
     m.begun_units_are_whole = pyo.Constraint(expr=cover.per_unit * m.time >= spent)
     m.cost = pyo.Objective(expr=m.time)
     return m
+
+
+def term(m: Any, one: Term) -> Any:
+    """Return a term of the vocabulary."""
+    if one.word == "latency":
+        return m.time
+    holding = m.cover.holding(one)
+    if not hasattr(m, "holds"):
+        m.holds, m.holding = pyo.VarList(domain=pyo.Binary), pyo.ConstraintList()
+        m.held = []
+    holds = m.holds.add()
+    m.held.append((holds, holding))
+    m.holding.add(holds <= sum((m.chosen[block] for block in holding), m.nowhere))
+    for block in holding:
+        m.holding.add(holds >= m.chosen[block])
+    return holds
 
 
 def start(m: Any, plan: Plan) -> None:
@@ -82,6 +110,8 @@ def start(m: Any, plan: Plan) -> None:
         m.turn[op] = turns.get(op, last)
     for op, block in m.ENDS:
         m.writes[op, block] = int(writers.get(op) == block)
+    for holds, holding in getattr(m, "held", ()):
+        holds.set_value(int(not {*holding}.isdisjoint(chosen)))
     m.nowhere = 0
     m.time = -(-sum(cover.amounts[block] for block in chosen) // cover.per_unit)
 

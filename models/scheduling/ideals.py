@@ -1,12 +1,14 @@
 """The room's own exact method: shortest paths over what lies in slow memory and what has been kept.
 
-Why nothing is lost is argued in the module that it stands on: ``tilewright.scheduling.exact.search``.
+Why nothing is lost is argued in the module that it stands on: ``tilewright.scheduling.exact.search``, with
+constraints ``tilewright.scheduling.exact.constrained``.
 """
 
 from __future__ import annotations
 
 from tilewright.core.context import Outcome, RunContext, Status
-from tilewright.scheduling import Plan, Problem, objective
+from tilewright.scheduling import ROOM, Plan, Problem, objective
+from tilewright.scheduling.exact import constrained
 from tilewright.scheduling.exact.piece_bound import pieces_bound
 from tilewright.scheduling.exact.search import search as find
 from tilewright.scheduling.exact.ties import break_ties
@@ -15,6 +17,7 @@ from tilewright.scheduling.improvement.sequencing import plan_of
 from tilewright.scheduling.lowering import whole_units
 from tilewright.scheduling.subgraph.cost import Pricer
 from tilewright.scheduling.subgraph.structure import LONGEST
+from tilewright.spec.constraints.parts import Ground
 
 IN_PROCESS = True
 
@@ -25,8 +28,15 @@ LAST_SHARE = 0.2
 """Share of the time for improving plans at random where the search does not come to its end."""
 
 
+def honours(_problem: Problem, part: Ground) -> bool:
+    """Whether the search honours what must hold: all but that a plan takes long."""
+    return constrained.no_more_than(part, "latency")
+
+
 def solve(problem: Problem, search: RunContext) -> Outcome:
     """Find and prove the optimum, or a bound."""
+    if problem.constraints:
+        return _solve_constrained(problem, search)
     pricer, scale = Pricer(problem), problem.graph.scale
     best: Plan | None = search.start
     value = objective(problem, best) if best is not None else None
@@ -68,6 +78,32 @@ def solve(problem: Problem, search: RunContext) -> Outcome:
     annealing.run(partition, search.remaining(), search.deadline, better)
     status: Status = "unknown" if best is None else "feasible"
     return Outcome(status, best, _bound(max(pieces, 0 if answer is None else answer.bound), value, scale))
+
+
+def _solve_constrained(problem: Problem, search: RunContext) -> Outcome:
+    """Find and prove the optimum that keeps the constraints, or a bound."""
+    scale, best = problem.graph.scale, search.start
+    if best is not None and ROOM.violation(problem, best) is not None:
+        best = None
+    value = None if best is None else objective(problem, best)
+    below = LONGEST if value is None else (value - 1) * scale + 1
+
+    def bounded(ticks: int) -> None:
+        search.on_bound(_bound(ticks, value, scale))
+
+    answer = constrained.search(problem, below, search.deadline, bounded)
+    if answer is None:
+        return Outcome("unknown" if best is None else "feasible", best)
+    bound = _bound(answer.bound, value, scale)
+    if answer.plan is not None and ROOM.violation(problem, answer.plan) is None:
+        found = objective(problem, answer.plan)
+        if value is None or found < value:
+            best, value = answer.plan, found
+            search.on_plan(best)
+    if best is None:
+        none = answer.proven and answer.plan is None
+        return Outcome("infeasible") if none else Outcome("unknown", bound=bound)
+    return Outcome("optimal" if answer.proven and value == bound else "feasible", best, bound)
 
 
 def _bound(ticks: int, value: int | None, scale: int) -> int:

@@ -24,6 +24,8 @@ from tilewright.scheduling.plan import Plan
 from tilewright.scheduling.problem import Problem
 from tilewright.scheduling.subgraph.cost import Pricer
 from tilewright.scheduling.subgraph.structure import LONGEST, sinks
+from tilewright.spec.constraints import Term
+from tilewright.spec.constraints.parts import terms
 
 MOST_CANDIDATES = 2000
 """Subgraphs, and runs of them, of which formulations still choose."""
@@ -35,6 +37,10 @@ CERTAIN, LARGEST = 10**7, 2**31 - 2
 """Largest amount whose last unit the tolerances of HiGHS leave certain, and largest number of Gecode."""
 
 
+Told = frozenset[tuple[str, int, int]]
+"""Terms of constraints that hold in a run."""
+
+
 class Run(NamedTuple):
     """Subgraphs that run one after the other, with what each keeps for the next.
 
@@ -42,12 +48,18 @@ class Run(NamedTuple):
     ----------
     needs, ends
         Operations that make what they read of slow memory, and those whose tensors they write there.
+    told
+        Terms of constraints that hold in it.
+    last
+        Whether its last subgraph keeps something, so that nothing can follow; constraints may ask for it.
     """
 
     ticks: int
     steps: tuple[tuple[Block, Kept], ...]
     needs: frozenset[int]
     ends: frozenset[int]
+    told: Told = frozenset()
+    last: bool = False
 
 
 class Cover:
@@ -61,6 +73,8 @@ class Cover:
         What each takes; `per_unit` of them are a unit of time.
     needs, ends
         Operations that make what a run reads, and those whose tensors it writes.
+    last
+        Runs of which a plan has one at most, the last.
     results
         Operations that make the results.
     known
@@ -78,6 +92,7 @@ class Cover:
         self.amounts = [run.ticks // unit for run in self.runs]
         self.needs = [run.needs for run in self.runs]
         self.ends = [run.ends for run in self.runs]
+        self.last = {number for number, run in enumerate(self.runs) if run.last}
         self.results = {graph.maker[tensor] for tensor in graph.results}
         self.known: list[int] | None = None
         self.worst = whole_units(sum(run.ticks for run in self.runs), graph.scale)
@@ -86,11 +101,13 @@ class Cover:
         if self.known is not None:
             best = whole_units(sum(self.runs[number].ticks for number in self.known), graph.scale)
             most = min(self.worst, LARGEST // 2 // self.per_unit)
-            self.worst = max(best, most) if narrow() else best
+            self.worst = max(best, most) if narrow() or problem.constraints else best
 
     def numbers(self, plan: Plan) -> list[int] | None:
         """Return the numbers of a plan's runs, or of such that do as much in less; else None."""
         graph = self.problem.graph
+        if self.problem.constraints:
+            return self._same(plan)
         found: set[int] = set()
         ticks, needs, ends, resident = 0, frozenset[int](), frozenset[int](), NOTHING
         for step in plan.subgraphs:
@@ -119,6 +136,27 @@ class Cover:
             ticks, needs, ends = 0, frozenset(), frozenset()
         return None if resident else sorted(found)
 
+    def holding(self, term: Term) -> list[int]:
+        """Return the numbers of the runs in which ``together`` or ``retained`` holds."""
+        of = {int(argument) for argument in term.arguments}
+        place = 0 if term.word == "together" else 1
+        return [
+            number for number, run in enumerate(self.runs) if any(of <= step[place] for step in run.steps)
+        ]
+
+    def _same(self, plan: Plan) -> list[int] | None:
+        """Return the numbers of the very runs of a plan; None where one is none of these."""
+        number = {run.steps: place for place, run in enumerate(self.runs)}
+        found, steps = set(), []
+        for step in plan.subgraphs:
+            steps.append((frozenset(step.operations), frozenset(step.retained)))
+            if not step.retained:
+                found.add(number.get(tuple(steps), -1))
+                steps = []
+        if steps:
+            found.add(number.get(tuple(steps), -1))
+        return None if -1 in found else sorted(found)
+
     def started(self, plan: Plan) -> list[int] | None:
         """Return the numbers of a plan's runs, or of the known plan where that is faster."""
         found = self.numbers(plan)
@@ -129,13 +167,13 @@ class Cover:
     def ordered(self, chosen: list[int]) -> list[int]:
         """Return runs in an order in which each comes after those that write what it reads."""
         there: set[int] = set()
-        left, order = list(chosen), []
+        left, order = [number for number in chosen if number not in self.last], []
         while left:
             number = next((one for one in left if self.needs[one] <= there), left[0])
             left.remove(number)
             order.append(number)
             there |= self.ends[number]
-        return order
+        return order + [number for number in chosen if number in self.last]
 
     def writers(self, chosen: list[int]) -> dict[int, int]:
         """Return which of the chosen runs writes each operation's tensor first, in the order of that."""
@@ -171,12 +209,16 @@ def _written(pricer: Pricer, block: Block, kept: Kept) -> frozenset[int]:
 
 
 def _keeps(pricer: Pricer, block: Block) -> Iterator[Kept]:
-    """Yield the sets of tensors that a subgraph may keep, nothing first."""
+    """Yield the sets of tensors that a subgraph may keep, nothing first.
+
+    What nothing reads is kept in vain, unless a constraint asks for it.
+    """
     graph = pricer.graph
     may = [
         graph.made[op]
         for op in sorted(block)
-        if graph.elements(graph.made[op]) < graph.fast_memory_capacity and graph.made[op] in graph.readers
+        if graph.elements(graph.made[op]) < graph.fast_memory_capacity
+        and (pricer.problem.constraints or graph.made[op] in graph.readers)
     ]
     for many in range(len(may) + 1):
         for some in combinations(may, many):
@@ -184,22 +226,34 @@ def _keeps(pricer: Pricer, block: Block) -> Iterator[Kept]:
                 yield frozenset(some)
 
 
+def _told(problem: Problem, block: Block, kept: Kept) -> Told:
+    """Return the terms of constraints that hold in a subgraph."""
+    found = {term for part in problem.must_hold for term in terms(part)}
+    return frozenset(
+        (term.word, int(term.arguments[0]), int(term.arguments[-1]))
+        for term in found
+        if (term.word == "together" and block.issuperset(map(int, term.arguments)))
+        or (term.word == "retained" and term.arguments[0] in kept)
+    )
+
+
 def _runs(pricer: Pricer, blocks: list[Block], below: int) -> list[Run] | None:
     """Return all runs that take no more than some ticks; None where they are too many, or loosely bounded.
 
-    Those that begin take least are continued first, so that each way to read, write and keep the same is
-    looked at once.
+    Those that begin take least are continued first, so that each way to read, write and keep the same, and to
+    mean the same to constraints, is looked at once.
     """
     graph = pricer.graph
     parts = [(block, _needs(pricer, block), list(_keeps(pricer, block))) for block in blocks]
-    looked: set[tuple[frozenset[int], frozenset[int], Kept]] = set()
+    results = {graph.maker[tensor] for tensor in graph.results}
+    looked: set[tuple[frozenset[int], frozenset[int], Kept, Told]] = set()
     found: list[Run] = []
     heap: list[tuple[int, int, Run]] = [(0, 0, Run(0, (), frozenset(), frozenset()))]
     number = 0
     while heap:
         _, _, run = heapq.heappop(heap)
         resident = run.steps[-1][1] if run.steps else NOTHING
-        key = run.needs, run.ends, resident
+        key = run.needs, run.ends, resident, run.told
         if run.steps:
             if key in looked:
                 continue
@@ -207,6 +261,9 @@ def _runs(pricer: Pricer, blocks: list[Block], below: int) -> list[Run] | None:
             if not resident:
                 found.append(run)
                 continue
+            if pricer.problem.constraints:
+                # Of what it writes nothing is read, as nothing follows.
+                found.append(run._replace(ends=run.ends & results, last=True))
         there = run.ends | {graph.maker[tensor] for tensor in resident}
         for block, needs, keeps in parts:
             for kept in keeps:
@@ -215,11 +272,14 @@ def _runs(pricer: Pricer, blocks: list[Block], below: int) -> list[Run] | None:
                     continue
                 if choice.least < choice.ticks:  # what it takes is not known for sure
                     return None
-                ends = run.ends | _written(pricer, block, kept)
                 after = Run(
-                    run.ticks + choice.ticks, (*run.steps, (block, kept)), run.needs | (needs - there), ends
+                    run.ticks + choice.ticks,
+                    (*run.steps, (block, kept)),
+                    run.needs | (needs - there),
+                    run.ends | _written(pricer, block, kept),
+                    run.told | _told(pricer.problem, block, kept),
                 )
-                if (after.needs, ends, kept) in looked:
+                if (after.needs, after.ends, kept, after.told) in looked:
                     continue
                 number += 1
                 if number > MOST_RUNS:
@@ -232,14 +292,14 @@ def _best(runs: list[Run]) -> list[Run]:
     """Return the runs that no other one can stand for."""
     found: list[Run] = []
     for run in sorted(runs, key=lambda one: (one.ticks, len(one.needs), -len(one.ends))):
-        if not any(one.needs <= run.needs and one.ends >= run.ends for one in found):
+        if not any(one.needs <= run.needs and one.ends >= run.ends and one.told == run.told for one in found):
             found.append(run)
     return found
 
 
 def find_cover(problem: Problem) -> Cover | None:
     """Return the runs of a problem; None where there are too many of them, or of subgraphs."""
-    return _cover(problem, narrow())
+    return _cover(problem, narrow() or bool(problem.constraints))
 
 
 @lru_cache(maxsize=8)
@@ -254,7 +314,8 @@ def _cover(problem: Problem, all_runs: bool) -> Cover | None:
     below = arranged[0] if arranged is not None else LONGEST
     blocks = [candidates.ops(row) for row in range(len(bits))]
     runs = _runs(pricer, blocks, LONGEST) if all_runs else None
-    if runs is None:  # where all are too many, those that may be part of a plan as good as the known one
+    if runs is None and not problem.constraints:
+        # Where all are too many, those that may be part of a plan as good as the known one.
         runs = _runs(pricer, blocks, below)
     if runs is None or len(best := _best(runs)) > MOST_CANDIDATES:
         return None

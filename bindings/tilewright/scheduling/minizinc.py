@@ -8,6 +8,7 @@ from typing import Any
 from tilewright.scheduling.cover import require_cover, takes
 from tilewright.scheduling.plan import Plan
 from tilewright.scheduling.problem import Problem
+from tilewright.spec.constraints import Term
 
 __all__ = ["data", "decisions", "plan", "relax", "scale", "size", "start", "suits"]
 
@@ -49,8 +50,17 @@ def data(problem: Problem) -> dict[str, Any]:
         "amount": cover.amounts,
         "per_unit": cover.per_unit,
         "results": {op + 1 for op in cover.results},
+        "last": {block + 1 for block in cover.last},
         "worst": cover.worst,
     }
+
+
+def term(problem: Problem, _formulation: Path, one: Term) -> str | None:
+    """Return a term of the vocabulary in MiniZinc."""
+    if one.word not in ("together", "retained"):
+        return None
+    holding = require_cover(problem).holding(one)
+    return " \\/ ".join(f"chosen[{block + 1}] = 1" for block in holding) or "false"
 
 
 def start(problem: Problem, plan: Plan) -> list[int] | None:

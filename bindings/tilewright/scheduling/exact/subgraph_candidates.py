@@ -162,6 +162,11 @@ class _Needs(NamedTuple):
 class Candidates:
     """Sets of operations with lower bounds on what they cost as a subgraph, better ones when asked for.
 
+    Parameters
+    ----------
+    keeps_results
+        Whether subgraphs may also keep what nothing reads, which is of use where constraints ask for it.
+
     Attributes
     ----------
     bits, has : bool, shape (sets, operations)
@@ -175,7 +180,7 @@ class Candidates:
         A lower bound for each; `exact` tells for which it is the least of all surroundings.
     """
 
-    def __init__(self, pricer: Pricer, bits: list[int]) -> None:
+    def __init__(self, pricer: Pricer, bits: list[int], *, keeps_results: bool = False) -> None:
         self.pricer, self.graph = pricer, pricer.graph
         graph, count = self.graph, len(self.graph.inputs)
         self.bits = bits
@@ -183,7 +188,8 @@ class Candidates:
         self.may_stay = {
             tensor
             for tensor in graph.made
-            if tensor in graph.readers and graph.elements(tensor) < graph.fast_memory_capacity
+            if (keeps_results or tensor in graph.readers)
+            and graph.elements(tensor) < graph.fast_memory_capacity
         }
         self.arcs: list[tuple[int, int]] = []
         if not self.may_stay:

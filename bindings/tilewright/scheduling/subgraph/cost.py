@@ -210,6 +210,32 @@ class Pricer:
         self._choices[key] = choice
         return choice
 
+    def best_of(
+        self,
+        ops: frozenset[int],
+        resident: frozenset[int],
+        retained: frozenset[int],
+        given: tuple[int | None, int | None, int | None],
+    ) -> SubgraphCost | None:
+        """Return the same as `best` where width, height or depth are given."""
+        from tilewright.scheduling.subgraph.granularities import best_granularity  # start-up time
+        from tilewright.scheduling.subgraph.tile_orders import INFEASIBLE
+
+        found = self.structure(ops, resident, retained)
+        room = self.graph.fast_memory_capacity - self.kept(resident, retained)
+        if isinstance(found, str) or room < 0:
+            return None
+        every = _sizes(self.graph, ops, found)
+        sides = [side if one is None else np.array([one]) for side, one in zip(every, given, strict=False)]
+        most = [every.most[axis] if one is None else one for axis, one in enumerate(given)]
+        takes, w, h, k, least = best_granularity(
+            _tabulated(self.graph, found),
+            Sizes(sides[0], sides[1], sides[2], np.array(most)),
+            room,
+            INFEASIBLE,
+        )
+        return None if w < 0 else SubgraphCost(int(takes), int(w), int(h), int(k), int(least))
+
     def fastest(self, ops: frozenset[int], found: Structure, room: int) -> SubgraphCost | None:
         """Return the fastest granularity for which slices and tiles have room; None where nothing fits."""
         same = _signature(found, room)
