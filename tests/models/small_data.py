@@ -26,6 +26,12 @@ CHAIN: Json = {
         {"name": "c", "input": [2, 6, 6], "kernels": 4, "kernel": [3, 3]},
     ]
 }
+PAIR: Json = {
+    "layers": [
+        {"name": "a", "input": [2, 3, 3], "kernels": 2, "kernel": [2, 2], "padding": [1, 0, 1, 0]},
+        {"name": "b", "input": [2, 3, 3], "kernels": 1, "kernel": [1, 1]},
+    ]
+}
 INSTRUCTIONS: Json = {
     "conv_array": [2, 2, 2],
     "clock_mhz": 100,
@@ -92,10 +98,14 @@ SMALL: dict[tuple[str, str, str], Json] = {
         "machine": {"group_size": 2},
         "limits": {"steps": "kmin", "reloads": 2},
     },
-    ("residency", "divide", "small.dzn"): {
+    ("residency", "columns_divide", "small.dzn"): {
         "network": CHAIN,
         "machine": {"memory_bytes": 150},
         "limits": {"order": "given"},
+    },
+    ("residency", "reference", "small.reference.dzn"): {
+        "network": PAIR,
+        "machine": {"memory_bytes": 30},
     },
     ("scheduling", "choose", "small.dzn"): {"graph": PRODUCTS},
     ("tiling", "loops", "small.dzn"): {

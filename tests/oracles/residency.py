@@ -1329,7 +1329,7 @@ def plans(problem: Json, most: int) -> Iterator[tuple[Json, dict[str, int]]]:
             count += 1
             found = units(variant, spent._replace(memory=spent.memory + sum(variant.staying.values())))
             if all(found[name] <= limit for name, limit in limits_of(problem["objective"]).items()):
-                yield {"steps": steps, "staying": list(variant.staying), "again": again}, found
+                yield {"steps": steps, "staying": dict.fromkeys(variant.staying, 0), "again": again}, found
 
 
 def placements(problem: Json, plan: Json, most: int) -> Iterator[Json]:

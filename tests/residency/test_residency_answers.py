@@ -106,7 +106,7 @@ CHAIN: list[Json] = [
 
 @pytest.mark.by_day(1)
 @pytest.mark.parametrize(("outputs", "least"), [(None, 36 + 4 + 4 + 36), (["a", "b"], 36 + 4 + 4 + 36 + 144)])
-@pytest.mark.parametrize("method", ["states", "intervals@highs", "divide@gecode"])
+@pytest.mark.parametrize("method", ["states", "columns_intervals@highs", "columns_divide@gecode"])
 def test_outputs_that_are_read_inside_are_written(outputs: Any, least: int, method: str) -> None:
     table = {"network": {"layers": CHAIN} | ({"outputs": outputs} if outputs else {})}
     instance = parse({"room": "residency", **table, "machine": {"memory_bytes": 400}})

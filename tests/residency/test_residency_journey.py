@@ -45,7 +45,7 @@ def test_heuristics_keep_little(heuristic: str, traffic: int) -> None:
     assert (result.status, result.objective, result.bound) == ("feasible", traffic, 224)
 
 
-@pytest.mark.parametrize("method", ["states", "intervals@highs"])
+@pytest.mark.parametrize("method", ["states", "columns_intervals@highs"])
 def test_the_optimum_reads_the_input_twice(method: str) -> None:
     result = tw.solve(PROBLEM, method)
     assert (result.status, result.objective, result.bound) == ("optimal", 440, 440)

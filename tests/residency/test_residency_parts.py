@@ -147,7 +147,7 @@ def test_the_search_agrees_with_an_oracle_apart(seed: int) -> None:
 
 
 @pytest.mark.by_day(3)
-@pytest.mark.parametrize("method", ["intervals@highs", "divide@gecode"])
+@pytest.mark.parametrize("method", ["columns_intervals@highs", "columns_divide@gecode"])
 @pytest.mark.parametrize("seed", range(examples(24)))
 def test_formulations_agree(seed: int, method: str) -> None:
     problem = in_parts(random.Random(f"formulations {seed}")).with_(limits={"order": "given"})

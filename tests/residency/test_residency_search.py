@@ -69,7 +69,7 @@ BEST = [
 
 
 @pytest.mark.by_day(1)
-@pytest.mark.parametrize("method", ["states", "intervals@highs", "divide@gecode"])
+@pytest.mark.parametrize("method", ["states", "columns_intervals@highs", "columns_divide@gecode"])
 @pytest.mark.parametrize(("table", "minimise", "limits", "least"), BEST)
 def test_passes_of_whole_rows_may_be_needed(
     table: Json, minimise: str, limits: Json, least: int, method: str
@@ -131,7 +131,9 @@ def test_highs_is_asked_again_where_its_optimum_is_not_its_solution() -> None:
     start = catalogue.heuristic("residency", "layer_by_layer").plan(problem)
     plans: list[Any] = []
     context = RunContext(start=start, on_plan=plans.append)
-    found = drivers.load("highs").solve(problem, catalogue.formulation("residency", "intervals"), context)
+    found = drivers.load("highs").solve(
+        problem, catalogue.formulation("residency", "columns_intervals"), context
+    )
     assert (found.status, found.bound, objective(problem, plans[-1])) == ("optimal", 86, 86)
 
 
@@ -240,4 +242,4 @@ def test_rules_neither_repeat_nor_keep(tables: Json) -> None:
         plan = catalogue.heuristic("residency", name).plan(problem)
         assert not plan.again and not plan.staying
         survives(problem, plan)
-    assert not catalogue.formulation("residency", "intervals").suits(problem)
+    assert not catalogue.formulation("residency", "columns_intervals").suits(problem)

@@ -89,7 +89,7 @@ def own(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
 @pytest.mark.parametrize(
     ("instance", "method", "told"),
     [
-        ("mb28-64k", "intervals@highs", "method = 'intervals@highs': .* size"),
+        ("mb28-64k", "columns_intervals@highs", "method = 'columns_intervals@highs': .* size"),
         ("lenet5-conv1-g20", "s1@highs", "21788928 constraints .* 600000"),
         ("ds-cnn-16k", "no_start@highs", r"`start\(model, plan\)`"),
         ("ds-cnn-16k", "no_model@highs", "`build` .* ConcreteModel .* NoneType"),
@@ -115,24 +115,24 @@ def test_a_model_that_minizinc_cannot_read_is_refused_though_a_bound_proves_the_
 def test_a_solver_that_is_missing_is_told_though_a_bound_proves_the_plan() -> None:
     need("highs")
     with pytest.raises(SolverMissingError, match=r"Pyomo .* solver nothing"):
-        tw.solve("ds-cnn-16k", "intervals@pyomo:nothing", time_limit=60)
+        tw.solve("ds-cnn-16k", "columns_intervals@pyomo:nothing", time_limit=60)
 
 
 def test_a_run_that_a_bound_has_closed_says_that_the_model_was_not_run(tmp_path: Path) -> None:
     """23,106 bytes are compulsory, and heuristics reach them."""
     need("highs")
     instance = read("ds-cnn-16k")
-    result = tw.solve(instance, "intervals@highs", time_limit=60)
+    result = tw.solve(instance, "columns_intervals@highs", time_limit=60)
     assert (result.status, result.objective) == ("optimal", 23_106)
     assert result.proved_by == result.bound_by == "compulsory traffic"
-    assert "proved by   the compulsory traffic; intervals@highs was not run" in result.summary()
+    assert "proved by   the compulsory traffic; columns_intervals@highs was not run" in result.summary()
     result.write(tmp_path / "result.json")
     again = Result.read(tmp_path / "result.json", instance.problem)
     assert again.proved_by == "compulsory traffic"
     assert all(finding.holds for finding in tw.check(instance, again))
     forged = replace(again, proved_by="states")
     assert [f.what for f in tw.check(instance, forged) if not f.holds] == ["proved_by"]
-    alone = tw.solve(instance, "intervals@highs", warm_start="none", time_limit=60)
+    alone = tw.solve(instance, "columns_intervals@highs", warm_start="none", time_limit=60)
     assert (alone.status, alone.proved_by) == ("optimal", None)
     assert tw.solve(instance, "auto", time_limit=60).proved_by is None
 
@@ -149,7 +149,7 @@ def test_a_function_of_ones_own_that_ends_a_run_was_run() -> None:
 @pytest.mark.nightly
 def test_a_comparison_counts_no_proof_for_a_model_that_was_not_run(tmp_path: Path) -> None:
     need("highs")
-    methods = "states,intervals@highs"
+    methods = "states,columns_intervals@highs"
     done = command.run(
         tmp_path, "compare", "ds-cnn-16k", "--with", methods, "--time-limit", "60", "-o", "runs.csv"
     )

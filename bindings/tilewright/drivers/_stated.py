@@ -47,20 +47,16 @@ def in_minizinc(part: Ground, term: Callable[[Term], str]) -> str:
             return f"(not {inside[0]})"
         case "min" | "max":
             return f"{part.operator}([{', '.join(inside)}])"
-        case "%" | "//" if _may_be_negative(part.operands[0]):
-            # MiniZinc cuts off towards zero; a floor is meant.
+        case "%" | "//":
+            # MiniZinc cuts off towards zero; a floor is meant. It knows itself what may be below zero.
             value, by = inside
             rest = f"((({value} mod {by}) + {by}) mod {by})"
-            return rest if part.operator == "%" else f"(({value} - {rest}) div {by})"
+            floor = rest if part.operator == "%" else f"(({value} - {rest}) div {by})"
+            plain = f"{value}{_MINIZINC[part.operator]}{by}"
+            return f"(if lb({value}) >= 0 then {plain} else {floor} endif)"
         case "count":
             return f"sum([{', '.join(inside)}])"
     return f"({_MINIZINC[part.operator].join(inside)})"
-
-
-def _may_be_negative(part: Ground) -> bool:
-    if isinstance(part, Operation):
-        return part.operator == "neg" or any(map(_may_be_negative, part.operands))
-    return isinstance(part, Constant) and part.value < 0  # type: ignore[operator]
 
 
 class Linear:

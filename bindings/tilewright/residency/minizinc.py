@@ -2,15 +2,25 @@
 
 from __future__ import annotations
 
+import sys
 from pathlib import Path
 from typing import Any
 
+from tilewright.residency import reference
 from tilewright.residency.enumerated_steps import Columns, takes
 from tilewright.residency.graph import members
 from tilewright.residency.plan import Plan
 from tilewright.residency.problem import Problem
 
-__all__ = ["data", "decisions", "plan", "relax", "scale", "size", "start", "suits"]
+CORE = 'include "core.mzn"'
+"""What formulations have that choose among listed steps."""
+
+__all__ = ["bridge_of", "data", "decisions", "plan", "relax", "scale", "size", "start", "suits"]
+
+
+def bridge_of(_problem: Problem, formulation: Path) -> Any:
+    """Return what a formulation has to do with problems: this module, if it chooses among listed steps."""
+    return sys.modules[__name__] if CORE in formulation.read_text("utf-8") else reference
 
 
 def suits(problem: Problem, _formulation: Path) -> bool:

@@ -1,4 +1,9 @@
-"""An integer program: the operations, in their order, are divided into steps; tensors stay or do not."""
+"""An integer program by columns: the operations are divided into steps; tensors stay or do not.
+
+Its columns are steps that ``tilewright.residency.enumerated_steps`` lists and prices. No plan is lost: of
+steps with the same operations and the same places of tensors before and after, those are left out that take
+no less memory than another and move no less.
+"""
 
 from __future__ import annotations
 
