@@ -88,6 +88,12 @@ SMALL: dict[tuple[str, str, str], Json] = {
         "machine": {"accumulator_bits": 20, "widths": [4, 5, 6, 7, 8, 9, 10]},
         "limits": {"bits": 2000},
     },
+    ("bitwidth", "reference", "small.reference.dzn"): {
+        "network": FULLY_CONNECTED,
+        "ranges": RANGES,
+        "machine": {"accumulator_bits": 20, "widths": [4, 5, 6, 7, 8, 9, 10]},
+        "limits": {"bits": 2000},
+    },
     ("fusion", "cover", "small.dzn"): {
         "network": CHAIN,
         "machine": INSTRUCTIONS,
@@ -111,6 +117,11 @@ SMALL: dict[tuple[str, str, str], Json] = {
     ("tiling", "loops", "small.dzn"): {
         "layer": CONVOLUTION,
         "machine": {"kind": "dsp", "memory_bytes": 30, "element_bytes": 1, "double_buffering": False},
+    },
+    ("tiling", "reference.dsp", "small.reference.dsp.dzn"): {
+        "layer": {"input": [2, 3, 3], "kernels": 2, "kernel": [2, 2]},
+        "machine": {"kind": "dsp", "memory_bytes": 40, "element_bytes": 1},
+        "objective": {"minimise": "cycles"},
     },
     ("tiling", "cores", "small.npu.dzn"): {
         "layer": CONVOLUTION,
@@ -144,7 +155,8 @@ def text(room: str, formulation: str, file: str) -> str:
     """Return the content of a data file."""
     command = f"minizinc {formulation}.mzn {file}"
     written = export.text(problem(room, formulation, file), formulation, ".dzn")
-    return f"% A small problem: `{command}` finds the best plan, `core` instead any plan.\n{written}"
+    instead = "" if "reference" in formulation else ", `core` instead any plan"
+    return f"% A small problem: `{command}` finds the best plan{instead}.\n{written}"
 
 
 def formulations() -> list[tuple[str, str]]:

@@ -8,6 +8,7 @@ from __future__ import annotations
 import json
 from collections.abc import Iterator
 from itertools import product
+from math import prod
 from pathlib import Path
 from random import Random
 
@@ -159,6 +160,12 @@ def test_bits(random: Random) -> None:
     except InputError:
         assume(False)
         raise
+
+    def moved(plan: Json) -> int:
+        """Return the bits of all inputs and weights, of which a layer has one for each pair of maps."""
+        sides = zip(sizes, sizes[1:], plan["bits"].values(), strict=False)
+        return sum(rows * i + rows * columns * w for rows, columns, (i, w) in sides)
+
     lot: list[Case] = [
         ("bits(f, weights) <= 6", lambda p: p["bits"]["f"][1] <= 6),
         ("bits(f, input) == bits(g, input)", lambda p: p["bits"]["f"][0] == p["bits"]["g"][0]),
@@ -174,11 +181,12 @@ def test_bits(random: Random) -> None:
             "bits(g, input) != 8 implies bits(f, weights) == 4",
             lambda p: p["bits"]["g"][0] == 8 or p["bits"]["f"][1] == 4,
         ),
+        ("moved_bits % 3 == 1", lambda p: moved(p) % 3 == 1),
     ]
     cases = random.sample(lot, random.randint(1, 2))
-    methods = ["auto", "merging", "choose@gecode", "knapsack@highs"]
+    methods = ["auto", "merging", "choose@gecode", "knapsack@highs", "reference@gecode"]
     plans = width_plans(problem.model_dump(mode="json"))
-    hold_to(problem, cases, plans, methods, random.randint(0, 3))
+    hold_to(problem, cases, plans, methods, random.randint(0, 4))
 
 
 # A DSP -------------------------------------------------------------------------------------------------
@@ -224,6 +232,12 @@ def test_tiles(random: Random) -> None:
     def trips(plan: Json, loop: str) -> int:
         return -(-sizes["gncyxk".index(loop)] // steps(plan)[loop])
 
+    def costs(plan: Json) -> tuple[int, int, int]:
+        """Return cycles, accesses and energy."""
+        one = dsp.Layer(table)
+        walk = dsp.Walk(one, tuple(steps(plan).values()), plan["schedule"], plan["reuse"])
+        return dsp.measures(table, one, walk, 0)
+
     lot: list[Case] = [
         ("tile.rows % 2 == 1", lambda p: steps(p)["y"] % 2 == 1),
         ("tile.columns <= tile.rows", lambda p: steps(p)["x"] <= steps(p)["y"]),
@@ -242,9 +256,14 @@ def test_tiles(random: Random) -> None:
             "elements(output) <= 6",
             lambda p: steps(p)["n"] * steps(p)["c"] * steps(p)["y"] * steps(p)["x"] <= 6,
         ),
+        ("accesses % 3 == 1", lambda p: costs(p)[1] % 3 == 1),
+        ("cycles % 4 == 2", lambda p: costs(p)[0] % 4 == 2),
     ]
     cases = random.sample(lot, random.randint(1, 2))
-    hold_to(problem, cases, tile_plans(table), ["auto", "exhaustive", "loops@gecode"], random.randint(0, 2))
+    methods = ["auto", "exhaustive", "loops@gecode"]
+    if prod(sizes) <= 32:
+        methods.append("reference.dsp@gecode")
+    hold_to(problem, cases, tile_plans(table), methods, random.randint(0, 3))
 
 
 @settings(max_examples=examples(30))

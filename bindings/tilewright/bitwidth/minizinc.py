@@ -2,15 +2,25 @@
 
 from __future__ import annotations
 
+import sys
 from pathlib import Path
-from typing import Any
+from typing import Any, cast
 
+from tilewright.bitwidth import reference
 from tilewright.bitwidth.plan import Plan
 from tilewright.bitwidth.problem import OPERANDS, Problem
 from tilewright.bitwidth.selection import LARGEST, Selection, takes
+from tilewright.core.room import MiniZincBridge
 from tilewright.spec.constraints import Term
 
-__all__ = ["data", "decisions", "plan", "relax", "scale", "size", "start", "suits"]
+__all__ = ["bridge_of", "data", "decisions", "plan", "relax", "scale", "size", "start", "suits"]
+
+
+def bridge_of(_problem: Problem, formulation: Path) -> MiniZincBridge:
+    """Return what knows the data of a formulation: of the reference model, or what is built on the core."""
+    built_on_it = 'include "reference.mzn"' in formulation.read_text("utf-8")
+    chosen = reference if formulation.stem == "reference" or built_on_it else sys.modules[__name__]
+    return cast(MiniZincBridge, chosen)
 
 
 def suits(problem: Problem, _formulation: Path) -> bool:

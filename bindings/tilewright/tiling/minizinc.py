@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
+import sys
 from pathlib import Path
-from typing import Any
+from typing import Any, cast
 
+from tilewright.core.room import MiniZincBridge
 from tilewright.spec.constraints import Term
 from tilewright.tiling.dsp import minizinc as dsp
+from tilewright.tiling.dsp import reference as dsp_reference
 from tilewright.tiling.hierarchy import minizinc as hierarchy
 from tilewright.tiling.machine_kind import KindBridge
 from tilewright.tiling.npu import minizinc as npu
@@ -18,6 +21,53 @@ BRIDGES: dict[str, KindBridge] = {"dsp": dsp, "npu": npu, "hierarchy": hierarchy
 
 CORES = {"dsp": "core.mzn", "npu": "core.npu.mzn", "hierarchy": "core.hierarchy.mzn"}
 """What a formulation for each kind of machine includes."""
+
+
+REFERENCES: dict[str, Any] = {"dsp": dsp_reference}
+"""What knows the data of ``reference.<kind>.mzn``."""
+
+
+class _OfReference:
+    """A bridge to the reference model of a kind of machine."""
+
+    def __init__(self, kind: str) -> None:
+        of_kind = REFERENCES[kind]
+        self.kind, self.of_kind = kind, of_kind
+        self.size, self.scale, self.data = of_kind.size, of_kind.scale, of_kind.data
+        self.start, self.plan = of_kind.start, of_kind.plan
+
+    def suits(self, problem: Problem, _formulation: Path) -> bool:
+        """Whether the model is of the problem's kind of machine, and takes it."""
+        if problem.machine.kind != self.kind or problem.network is not None or problem.operation is not None:
+            return False
+        found: bool = self.of_kind.suits(problem)
+        return found
+
+    def relax(self, _problem: Problem) -> int:
+        """Return 0: without large-neighbourhood search."""
+        return 0
+
+    def decisions(self, _problem: Problem, solution: Any) -> list[int]:
+        """Return the values of a solution's decisions, in the order of `start`."""
+        found: list[int] = self.of_kind.decisions(solution)
+        return found
+
+    def term(self, problem: Problem, formulation: Path, one: Term) -> str | None:
+        """Return a term of the vocabulary in MiniZinc."""
+        if not self.suits(problem, formulation):
+            return None
+        found: str | None = self.of_kind.term(problem, one)
+        return found
+
+
+def bridge_of(_problem: Problem, formulation: Path) -> MiniZincBridge:
+    """Return what knows the data of a formulation: of a reference model, or what is built on a core."""
+    text = formulation.read_text("utf-8")
+    for kind in REFERENCES:
+        name = f"reference.{kind}.mzn"
+        if formulation.name == name or f'include "{name}"' in text:
+            return _OfReference(kind)
+    return cast(MiniZincBridge, sys.modules[__name__])
 
 
 def _bridge(problem: Problem) -> KindBridge:

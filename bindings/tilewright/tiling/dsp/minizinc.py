@@ -19,7 +19,7 @@ from tilewright.spec.errors import InputError
 from tilewright.tiling.dsp import kind as dsp
 from tilewright.tiling.dsp.exact.patterns import Pattern, pattern_of, useful_patterns
 from tilewright.tiling.dsp.nest import FREE, C, K, N, Nest, X, Y, nest_of
-from tilewright.tiling.dsp.plan import ORDERED, SCHEDULES, DspPlan, allowed
+from tilewright.tiling.dsp.plan import ORDERED, REUSES, SCHEDULES, DspPlan, allowed
 from tilewright.tiling.dsp.traffic import Tiles
 from tilewright.tiling.plan import Plan
 from tilewright.tiling.problem import Problem
@@ -66,9 +66,12 @@ def nest_of_problem(problem: Problem) -> Nest:
 def schedules(problem: Problem) -> list[tuple[str, str]]:
     """Return the schedules of the formulations as (order, reuse), those of `ENOUGH` first.
 
-    Where every schedule is allowed, a halo is always kept: that never costs anything.
+    Where every schedule is allowed, a halo is always kept: that never costs anything. Constraints may ask for
+    what it costs not to.
     """
     limit = problem.limits.schedule
+    if limit == "any" and problem.constraints:
+        return [("".join(order), reuse) for reuse in REUSES[-2::-1] for order in permutations(ORDERED)]
     if limit == "any":
         others = sorted({"".join(order) for order in permutations(ORDERED)} - set(ENOUGH))
         return [(order, "halo") for order in (*ENOUGH, *others)]
@@ -78,7 +81,8 @@ def schedules(problem: Problem) -> list[tuple[str, str]]:
 def worth_trying(problem: Problem) -> list[tuple[str, str]]:
     """Return schedules that contain a best one."""
     known = schedules(problem)
-    return known[: len(ENOUGH)] if problem.limits.schedule == "any" else known
+    some = problem.limits.schedule == "any" and not problem.constraints
+    return known[: len(ENOUGH)] if some else known
 
 
 def scale(problem: Problem) -> tuple[int, int]:

@@ -150,7 +150,8 @@ class _Search:
         if tile in self._seen:
             return
         self._seen.add(tile)
-        for group in schedule_groups(self.nest, tile, self.limit, self.local):
+        every = self.admitted is not None
+        for group in schedule_groups(self.nest, tile, self.limit, self.local, every=every):
             if tuple(map(group.bound, self.names)) < self.rank and all(
                 group.bound(of) <= most for of, most in self.at_most.items()
             ):

@@ -51,11 +51,18 @@ class Pattern(NamedTuple):
         )
 
 
-def schedules(limit: str) -> tuple[tuple[str, str], ...]:
-    """Return the schedules that a limit of an instance allows, as (order, reuse)."""
+def schedules(limit: str, *, every: bool = False) -> tuple[tuple[str, str], ...]:
+    """Return the schedules that a limit of an instance allows, as (order, reuse).
+
+    Parameters
+    ----------
+    every
+        Also those that keep less than they could: constraints may ask for what they cost.
+    """
     if limit in ANY:
         # Keeping a halo, or a whole tile, never adds a transfer, and so never costs anything.
-        reuses = ("halo",) if limit == "any" else ("halo", "weights")
+        weights = () if limit == "any" else ("weights",)
+        reuses = (*(("halo", "tile", "none") if every else ("halo",)), *weights)
         return tuple(("".join(order), reuse) for reuse in reuses for order in permutations(ORDERED))
     return tuple(SCHEDULES[name] for name in allowed(limit))
 
@@ -112,11 +119,14 @@ def pattern_of(order: str, reuse: str, single: frozenset[int], double_buffering:
 
 @cache
 def group_schedules(
-    limit: str, single: frozenset[int], double_buffering: bool
+    limit: str, single: frozenset[int], double_buffering: bool, every: bool = False
 ) -> tuple[tuple[tuple[str, str], ...], ...]:
-    """Return the schedules that differ in the loops of several iterations, in groups that move the same."""
+    """Return the schedules that differ in the loops of several iterations, in groups that move the same.
+
+    `every` is as for `schedules`.
+    """
     groups: dict[tuple[object, ...], dict[str, tuple[str, str]]] = {}
-    for order, reuse in schedules(limit):
+    for order, reuse in schedules(limit, every=every):
         pattern = pattern_of(order, reuse, single, double_buffering)
         if pattern is None:
             continue

@@ -77,12 +77,17 @@ class ScheduleGroup:
         return int(lower_bound(self.tiles, *moved, minimise, self.local)[0])
 
 
-def schedule_groups(nest: Nest, tile: Tile, limit: str, local: int) -> list[ScheduleGroup]:
-    """Return the schedules of one tile, in groups that move the same, those that move least first."""
+def schedule_groups(
+    nest: Nest, tile: Tile, limit: str, local: int, *, every: bool = False
+) -> list[ScheduleGroup]:
+    """Return the schedules of one tile, in groups that move the same, those that move least first.
+
+    `every` is as for `patterns.schedules`.
+    """
     tiles = Tiles(nest, tuple(np.array([step]) for step in tile))
     single = frozenset(d for d in FREE if tiles.trips[d][0] == 1)
     groups = []
-    for schedules in group_schedules(limit, single, nest.machine.double_buffering):
+    for schedules in group_schedules(limit, single, nest.machine.double_buffering, every):
         traffic = tiles.traffic(*schedules[0])
         plans = tuple(DspPlan(tile, order, reuse) for order, reuse in schedules)
         moved = int(traffic.accesses[0]), int(traffic.transfers[0])

@@ -1,0 +1,244 @@
+"""The reference model of a DSP and MiniZinc: a layer's sizes and a machine's figures, and plans back."""
+
+from __future__ import annotations
+
+from math import gcd, prod
+from typing import Any, NamedTuple
+
+from tilewright.spec.constraints import Term
+from tilewright.spec.constraints.parts import terms
+from tilewright.tiling.dsp.exact import local_traffic
+from tilewright.tiling.dsp.nest import Nest, nest_of
+from tilewright.tiling.dsp.plan import LOOPS, ORDERED, DspPlan
+from tilewright.tiling.dsp.vocabulary import AXES
+from tilewright.tiling.plan import Plan
+from tilewright.tiling.problem import Problem
+
+__all__ = ["data", "decisions", "plan", "scale", "size", "start", "suits", "term"]
+
+LARGEST = 2**31 - 2
+"""The largest number that Gecode can handle."""
+
+MOST_TILES = 400
+"""Most tiles that the loops of a layer can have, each of which has variables of its own."""
+
+COSTS = ("accesses", "cycles", "energy")
+REUSES = ("halo", "tile", "none", "weights")
+"""In the order of the model's enumerations."""
+
+LETTERS = dict(zip(AXES, LOOPS.upper(), strict=True))
+BUFFERS = {"input": "input_buffer", "weights": "weights_buffer", "output": "output_buffer"}
+
+
+def suits(problem: Problem) -> bool:
+    """Whether one plan of a layer is asked for, which is small enough, in numbers that Gecode can handle."""
+    if problem.layer is None or problem.traded or problem.before:
+        return False
+    nest = _nest(problem)
+    if prod(nest.sizes) > MOST_TILES:
+        return False
+    accesses, cycles, energy = _largest(problem)
+    speaks = any(term.word == "energy" for part in problem.must_hold for term in terms(part))
+    return max(accesses, cycles, energy * (_prices(nest).unit if speaks else 1)) <= LARGEST
+
+
+def _nest(problem: Problem) -> Nest:
+    assert problem.machine.kind == "dsp"
+    return nest_of(problem.one_layer, problem.machine)
+
+
+def _largest(problem: Problem) -> tuple[int, int, int]:
+    """Return what no plan exceeds, as though all tiles were the smallest and each brought all anew.
+
+    Accesses, cycles, and energy in the unit of its prices; 0 where that is not counted.
+    """
+    nest = _nest(problem)
+    machine, units = nest.machine, nest.machine.units
+    tiles = prod(nest.sizes)
+    # Of a large stride the rows between two windows are those of one of them.
+    plane = prod(max(lines.extent, lines.stride) for lines in nest.lines)
+    accesses = tiles * (plane * units.input + nest.window * units.kernels + 2 * units.partial)
+    local = local_traffic(nest)
+    streamed = local + tiles * gcd(*units)
+    cycles = nest.macs + accesses + streamed + (4 * tiles + 3) * machine.dma_setup_cycles
+    energy = _prices(nest).largest(accesses, cycles, streamed) if _counts_energy(problem) else 0
+    return accesses, cycles, energy
+
+
+class _Prices(NamedTuple):
+    """Prices of energy in a unit that divides all of them, where that is exact.
+
+    Attributes
+    ----------
+    unit
+        Femtojoules.
+    core
+        Of a busy cycle.
+    external, local
+        Price, and of how many units of traffic that is the price.
+    """
+
+    unit: int
+    core: int
+    external: tuple[int, int]
+    local: tuple[int, int]
+
+    def largest(self, accesses: int, cycles: int, streamed: int) -> int:
+        """Return the largest number on the way to energies of up to some traffic and cycles."""
+        traffic = accesses * self.external[0] + self.external[1] + streamed * self.local[0] + self.local[1]
+        return self.core * cycles + traffic
+
+
+def _prices(nest: Nest) -> _Prices:
+    price, bits = nest.machine.energy, nest.machine.unit_bits
+
+    def reduced(fj: int, width: int) -> tuple[int, int]:
+        common = gcd(bits * fj, 8 * width)
+        return bits * fj // common, 8 * width // common
+
+    external = reduced(price.dram_fj_per_access, price.dram_access_bytes)
+    local = reduced(price.local_fj_per_access, price.local_access_bytes)
+    local = local if local_traffic(nest) else (0, 1)
+    core = price.core_fj_per_cycle
+    unit = gcd(core, external[0], local[0]) if external[1] == local[1] == 1 else 1
+    unit = max(unit, 1)
+    return _Prices(unit, core // unit, (external[0] // unit, external[1]), (local[0] // unit, local[1]))
+
+
+def _counts_energy(problem: Problem) -> bool:
+    words = {term.word for part in problem.must_hold for term in terms(part)}
+    return "energy" in (problem.minimise, *problem.limits.at_most.given, *words)
+
+
+def size(problem: Problem) -> int:
+    """Return about how many constraints the model gives: some for each tile."""
+    return 100 * prod(_nest(problem).sizes)
+
+
+def scale(problem: Problem) -> tuple[int, int]:
+    """Return (0, unit): a plan costs ``unit * objective``, the unit of energy being what prices divide by."""
+    return 0, _prices(_nest(problem)).unit if problem.minimise == "energy" else 1
+
+
+def data(problem: Problem) -> dict[str, Any]:
+    """Return the parameters that reference.dsp.mzn declares, all but those of the search."""
+    nest = _nest(problem)
+    machine, units, prices = nest.machine, nest.machine.units, _prices(nest)
+    given = problem.limits.at_most.given
+    most = {name: value // (prices.unit if name == "energy" else 1) for name, value in given.items()}
+    binding = {name: value for name, value in most.items() if value <= LARGEST}  # others exclude nothing
+    return {
+        "size": list(nest.sizes),
+        "stride": [lines.stride for lines in nest.lines],
+        "extent": [lines.extent for lines in nest.lines],
+        "loaded_from": [lines.loaded[0] for lines in nest.lines],
+        "loaded_to": [lines.loaded[1] for lines in nest.lines],
+        "window": nest.window,
+        "input_units": units.input,
+        "weights_units": units.kernels,
+        "output_units": units.output,
+        "partial_units": units.partial,
+        "capacity": min(machine.buffer_capacity, LARGEST),
+        "double_buffering": machine.double_buffering,
+        "bus": machine.bus_units_per_cycle,
+        "macs_per_cycle": machine.macs_per_cycle,
+        "setup": machine.dma_setup_cycles,
+        "local": local_traffic(nest),
+        "grain": gcd(*units),
+        "core_price": prices.core,
+        "external_price": prices.external[0],
+        "external_per": prices.external[1],
+        "local_price": prices.local[0],
+        "local_per": prices.local[1],
+        "schedule_limit": {"e": _LIMITS[problem.limits.schedule]},
+        "minimised": {"e": problem.minimise.upper()},
+        "limited": [name in binding for name in COSTS],
+        "at_most": [binding.get(name, 0) for name in COSTS],
+        "most": list(_largest(problem)),
+        "counts_energy": _counts_energy(problem),
+    }
+
+
+_LIMITS = {
+    "any": "ANY",
+    "any+weights": "ANY_WEIGHTS",
+    "thesis": "THESIS",
+    "intra": "INTRA",
+    "kc": "KC",
+    "oc": "OC",
+    "oxyn": "OXYN",
+    "oxyn/ox": "OXYN_OX",
+    "halide-idsp": "HALIDE",
+}
+
+
+def term(problem: Problem, one: Term) -> str | None:
+    """Return a term of the vocabulary in MiniZinc."""
+    if one.word in ("accesses", "cycles", "memory"):
+        return one.word
+    if one.word == "energy":
+        return f"{_prices(_nest(problem)).unit} * energy"
+    if one.word == "elements":
+        return BUFFERS[str(one.arguments[0])]
+    if one.word == "contiguous_bytes":
+        return _contiguous_bytes(_nest(problem), str(one.arguments[0]))
+    if one.word == "iterations":
+        return f"trips[{LETTERS[str(one.arguments[0])]}]"
+    if one.word == "outside":
+        outer, inner = (LETTERS[str(axis)] for axis in one.arguments)
+        return f"trips[{outer}] > 1 /\\ trips[{inner}] > 1 /\\ place[{outer}] < place[{inner}]"
+    return f"step[{LETTERS[one.word.removeprefix('tile.')]}]"
+
+
+def _contiguous_bytes(nest: Nest, operand: str) -> str:
+    """Return the bytes of a full tile that follow each other in external memory."""
+    bits = nest.machine.operand_bits
+    if operand == "weights":
+        run = f"(step[K] * {nest.window} * if trips[K] = 1 then step[C] else 1 endif)"
+        return f"({bits.weights} * {run}) div 8"
+    if operand == "input":
+        _, rows, columns = nest.layer.input
+        tile = ("step[G] * step[K]", f"min(side[Y], {rows})", f"min(side[X], {columns})")
+        width = bits.input
+    else:
+        _, rows, columns = nest.layer.output_shape[-3:]
+        tile, width = ("step[G] * step[C]", "step[Y]", "step[X]"), bits.output
+    of_maps, of_rows, of_columns = tile
+    of_planes = f"if {of_rows} = {rows} then {rows} * ({of_maps}) else {of_rows} endif"
+    run = f"if {of_columns} = {columns} then {columns} * {of_planes} else {of_columns} endif"
+    return f"({width} * {run}) div 8"
+
+
+def start(problem: Problem, plan: Plan) -> list[int] | None:
+    """Return steps, places and reuse of a plan; its loops of one iteration outermost, where any order may be.
+
+    Constraints do not tell such orders apart, either, but the plan stays the one that they were asked of.
+    """
+    layer = plan.layers[0]
+    if not isinstance(layer, DspPlan):
+        return None
+    step, trips = _nest(problem).step(layer.tile), _nest(problem).trips(layer.tile)
+    order = layer.order
+    if problem.limits.schedule in ("any", "any+weights") and not problem.constraints:
+        single = [loop for loop in ORDERED if trips[LOOPS.index(loop)] == 1]
+        order = "".join(single + [loop for loop in layer.order if loop not in single])
+    places = [0, *(order.index(loop) + 1 for loop in LOOPS[1:])]
+    return [*step, *places, REUSES.index(layer.reuse) + 1]
+
+
+def _reuse(solution: Any) -> str:
+    found = solution.reuse
+    name = found if isinstance(found, str) else getattr(found, "name", None)
+    names = {"HALO": "halo", "TILES": "tile", "NONE": "none", "WEIGHTS": "weights"}
+    return names[name] if name is not None else REUSES[int(found) - 1]
+
+
+def decisions(solution: Any) -> list[int]:
+    """Return steps, places and reuse of a solution, in the order of `start`."""
+    return [*solution.step, *solution.place, REUSES.index(_reuse(solution)) + 1]
+
+
+def plan(_problem: Problem, solution: Any) -> Plan:
+    """Return the plan of a solution."""
+    order = "".join(sorted(ORDERED, key=lambda loop: solution.place[LOOPS.index(loop)]))
+    return Plan((DspPlan(tuple(solution.step), order, _reuse(solution)),))

@@ -1,0 +1,110 @@
+"""The reference models of tiling and the searches agree: on random layers, machines, objectives, limits."""
+
+from __future__ import annotations
+
+from math import prod
+from random import Random
+from typing import Any
+
+from conftest import examples
+from formulations import need, solve
+from hypothesis import assume, given, settings
+from layers import make
+from numbered import randoms
+
+from tilewright.core import catalogue
+from tilewright.core.room import bridge_of
+from tilewright.spec.errors import InputError
+from tilewright.tiling import Plan, Problem, kind_of, objective, violation
+from tilewright.tiling.dsp.nest import nest_of
+from tilewright.tiling.objectives import SCHEDULES
+
+DSP = catalogue.model("tiling", "reference.dsp")
+
+Json = dict[str, Any]
+
+
+def dsp_at_random(random: Random, most_tiles: int = 32) -> Problem | None:
+    """Return a layer of few tiles on a machine that is slow enough for everything to matter."""
+    pick = random.randint
+    groups = random.choice([1, 1, 1, 2])
+    kernel, dilation = [pick(1, 2), pick(1, 3)], [pick(1, 2), pick(1, 2)]
+    reach = [d * (k - 1) + 1 for k, d in zip(kernel, dilation, strict=True)]
+    layer: Json = {
+        "input": [groups * pick(1, 3), reach[0] + pick(0, 4), reach[1] + pick(0, 3)],
+        "kernels": groups * pick(1, 3),
+        "kernel": kernel,
+        "stride": [pick(1, 3), pick(1, 2)],
+        "dilation": dilation,
+        "padding": [pick(0, reach[i // 2] - 1) for i in range(4)],
+        "groups": groups,
+        "batch": random.choice([1, 1, 2]),
+    }
+    output = random.choice([4, 8])
+    bits = {"input": random.choice([4, 8]), "weights": random.choice([3, 8]), "output": output}
+    machine: Json = ({"bits": bits | {"partial": output + 8}} if random.random() < 0.3 else {}) | {
+        "memory_bytes": pick(30, 300),
+        "double_buffering": random.random() < 0.5,
+        "padding": random.choice(["loaded", "generated"]),
+        "dma_step": random.random() < 0.3,
+        "bus_elements_per_cycle": pick(1, 3),
+        "macs_per_cycle": random.choice([1, 3, 8]),
+        "dma_setup_cycles": random.choice([0, 2, 11]),
+        "register_file_bytes": random.choice([0, 0, 200]),
+    }
+    minimise = random.choice(["accesses", "cycles", "energy"])
+    schedules = [limit for limit in SCHEDULES["dsp"] if limit != "any+weights" or minimise == "accesses"]
+    limits: Json = {"schedule": random.choice(["any", *schedules])}
+    try:
+        problem = make(layer, machine, minimise=minimise)
+        nest = nest_of(problem.one_layer, problem.machine)  # type: ignore[arg-type]
+        if not 2 <= prod(nest.sizes) <= most_tiles:
+            return None
+        if limits["schedule"] != "any+weights" and random.random() < 0.4:
+            limits["at_most"] = at_most_at_random(random, problem)
+        return problem.with_(limits=limits)
+    except InputError:
+        return None
+
+
+def at_most_at_random(random: Random, problem: Problem) -> Json:
+    """Return a limit on a cost, somewhere above the least that any plan has of it."""
+    name = random.choice(["accesses", "cycles", "energy"])
+    least = kind_of(problem).exhaustive(problem.minimising(name), float("inf"))
+    return {name: int(least.value * random.choice([0.95, 1, 1.05, 1.3]))}
+
+
+def held_equal(problem: Problem, path: Any, *, extras: bool) -> None:
+    """Compare a model's outcome with that of the exact search."""
+    need("gecode")
+    assume(bridge_of(problem, path).suits(problem, path))
+    expected = kind_of(problem).exhaustive(problem, float("inf"))
+    found = solve(problem, path, "gecode", extras=extras)
+    if expected is None:
+        assert (found.status, found.plan) == ("infeasible", None)
+        return
+    assert expected.proven
+    assert (found.status, found.bound) == ("optimal", expected.value)
+    assert violation(problem, found.plan) is None
+    assert objective(problem, found.plan) == expected.value
+    report = kind_of(problem).simulate(problem, found.plan.layers[0])
+    assert report.violation is None
+    assert kind_of(problem).measured_objective(problem, report) == expected.value
+    started = solve(problem, path, "gecode", start=Plan(expected.layers))
+    assert (started.status, started.bound) == ("optimal", expected.value)
+
+
+@settings(max_examples=examples(100), deadline=None)
+@given(randoms)
+def test_the_reference_of_a_dsp_and_the_search_agree(random: Random) -> None:
+    problem = dsp_at_random(random)
+    assume(problem is not None)
+    held_equal(problem, DSP, extras=random.random() < 0.7)
+
+
+def test_large_layers_and_fronts_are_left_to_the_search() -> None:
+    small = make({"input": [2, 4, 4], "kernels": 3, "kernel": [2, 2]})
+    suits = bridge_of(small, DSP).suits
+    assert suits(small, DSP)
+    assert not suits(small.with_(objective={"minimise": "pareto"}), DSP)
+    assert not suits(make({"input": [8, 14, 14], "kernels": 4, "kernel": [3, 3]}), DSP)
