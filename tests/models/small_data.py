@@ -104,6 +104,11 @@ SMALL: dict[tuple[str, str, str], Json] = {
         "machine": {"group_size": 2},
         "limits": {"steps": "kmin", "reloads": 2},
     },
+    ("grouping", "reference", "small.reference.dzn"): {
+        "layer": PATCHES,
+        "machine": {"group_size": 2},
+        "limits": {"steps": "kmin", "reloads": 2},
+    },
     ("residency", "columns_divide", "small.dzn"): {
         "network": CHAIN,
         "machine": {"memory_bytes": 150},

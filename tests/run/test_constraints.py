@@ -114,15 +114,16 @@ def test_groups(random: Random) -> None:
         (f"before({at}, 0, 0)", lambda p: step_of(p, last) < step_of(p, (0, 0))),
         ("size(1) == 1", lambda p: len(p["groups"][0]) == 1),
         ("steps >= 3", lambda p: len(p["groups"]) >= 3),
+        ("cost % 3 == 1", lambda p: grouping.cost(problem.model_dump(mode="json"), p) % 3 == 1),
         (
             f"step(0, 1) + step({at}) in {{3, 5}} implies steps <= 3",
             lambda p: step_of(p, (0, 1)) + step_of(p, last) not in (3, 5) or len(p["groups"]) <= 3,
         ),
     ]
     cases = random.sample(lot, random.randint(1, 2))
-    methods = ["auto", "s1@highs", "gaps@cpsat", "ordered@gecode", "lives@highs"]
+    methods = ["auto", "s1@highs", "gaps@cpsat", "ordered@gecode", "lives@highs", "reference@gecode"]
     plans = group_plans(problem.model_dump(mode="json"))
-    hold_to(problem, cases, plans, methods, random.randint(0, 4))
+    hold_to(problem, cases, plans, methods, random.randint(0, 5))
 
 
 # Bit widths --------------------------------------------------------------------------------------------

@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
+import sys
 from pathlib import Path
-from typing import Any
+from typing import Any, cast
 
 import numpy as np
 
+from tilewright.core.room import MiniZincBridge
+from tilewright.grouping import reference
 from tilewright.grouping.bounds.best import best_bound, fewest_pixels
 from tilewright.grouping.plan import Plan
 from tilewright.grouping.problem import Problem
@@ -24,11 +27,18 @@ from tilewright.grouping.structure import (
 from tilewright.spec.constraints import Term
 from tilewright.spec.errors import InputError
 
-__all__ = ["data", "decisions", "plan", "relax", "scale", "size", "start", "suits"]
+__all__ = ["bridge_of", "data", "decisions", "plan", "relax", "scale", "size", "start", "suits"]
 
 
 LARGEST = 2**31 - 2
 """The largest number that Gecode can handle."""
+
+
+def bridge_of(_problem: Problem, formulation: Path) -> MiniZincBridge:
+    """Return what knows the data of a formulation: of the reference model, or what is built on the core."""
+    built_on_it = 'include "reference.mzn"' in formulation.read_text("utf-8")
+    chosen = reference if formulation.stem == "reference" or built_on_it else sys.modules[__name__]
+    return cast(MiniZincBridge, chosen)
 
 
 def suits(_problem: Problem, _formulation: Path) -> bool:
@@ -86,6 +96,9 @@ def term(problem: Problem, _formulation: Path, one: Term) -> str | None:
             return "n_steps"
         case "loads":
             return "all_loads"
+        case "cost" if reference.largest(problem) <= LARGEST:
+            offset, unit = scale(problem)
+            return f"{offset} + {unit} * objective"
     return None
 
 
