@@ -9,11 +9,13 @@ Extras: symmetry breaking, isoperimetric cuts, the bound of `best_bound`, and a 
 
 from __future__ import annotations
 
+from collections import Counter
 from typing import Any
 
 import numpy as np
 from ortools.sat.python import cp_model
 
+from tilewright.core.neighbourhood import neighbourhood
 from tilewright.grouping import Plan, Problem
 from tilewright.grouping.bounds.best import best_bound, fewest_pixels
 from tilewright.grouping.structure import (
@@ -39,21 +41,29 @@ def size(problem: Problem) -> int:
 
 
 def build(problem: Problem, extras: bool = True) -> Any:
-    """Return the model, with or without its extras."""
+    """Return the model, with or without its extras; around a plan, of a part of its patches."""
     m: Any = cp_model.CpModel()
     m.problem, m.extras = problem, extras
     m.parameters = {"linearization_level": 0}  # the relaxation is weak, and takes half of the time
     n_min, n_max = problem.steps_range
-    m.steps = range(last_useful_step(problem) if extras else n_max)
+    m.n_steps = last_useful_step(problem) if extras else n_max
+    m.open, m.fixed = range(m.n_steps), {}  # steps of patches that are free, and those of the others
+    part = neighbourhood()
+    if part is not None:  # free patches stay within the steps of all of them
+        steps = dict(enumerate(part.plan.steps(problem).tolist()))
+        window = [steps[i] for i in part.free]
+        m.n_steps, m.open = part.plan.n_steps, range(min(window), max(window) + 1)
+        m.fixed = {i: k for i, k in steps.items() if i not in part.free}
     m.parts = cells(problem)
-    m.done, m.used = _compute_patches(m)
+    _compute_patches(m)
     m.held, m.seen, reloads = _count_gaps(m)
     _fit_on_chip(m)
     load_units, step_units = scaled_costs(problem)
     first_loads = sum(len(part.pixels) for part in m.parts)
     offset, m.unit = scale(problem)
     m.offset = offset + m.unit * load_units * first_loads
-    m.minimize(load_units * reloads + step_units * (sum(m.used) - n_min))  # (13, 15)
+    n_used = sum(m.used) + m.n_steps - len(m.open)
+    m.minimize(load_units * reloads + step_units * (n_used - n_min))  # (13, 15)
     if extras:
         if m.parts:  # else patches are padding alone, and there is nothing to count
             _add_cuts(m, m.seen, reloads + first_loads)
@@ -61,26 +71,30 @@ def build(problem: Problem, extras: bool = True) -> Any:
     return m
 
 
-def _compute_patches(m: Any) -> tuple[list[list[Any]], list[Any]]:
-    """Compute each patch once; return which patches are done by each step, and which steps there are."""
+def _compute_patches(m: Any) -> None:
+    """Compute each patch once: say which are done in each step, and by then, and which steps there are."""
     problem: Problem = m.problem
     n_min, _ = problem.steps_range
-    patches = range(problem.n_patches)
-    m.at = [[m.new_bool_var(f"at[{i},{k}]") for k in m.steps] for i in patches]  # (2)
-    done = [[m.new_bool_var(f"done[{i},{k}]") for k in m.steps] for i in patches]
-    used = [m.new_constant(1) if k < n_min else m.new_bool_var(f"used[{k}]") for k in m.steps]
-    for i in patches:
-        m.add_exactly_one(m.at[i]).with_name(f"each patch once (3): {i}")
-        for k in m.steps:
-            before = done[i][k - 1] if k else 0
-            m.add(done[i][k] == before + m.at[i][k]).with_name(f"done by now: {i}, {k}")
-    for k in m.steps:
-        members = sum(m.at[i][k] for i in patches)
-        m.add(members <= problem.group_size * used[k]).with_name(f"group is not too large (4): {k}")
-        m.add(members >= used[k]).with_name(f"used step is not empty: {k}")
+    free = [i for i in range(problem.n_patches) if i not in m.fixed]
+    m.at = {i: {k: m.new_bool_var(f"at[{i},{k}]") for k in m.open} for i in free}  # (2)
+    m.done = {i: {k: m.new_bool_var(f"done[{i},{k}]") for k in m.open} for i in free}
+    m.used = [m.new_constant(1) if k < n_min else m.new_bool_var(f"used[{k}]") for k in m.open]
+    for i in free:
+        m.add_exactly_one(m.at[i].values()).with_name(f"each patch once (3): {i}")
+        for k in m.open:
+            before = m.done[i].get(k - 1, 0)
+            m.add(m.done[i][k] == before + m.at[i][k]).with_name(f"done by now: {i}, {k}")
+    m.members, others = {}, Counter(m.fixed.values())
+    for k, used in zip(m.open, m.used, strict=True):
+        members = sum(m.at[i][k] for i in free) + others[k]
+        m.members[k] = members
+        m.add(members <= problem.group_size * used).with_name(f"group is not too large (4): {k}")
+        m.add(members >= used).with_name(f"used step is not empty: {k}")
+    for k, used, before in zip(m.open[1:], m.used[1:], m.used, strict=False):
         if k >= n_min:
-            m.add_implication(used[k], used[k - 1]).with_name(f"unused steps come last: {k}")
-    return done, used
+            m.add_implication(used, before).with_name(f"unused steps come last: {k}")
+    if m.open.stop < m.n_steps:
+        m.add(m.used[-1] == 1).with_name("steps follow that are used")
 
 
 def _any_of(m: Any, literals: list[Any], name: str) -> Any:
@@ -94,7 +108,32 @@ def _any_of(m: Any, literals: list[Any], name: str) -> Any:
     return some
 
 
-def _count_gaps(m: Any) -> tuple[list[list[Any]], list[list[Any]], Any]:
+def _not(literal: Any) -> Any:
+    return not literal if isinstance(literal, bool) else ~literal
+
+
+def _life(m: Any, c: int, fixed: set[int], free: list[int]) -> tuple[dict[int, Any], dict[int, Any]]:
+    """Return of a cell in which steps it is on chip, and by which it has been; True or False where known.
+
+    Parameters
+    ----------
+    fixed
+        Steps of patches that stay.
+    free
+        Patches that do not.
+    """
+    # By then all free patches are computed, or one that stays is.
+    known = min(m.open.stop - 1, min(fixed, default=m.n_steps))
+    on_chip: dict[int, Any] = dict.fromkeys(fixed, True)
+    born: dict[int, Any] = {k - 1: k - 1 >= known for k in (*fixed, *m.open)}
+    for k in m.open:
+        if k not in fixed:
+            on_chip[k] = _any_of(m, [m.at[i][k] for i in free], f"on_chip[{c},{k}]")
+        born[k] = True if k >= known else _any_of(m, [m.done[i][k] for i in free], f"born[{c},{k}]")
+    return on_chip, born
+
+
+def _count_gaps(m: Any) -> tuple[dict[int, list[Any]], dict[int, list[Any]], Any]:
     """Let each gap of a cell cost a load.
 
     Returns
@@ -104,24 +143,35 @@ def _count_gaps(m: Any) -> tuple[list[list[Any]], list[list[Any]], Any]:
     reloads
         Loads beside the first one of each pixel.
     """
-    most, steps = m.problem.max_loads, m.steps
+    most, open_ = m.problem.max_loads, m.open
     reloads: Any = 0
-    held: list[list[Any]] = [[] for _ in steps]
-    seen: list[list[Any]] = [[] for _ in steps]
+    held: dict[int, list[Any]] = {k: [] for k in open_}
+    seen: dict[int, list[Any]] = {k: [] for k in open_}
     for c, part in enumerate(m.parts):
         weight = len(part.pixels)
-        on_chip = [_any_of(m, [m.at[i][k] for i in part.patches], f"on_chip[{c},{k}]") for k in steps]
-        born = [_any_of(m, [m.done[i][k] for i in part.patches], f"born[{c},{k}]") for k in steps]
-        for k in steps:
+        fixed = {m.fixed[i] for i in part.patches if i in m.fixed}
+        free = [i for i in part.patches if i not in m.fixed]
+        if not free:
+            reloads += weight * sum(k - 1 not in fixed for k in fixed - {min(fixed)})
+            for k in fixed & held.keys():
+                held[k].append(weight)
+            continue
+        on_chip, born = _life(m, c, fixed, free)
+        for k in open_:
             held[k].append(weight * on_chip[k])
             seen[k].append(weight * born[k])
         if len(part.patches) == 1:
             continue
-        ends = [m.new_bool_var(f"gap_ends[{c},{k}]") for k in steps[2:]]
-        for k, end in zip(steps[2:], ends, strict=True):
+        ends: list[Any] = []
+        for k in sorted(k for k in on_chip if k > 1):
             # Needed now, not in the step before, but in one before that (7, 8).
-            gap = m.add_bool_or(~on_chip[k], on_chip[k - 1], ~born[k - 1], end)
-            gap.with_name(f"gap costs a load: {c}, {k}")
+            without_gap = [_not(on_chip[k]), on_chip.get(k - 1, False), _not(born[k - 1])]
+            if any(one is True for one in without_gap):
+                continue
+            literals = [one for one in without_gap if one is not False]
+            ends.append(m.new_bool_var(f"gap_ends[{c},{k}]") if literals else 1)
+            if literals:
+                m.add_bool_or(*literals, ends[-1]).with_name(f"gap costs a load: {c}, {k}")
         reloads += weight * sum(ends)
         if most <= len(ends):
             m.add(sum(ends) < most).with_name(f"pixel is not loaded too often (9): {c}")
@@ -134,17 +184,17 @@ def _fit_on_chip(m: Any) -> None:
     if problem.machine.memory is None:
         return
     room = problem.machine.memory - problem.kernel_elements
-    for k in m.steps:
-        outputs = problem.patch_outputs * sum(m.at[i][k] for i in range(problem.n_patches))
+    for k in m.open:
+        outputs = problem.patch_outputs * m.members[k]
         inputs = problem.pixel_elements * sum(m.held[k])
         m.add(inputs + outputs <= room).with_name(f"fits on chip (12): {k}")
 
 
-def _add_cuts(m: Any, seen: list[list[Any]], loads: Any) -> None:
+def _add_cuts(m: Any, seen: dict[int, list[Any]], loads: Any) -> None:
     """Fewest pixels of any set of patches of a size: needed by step k, and in all."""
     problem: Problem = m.problem
     fewest = fewest_pixels(problem)
-    for k, pixels in enumerate(seen):
+    for k, pixels in seen.items():
         patches = max(0, problem.n_patches - problem.group_size * (len(seen) - 1 - k))
         m.add(sum(pixels) >= int(fewest[patches])).with_name(f"pixels seen so far: {k}")
     m.add(loads >= best_bound(problem).loads).with_name("no fewer loads than proven")
@@ -156,7 +206,7 @@ def _break_symmetry(m: Any, n_steps: Any) -> None:
     m.images = symmetries(problem, cells(problem))
 
     def step(patch: int) -> Any:
-        return sum(k * m.at[patch][k] for k in m.steps)
+        return sum(k * one for k, one in m.at[patch].items())
 
     for corner in equal_corners(m.images):
         if corner:
@@ -171,22 +221,23 @@ def term(m: Any, one: Term) -> Any:
     if one.word == "steps":
         return sum(m.used)
     row, column = one.arguments
-    return sum((k + 1) * m.at[row * m.problem.grid[1] + column][k] for k in m.steps)
+    return sum((k + 1) * one for k, one in m.at[row * m.problem.grid[1] + column].items())
 
 
 def start(m: Any, plan: Plan) -> None:
     """Hint the image of a plan that symmetry breaking admits."""
     problem: Problem = m.problem
     if m.extras:
-        if plan.n_steps > len(m.steps):
+        if plan.n_steps > m.n_steps:
             plan = merged(problem, plan)
         plan = canonical(problem, plan, m.images)
-    for i, step in enumerate(plan.steps(problem).tolist()):
-        for k in m.steps:
-            m.add_hint(m.at[i][k], step == k)
+    steps = plan.steps(problem).tolist()
+    for i, literals in m.at.items():
+        for k, one in literals.items():
+            m.add_hint(one, steps[i] == k)
 
 
 def read(m: Any, value: Any) -> Plan:
     """Return the plan that the variables ``at`` describe."""
-    steps = [next(k for k in m.steps if value(at[k])) for at in m.at]
-    return Plan.from_steps(m.problem, np.array(steps))
+    steps = m.fixed | {i: next(k for k, one in at.items() if value(one)) for i, at in m.at.items()}
+    return Plan.from_steps(m.problem, np.array([steps[i] for i in range(m.problem.n_patches)]))

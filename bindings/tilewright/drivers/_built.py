@@ -7,6 +7,7 @@ from typing import Any
 from tilewright.core import contracts
 from tilewright.core.context import RunContext
 from tilewright.core.cutoffs import foreign
+from tilewright.core.neighbourhood import neighbourhood
 from tilewright.core.stated import must_hold
 from tilewright.drivers._run import Run, interrupted_at_deadline
 from tilewright.spec.constraints import Term
@@ -102,6 +103,6 @@ def _name(formulation: Any) -> str:
 
 def _refuse_large(problem: Any, formulation: Any, solver: str) -> None:
     size = formulation.size(problem) if hasattr(formulation, "size") else 0
-    if size > MAX_SIZE:
+    if size > MAX_SIZE and neighbourhood() is None:
         limit = f"gives {size} constraints here, at most {MAX_SIZE} are built"
         raise InputError("method", f"{_name(formulation)}@{solver}", limit)
