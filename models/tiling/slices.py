@@ -26,9 +26,10 @@ from tilewright.spec.constraints import Term
 from tilewright.tiling import Plan, Problem
 from tilewright.tiling.npu.cost import add_up, planes, rounds
 from tilewright.tiling.npu.cut import Cut
+from tilewright.tiling.npu.descent import known_plan
 from tilewright.tiling.npu.exact import apart, choices
 from tilewright.tiling.npu.kind import objective
-from tilewright.tiling.npu.minizinc import cuts, known_plan, prices, scale, word_bits, words
+from tilewright.tiling.npu.minizinc import cuts, prices, scale, word_bits, words
 from tilewright.tiling.npu.minizinc import start as numbers
 from tilewright.tiling.npu.plan import PARTITIONS, SCHEDULES
 from tilewright.tiling.npu.plan import NpuPlan as LayerPlan

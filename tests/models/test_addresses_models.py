@@ -42,8 +42,8 @@ SAMPLE = random_case(0)[0]
 FOUND = methods(SAMPLE)
 
 
-def test_there_are_formulations_of_both_kinds() -> None:
-    assert {solver for _, solver in FOUND} == {"gecode", "highs"}
+def test_there_are_formulations_of_all_kinds() -> None:
+    assert {solver for _, solver in FOUND} == {"gecode", "highs", "cpsat"}
 
 
 @pytest.mark.by_day(5)

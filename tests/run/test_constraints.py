@@ -72,9 +72,9 @@ def test_buffers(random: Random) -> None:
         ("height % 2 == 0", lambda p: max(o + s for o, s in zip(p["offsets"], sizes, strict=True)) % 2 == 0),
     ]
     cases = random.sample(lot, random.randint(1, 2))
-    methods = ["auto", "rectangles@gecode", "stacking@highs"]
+    methods = ["auto", "rectangles@gecode", "stacking@highs", "boxes@cpsat"]
     plans = buffer_plans(problem.model_dump(mode="json"))
-    hold_to(problem, cases, plans, methods, random.randint(0, 2))
+    hold_to(problem, cases, plans, methods, random.randint(0, 3))
 
 
 # Grouping ----------------------------------------------------------------------------------------------

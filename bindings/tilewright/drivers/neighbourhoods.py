@@ -1,8 +1,8 @@
 """Large-neighbourhood search over models: a model re-plans a part of a plan, the rest stays as it is.
 
 A room says which parts, a formulation which of its variables are free there (`core.neighbourhood`). Here is
-chosen how large the parts are, and what is better is kept. So a model improves plans of problems for which the
-whole model is too large to be built.
+chosen how large the parts are, and what is better is kept. So a model improves plans of problems for which
+the whole model is too large to be built.
 """
 
 from __future__ import annotations
