@@ -1,6 +1,6 @@
 """Windows: the patches of some consecutive steps are planned anew by a model, part after part.
 
-The model is `gaps` on CP-SAT. A part is a run of steps; in turn, only the patches near a place of the plane.
+The model is `gaps` on CP-SAT.
 """
 
 from __future__ import annotations
@@ -8,14 +8,9 @@ from __future__ import annotations
 from random import Random
 
 from tilewright.core.context import RunContext
-from tilewright.drivers.neighbourhoods import Sizes, improve
+from tilewright.core.neighbourhood import Sizes
 from tilewright.grouping import Plan, Problem
 from tilewright.heuristics.grouping import sweep
-
-
-def suits(_problem: Problem) -> bool:
-    """Whether OR-Tools is here."""
-    return True
 
 
 def plan(problem: Problem, search: RunContext) -> Plan:
@@ -30,5 +25,5 @@ def plan(problem: Problem, search: RunContext) -> Plan:
         return frozenset(i for i, step in enumerate(steps.tolist()) if first <= step < first + count)
 
     sizes = Sizes(2 * problem.group_size, problem.n_patches)
-    best: Plan = improve(problem, context, "gaps@cpsat", draw, sizes)
+    best: Plan = search.improve(problem, context, "gaps@cpsat", draw, sizes)
     return best

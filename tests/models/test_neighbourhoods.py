@@ -17,6 +17,7 @@ from tilewright.core import catalogue
 from tilewright.core.context import RunContext
 from tilewright.core.neighbourhood import around
 from tilewright.core.room import room_of
+from tilewright.drivers.neighbourhoods import improve
 from tilewright.heuristics.grouping import row_by_row, strips, windows
 
 pytest.importorskip("ortools")
@@ -66,7 +67,7 @@ def test_windows_improve_a_layer_that_is_too_large_for_the_whole_model() -> None
     problem = tw.read("lenet5-conv1-g20").problem
     start = strips.plan(problem)
     room = room_of(problem)
-    context = RunContext(start=start, deadline=time.monotonic() + 8)
+    context = RunContext(start=start, deadline=time.monotonic() + 8, improve=improve)
     found = windows.plan(problem, context)
     assert room.violation(problem, found) is None
     assert room.objective(problem, found) < room.objective(problem, start)

@@ -22,6 +22,10 @@ def _ignore(*_values: Any) -> None:
     """Take a report that nobody waits for."""
 
 
+def _no_models(*_: Any) -> Any:
+    raise NotImplementedError("models improve plans in a run of `tilewright.solve`")
+
+
 @dataclass
 class RunContext:
     """The conditions of one run of a method, and its line to the outside.
@@ -55,6 +59,8 @@ class RunContext:
     on_phase
         Called with what is done from now on: ``building`` a solver's model, or ``solving``; with a second
         argument, from that moment (``time.monotonic()``) on.
+    improve
+        Improves a plan by a model, part after part: `tilewright.drivers.neighbourhoods.improve`.
     """
 
     start: Any = None
@@ -69,6 +75,7 @@ class RunContext:
     on_bound: Callable[..., None] = _ignore
     on_failure: Callable[[str], None] = _ignore
     on_phase: Callable[..., None] = _ignore
+    improve: Callable[..., Any] = _no_models
 
     def remaining(self) -> float:
         """Seconds until the deadline, never negative."""

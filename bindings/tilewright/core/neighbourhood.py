@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
+from dataclasses import dataclass
+from random import Random
 from typing import Any, NamedTuple
 
 
@@ -39,3 +41,29 @@ def around(plan: Any, free: frozenset[int]) -> Iterator[None]:
         yield
     finally:
         _around.pop()
+
+
+Draw = Callable[[Any, Random, int], frozenset[int]]
+"""Draws what may change of a plan: called with the plan, a random generator, and about how many."""
+
+
+@dataclass(frozen=True)
+class Sizes:
+    """How large parts are.
+
+    Attributes
+    ----------
+    least, most
+        Things that may change.
+    seconds
+        How long a part may take. One that is solved sooner is followed by larger ones, one that is not by
+        smaller ones.
+    faster, slower
+        Factors by which the size then changes.
+    """
+
+    least: int
+    most: int
+    seconds: float = 2.0
+    faster: float = 1.1
+    slower: float = 0.8

@@ -8,42 +8,15 @@ the whole model is too large to be built.
 from __future__ import annotations
 
 import time
-from collections.abc import Callable
-from dataclasses import dataclass
 from random import Random
 from typing import Any
 
 from tilewright import drivers
 from tilewright.core import catalogue
 from tilewright.core.context import RunContext
-from tilewright.core.neighbourhood import around
+from tilewright.core.neighbourhood import Draw, Sizes, around
 from tilewright.core.room import room_of
 from tilewright.spec.errors import OutOfTimeError
-
-Draw = Callable[[Any, Random, int], frozenset[int]]
-"""Draws what may change of a plan: called with the plan, a random generator, and about how many."""
-
-
-@dataclass(frozen=True)
-class Sizes:
-    """How large parts are.
-
-    Attributes
-    ----------
-    least, most
-        Things that may change.
-    seconds
-        How long a part may take. One that is solved sooner is followed by larger ones, one that is not by
-        smaller ones.
-    faster, slower
-        Factors by which the size then changes.
-    """
-
-    least: int
-    most: int
-    seconds: float = 2.0
-    faster: float = 1.1
-    slower: float = 0.8
 
 
 def improve(problem: Any, search: RunContext, method: str, draw: Draw, sizes: Sizes) -> Any:

@@ -24,6 +24,7 @@ from tilewright.core.failures import told
 from tilewright.core.locations import PACKAGE, package_path
 from tilewright.core.room import Room, room_of
 from tilewright.core.stated import must_hold, refuse_unstated, unstated
+from tilewright.drivers.neighbourhoods import improve
 from tilewright.run.solving.remembering import Memory
 from tilewright.spec.errors import (
     Disagreement,
@@ -291,7 +292,8 @@ def _run_on_part(method: str, problem: Any, context: RunContext, listener: Liste
     searches = catalogue.searches(heuristic)
     context.on_phase("solving")
     try:
-        plan = heuristic.plan(problem, context) if searches else heuristic.plan(problem)
+        improving = replace(context, improve=improve)
+        plan = heuristic.plan(problem, improving) if searches else heuristic.plan(problem)
     except OutOfTimeError:
         return Outcome("unknown")
     catalogue.refuse_other_than_plans(plan, room, heuristic)
