@@ -439,3 +439,21 @@ def test_check_misses_no_plan_of_a_front() -> None:
         if not finding.holds
     ]
     assert wrong == ["front"]
+
+
+def test_bounds_stay_below_a_plan_that_is_found_while_parts_wait() -> None:
+    """A part that was put aside before the plan was known may have plans that all cost more."""
+    layers = [
+        {"name": "a", "input": [3, 1, 4], "kernels": 6, "kernel": [1, 1], "inputs": ["input"]},
+        {"name": "b", "input": [3, 1, 4], "kernels": 5, "kernel": [1, 3], "inputs": ["input"],
+         "stride": [2, 1], "padding": [0, 0, 2, 0], "dilation": [1, 2]},
+        {"name": "c", "input": [5, 1, 2], "kernels": 4, "kernel": [1, 3], "inputs": ["b"],
+         "stride": [1, 2], "padding": [0, 0, 0, 2]},
+    ]  # fmt: skip
+    problem = Problem.model_validate({
+        "network": {"layers": layers},
+        "machine": {"array": [1, 4], "functional_units": 2, "clock_mhz": 1, "buffer_bytes": 136},
+        "objective": {"minimise": "latency"},
+    })  # fmt: skip
+    bounds = [answer.bound for answer in search_splits(problem)]
+    assert max(bounds) == 72

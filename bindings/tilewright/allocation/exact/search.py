@@ -49,6 +49,10 @@ CLAIMS = {"interval": 2, "pes": 1, "latency": 2, "pareto": 3}
 """How many numbers of a key the bounds of a table or of the parametric search are about, in their rank."""
 
 
+NEVER = 2**62
+"""More than any plan costs."""
+
+
 class AllocationAnswer(NamedTuple):
     """What a search knows of a problem's best plans.
 
@@ -193,6 +197,11 @@ class _Known:
         self.keys = np.empty((0, 3), dtype=np.int64)
         self.plans: list[Plan] = []
 
+    @property
+    def first(self) -> int:
+        """What the best plan costs, more than any where there is none."""
+        return int(self.keys[0, self.rank[0]]) if self.plans else NEVER
+
     def settles(self, key: Numbers, claims: int = 3) -> bool:
         """Whether a known plan is as good as a key in the first numbers that count."""
         if not self.rank:
@@ -261,7 +270,8 @@ class _Exploration:
             while self._open:
                 first, _, part = heappop(self._open)
                 if first:
-                    self.bound = max(self.bound, first[0])
+                    # A plan that was found since this part was put aside may be better than all of the part.
+                    self.bound = max(self.bound, min(first[0], self.known.first))
                     yield self._answer(False)
                 self._divide(part)
         except OutOfTimeError:
