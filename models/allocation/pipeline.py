@@ -1,5 +1,8 @@
 """An integer program for the splits of all layers, in which everything is said by thresholds.
 
+It chooses among the splits that docs/allocation-search.md argues to be enough, whose loads are computed
+beforehand; `reference.mzn` states what splits are and cost.
+
 For every load on a layer's offer but the least, ``slow`` says whether the layer is as slow as that or slower;
 loads and PEs are sums of these variables. The interval, the largest of the loads, has reached a threshold
 where some load has. So it is with levels (equation 9): the largest of the loads at or before a layer, or of

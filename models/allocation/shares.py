@@ -1,5 +1,8 @@
 """A constraint model for CP-SAT of the splits of all layers: one literal for each split on offer.
 
+On offer are the splits that docs/allocation-search.md argues to be enough, or all that constraints tell
+apart. Their loads are computed beforehand; `reference.mzn` states what splits are and cost.
+
 PEs and loads are sums of them. Where layers work at the same time and latency counts, levels are maxima
 (equation 9), paces are levels divided by a layer's beats and rounded down, and starts (10, 11) are bounded by
 differences of paces.

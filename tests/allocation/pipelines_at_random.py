@@ -5,8 +5,14 @@ from __future__ import annotations
 from random import Random
 from typing import Any
 
+from hypothesis import assume
 from hypothesis import strategies as st
 from tests.fuzz.networks import network, read_inside
+
+from tilewright import AllocationProblem
+from tilewright.spec.errors import InputError
+
+Json = dict[str, Any]
 
 
 def networks(most_layers: int = 5, side: int = 7) -> st.SearchStrategy[dict[str, Any]]:
@@ -17,3 +23,40 @@ def networks(most_layers: int = 5, side: int = 7) -> st.SearchStrategy[dict[str,
         return read_inside(rng, network(rng, most_layers, side, kinds="ccpad"))
 
     return st.integers(0, 2**32 - 1).map(table)
+
+
+def pipeline(random: Random, *, buffers: bool = False, wide: int = 2) -> AllocationProblem:
+    """Return a random problem of few plans, with all kinds of limits.
+
+    Parameters
+    ----------
+    buffers
+        Whether they are limited.
+    wide
+        By how many PEs at most the array has more than there are layers.
+    """
+    layers = network(random, 3, 4, channels=4, kinds="ccpa")
+    assume(len(layers) > 1)
+    minimise = random.choice(["interval", "pes", "latency"])
+    divided = random.choice([["filters"], ["filters", "maps"], ["filters", "rows"]])
+    if minimise == "latency":
+        divided = divided[: 1 + (divided[-1] == "maps")]
+    scan = random.choice(["rows", "rows", "fields"]) if "rows" not in divided else "rows"
+    machine: Json = {"array": [1, len(layers) + random.randint(1, wide)], "clock_mhz": 1}
+    machine["functional_units"] = random.randint(1, 2)
+    if buffers:
+        machine["buffer_bytes"] = random.randint(30, 250)
+    objective: Json = {"minimise": minimise}
+    if minimise == "pes" or random.random() < 0.2:
+        objective["frames_per_second"] = 1e6 / random.randint(20, 400)
+    limits: Json = {"splits": divided, "scan": scan, "functional_units": random.choice(["maps", "any"])}
+    limits["execution"] = random.choice(["layer-parallel"] * 3 + ["layer-by-layer"])
+    if random.random() < 0.15:
+        limits["pes"] = {layers[0]["name"]: random.randint(1, 2)}
+    try:
+        return AllocationProblem.model_validate(
+            {"network": {"layers": layers}, "machine": machine, "objective": objective, "limits": limits}
+        )
+    except InputError:
+        assume(False)
+        raise

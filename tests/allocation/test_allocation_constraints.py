@@ -6,50 +6,23 @@ from collections.abc import Callable, Iterator
 from random import Random
 
 import pytest
+from allocation.pipelines_at_random import pipeline
 from conftest import examples, refused
 from hypothesis import assume, given, settings
 from numbered import randoms
+from tests.constrained import Case, Json, hold_to
 from tests.fuzz.networks import network
 from tests.oracles import TooLarge
 from tests.oracles.allocation import Pipeline
-from tests.run.test_constraints import Case, Json, hold_to
 
 import tilewright as tw
 from tilewright.allocation.exact.search import exhaustive
-from tilewright.spec.errors import InputError, TilewrightError
+from tilewright.spec.errors import TilewrightError
 
 OBJECTIVES = {"interval": "interval", "pes": "used", "latency": "latency"}
 """What is measured for each objective."""
 
-METHODS = ["parametric", "shares@cpsat", "auto"]
-
-
-def pipeline(random: Random, *, buffers: bool = False) -> tw.AllocationProblem:
-    """Return a random problem of few plans."""
-    layers = network(random, 3, 4, channels=4, kinds="ccpa")
-    assume(len(layers) > 1)
-    minimise = random.choice(["interval", "pes", "latency"])
-    divided = random.choice([["filters"], ["filters", "maps"], ["filters", "rows"]])
-    scan = random.choice(["rows", "rows", "fields"]) if "rows" not in divided else "rows"
-    if minimise == "latency":
-        divided = divided[: 1 + (divided[-1] == "maps")]
-    units = random.randint(1, 2)
-    machine: Json = {"array": [1, len(layers) + random.randint(1, 2)], "functional_units": units}
-    machine["clock_mhz"] = 1
-    if buffers:
-        machine["buffer_bytes"] = random.randint(30, 250)
-    objective: Json = {"minimise": minimise}
-    if minimise == "pes":
-        objective["frames_per_second"] = 1e6 / random.randint(20, 400)
-    limits: Json = {"splits": divided, "scan": scan, "functional_units": random.choice(["maps", "any"])}
-    limits["execution"] = random.choice(["layer-parallel"] * 3 + ["layer-by-layer"])
-    try:
-        return tw.AllocationProblem.model_validate(
-            {"network": {"layers": layers}, "machine": machine, "objective": objective, "limits": limits}
-        )
-    except InputError:
-        assume(False)
-        raise
+METHODS = ["parametric", "shares@cpsat", "reference@gecode", "auto"]
 
 
 def whole(problem: tw.AllocationProblem) -> Json:

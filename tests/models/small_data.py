@@ -77,6 +77,11 @@ SMALL: dict[tuple[str, str, str], Json] = {
         "machine": {"array": [2, 4], "functional_units": 2, "clock_mhz": 1},
         "objective": {"minimise": "interval"},
     },
+    ("allocation", "reference", "small.reference.dzn"): {
+        "network": CHAIN,
+        "machine": {"array": [1, 5], "functional_units": 2, "clock_mhz": 1},
+        "objective": {"minimise": "latency"},
+    },
     ("allocation", "regions", "small.regions.dzn"): {
         "network": CHAIN,
         "machine": {"array": [2, 4], "functional_units": 2, "clock_mhz": 1},

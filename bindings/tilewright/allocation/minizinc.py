@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
+import sys
 from pathlib import Path
 from typing import Any
 
-from tilewright.allocation import split_options
+from tilewright.allocation import reference, split_options
 from tilewright.allocation.placement import minizinc as placement_minizinc
 from tilewright.allocation.placement.floor import Floor
 from tilewright.allocation.placement.unplaced import floor_of, pes_to_place
@@ -15,6 +16,17 @@ from tilewright.spec.constraints import Term
 
 CORE = 'include "core.mzn"'
 """What formulations that choose splits have, and those that place layers have not."""
+
+
+REFERENCE = "reference.mzn"
+"""The formulation that has a bridge of its own, and that others may include."""
+
+
+def bridge_of(_problem: Problem, formulation: Path) -> Any:
+    """Return the bridge of a formulation: this one, or that of the reference."""
+    text = formulation.read_text("utf-8")
+    is_reference = formulation.name == REFERENCE or f'include "{REFERENCE}"' in text
+    return reference if is_reference else sys.modules[__name__]
 
 
 def _places(problem: Problem) -> bool:

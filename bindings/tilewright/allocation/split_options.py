@@ -88,16 +88,16 @@ class Choices:
     def indices(self, plan: Plan) -> tuple[list[int], str]:
         """Return the index of each layer's option, and the pacing, that stand for a plan.
 
-        Constraints have a plan stand for itself, as far as its splits are on offer.
+        Where there are constraints, splits of a plan are replaced by those that they do not tell apart.
         Layers in parallel have no PEs that do not help the objective, layers that take turns all that one of
         them has. A plan of higher latency than the known one gives way to it.
         """
         problem, known = self.problem, self.known()
         if problem.constraints:
-            found = [
-                offer.splits.index(split) if split in offer.splits else 0
-                for offer, split in zip(self.offers, plan.splits, strict=True)
-            ]
+            found = []
+            for stage, offer, split in zip(problem.stages, self.offers, plan.splits, strict=True):
+                told = constrained.Told.of(problem, stage)
+                found.append(offer.splits.index(constrained.stand_in(told, offer.splits, split)))
             return found, plan.pacing if self.timing is not None else PACINGS[0]
         if not problem.parallel:
             count = pes(problem, plan)

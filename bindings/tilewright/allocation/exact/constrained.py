@@ -127,6 +127,57 @@ def _with_units(problem: Problem, stage: Stage, split: LayerSplit, *, every: boo
             yield split._replace(unit_filters=unit_filters, unit_maps=unit_maps)
 
 
+class Told(NamedTuple):
+    """What tells the splits of a layer apart.
+
+    Attributes
+    ----------
+    own
+        Terms of constraints that the layer's split decides.
+    words
+        Words of all constraints.
+    starts
+        Whether a plan's cost or validity depends on when layers start.
+    """
+
+    problem: Problem
+    stage: Stage
+    own: tuple[Term, ...]
+    words: frozenset[str]
+    starts: bool
+
+    @classmethod
+    def of(cls, problem: Problem, stage: Stage) -> Told:
+        """Return what tells the splits of a layer apart."""
+        found = all_terms(problem)
+        own = (term for term in found if term.word in OF_SPLITS and term.arguments[0] == stage.name)
+        words = frozenset(term.word for term in found)
+        return cls(problem, stage, tuple(sorted(own, key=str)), words, depends_on_starts(problem))
+
+    def values(self, split: LayerSplit) -> dict[Term, int]:
+        """Return the values of the layer's own terms."""
+        return {term: split_value(self.problem, self.stage.number, split, term) for term in self.own}
+
+    def key(self, split: LayerSplit) -> tuple[int, ...]:
+        """Return what is equal of splits of which one may stand for the others."""
+        task = self.stage.task
+        timed = (split.rows, split.cycles(task)) if self.starts else ()
+        pes = (split.pes,) if "used_pes" in self.words else ()
+        load = (split.load(task),) if "interval" in self.words else ()
+        return (*self.values(split).values(), *timed, *pes, *load)
+
+    def every_split(self) -> Iterator[LayerSplit]:
+        """Yield all splits; those with PEs or units without work only if constraints may ask for them."""
+        said = {term.word for term in self.own}
+        parts = bool(said & {"pes", "split"}) or "used_pes" in self.words
+        found = every_split(self.problem, self.stage, parts=parts, units="units" in said)
+        for count, split in enumerate(found):
+            if count == MOST_SPLITS:
+                limit = f"layer {self.stage.name} has more than {MOST_SPLITS} splits to be told apart"
+                raise InputError("constraints", str(self.problem.constraints[0]), limit)
+            yield split
+
+
 def options_of(problem: Problem) -> list[list[Option]]:
     """Return from what each layer has to choose, the fewest of `Option.add` first.
 
@@ -135,38 +186,27 @@ def options_of(problem: Problem) -> list[list[Option]]:
     InputError
         If a layer has more than `MOST_SPLITS` splits.
     """
-    found, starts = all_terms(problem), depends_on_starts(problem)
-    words = {term.word for term in found}
-    return [_options(problem, stage, found, words, starts=starts) for stage in problem.stages]
+    return [_options(Told.of(problem, stage)) for stage in problem.stages]
 
 
-def _options(
-    problem: Problem, stage: Stage, found: frozenset[Term], words: set[str], *, starts: bool
-) -> list[Option]:
-    own = sorted((t for t in found if t.word in OF_SPLITS and t.arguments[0] == stage.name), key=str)
-    said = {term.word for term in own}
-    parts = bool(said & {"pes", "split"}) or "used_pes" in words
+def _options(told: Told) -> list[Option]:
     alike: dict[tuple[int, ...], list[LayerSplit]] = {}
-    for count, split in enumerate(every_split(problem, stage, parts=parts, units="units" in said)):
-        if count == MOST_SPLITS:
-            limit = f"layer {stage.name} has more splits than that; at most {MOST_SPLITS} are looked at"
-            raise InputError("method", "parametric", limit)
-        key = tuple(split_value(problem, stage.number, split, term) for term in own)
-        if starts:
-            key = *key, split.rows, split.cycles(stage.task)
-        key = *key, split.pes if "used_pes" in words else 0
-        key = *key, split.load(stage.task) if "interval" in words else 0
-        alike.setdefault(key, []).append(split)
-    chosen = (split for splits in alike.values() for split in _best_of(splits, stage))
+    for split in told.every_split():
+        alike.setdefault(told.key(split), []).append(split)
     options = [
-        Option(
-            split,
-            *_high_and_add(problem, stage, split),
-            {term: split_value(problem, stage.number, split, term) for term in own},
-        )
-        for split in chosen
+        Option(split, *_high_and_add(told.problem, told.stage, split), told.values(split))
+        for splits in alike.values()
+        for split in _best_of(splits, told.stage)
     ]
     return sorted(options, key=lambda option: (option.add, option.high, option.split))
+
+
+def stand_in(told: Told, options: Sequence[LayerSplit], split: LayerSplit) -> LayerSplit:
+    """Return the split among a layer's options that stands for another one; of none that is valid, any."""
+    key, load = told.key(split), split.load(told.stage.task)
+    alike = (one for one in options if told.key(one) == key)
+    fitting = (one for one in alike if one.pes <= split.pes and one.load(told.stage.task) <= load)
+    return next(fitting, options[0])
 
 
 def _best_of(splits: list[LayerSplit], stage: Stage) -> Iterator[LayerSplit]:

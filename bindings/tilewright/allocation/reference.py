@@ -1,0 +1,140 @@
+"""The bridge of ``models/allocation/reference.mzn``: sizes of layers and of the machine, nothing priced."""
+
+from __future__ import annotations
+
+from math import prod
+from pathlib import Path
+from typing import Any
+
+from tilewright.allocation.geometry import Scan
+from tilewright.allocation.plan import PACINGS, Plan
+from tilewright.allocation.problem import Problem
+from tilewright.allocation.splits import LayerSplit
+from tilewright.allocation.vocabulary import AXES
+from tilewright.spec.constraints import Term
+from tilewright.spec.constraints.parts import terms
+
+WORDS = {
+    "pes": "pes[{}]",
+    "work": "work[{}]",
+    "load": "load[{}]",
+    "pace": "pace[{}]",
+    "start": "begin[{}]",
+    "busy": "busy[{}]",
+    "buffer": "buffer[{}]",
+    "used_pes": "used",
+    "interval": "interval",
+    "latency": "latency",
+    "storage": "storage",
+    "pacing": "1 + uniform",
+}
+"""What the model calls what constraints say; a layer has its number."""
+
+LARGEST = 2**28
+"""Most cycles that layers may take on one PE each, so that sums of times fit into 31 bits."""
+
+
+def suits(problem: Problem, _formulation: Path) -> bool:
+    """Whether the model takes a problem: one whose splits are decided, in numbers that fit."""
+    horizon = sum(stage.task.operations for stage in problem.stages)
+    return problem.minimise not in ("pareto", "distance") and horizon * len(problem.stages) <= LARGEST
+
+
+def size(problem: Problem) -> int:
+    """Return about how many constraints there are: one for each pixel that another one needs.
+
+    Where buffers count, there is one for each pair of pixels of a layer.
+    """
+    needs = pairs = 0
+    for producer, consumer in problem.edges:
+        task = problem.stages[consumer].task
+        needs += task.rows * task.columns * prod(problem.stages[consumer].spec.kernel)
+        own = problem.stages[producer].task
+        pairs += (own.rows * own.columns) ** 2
+    return 20 * len(problem.stages) + problem.parallel * (2 * needs + 4 * counts_buffers(problem) * pairs)
+
+
+def relax(problem: Problem) -> int:
+    """Return 0: the model is not to be fast."""
+    return 0
+
+
+def scale(problem: Problem) -> tuple[int, int]:
+    """Return (0, 1): the objective is what a plan costs."""
+    return 0, 1
+
+
+def counts_buffers(problem: Problem) -> bool:
+    """Whether the words between layers matter: they are limited, or constraints speak of them."""
+    said = {term.word for part in problem.must_hold_in_numbers for term in terms(part)}
+    return problem.machine.buffer_words is not None or bool(said & {"buffer", "storage"})
+
+
+def data(problem: Problem) -> dict[str, Any]:
+    """Return the parameters that the model declares, all but those of the search."""
+    stages, machine, limits = problem.stages, problem.machine, problem.limits
+    sources = [stage for stage in stages if -1 in stage.producers]
+    scan, by_fields = Scan(problem), limits.scan == "fields"
+    most, capacity = problem.most_interval, machine.buffer_words
+    return {
+        "goal": problem.minimise.upper(),
+        "parallel": problem.parallel,
+        "by_fields": by_fields,
+        "array_pes": machine.pes,
+        "functional_units": machine.functional_units,
+        "may_divide": [
+            *(axis in limits.splits for axis in AXES),
+            limits.functional_units == "any",
+            True,
+        ],
+        "longest": -1 if most is None else most,
+        "capacity": -1 if capacity is None else capacity,
+        "counts_buffers": counts_buffers(problem),
+        "n_layers": len(stages),
+        "filters": [stage.task.filters for stage in stages],
+        "maps": [stage.task.maps for stage in stages],
+        "window": [stage.task.window for stage in stages],
+        "size": [[stage.task.rows, stage.task.columns] for stage in stages],
+        "taps": [list(stage.spec.kernel) for stage in stages],
+        "dilation": [list(stage.spec.dilation) for stage in stages],
+        "stride": [list(stage.spec.stride) for stage in stages],
+        "padding": [list(stage.spec.padding[::2]) for stage in stages],
+        "channels": [stage.channels for stage in stages],
+        "weights": [stage.weights for stage in stages],
+        "given": [limits.pes.get(stage.name, 0) for stage in stages],
+        "reads_input": {stage.number + 1 for stage in sources},
+        "input_words": prod(sources[0].spec.input),
+        "n_edges": len(problem.edges),
+        "producer": [producer + 1 for producer, _ in problem.edges],
+        "consumer": [consumer + 1 for _, consumer in problem.edges],
+        "order": [int(beat) for stage in stages for beat in scan.beats(stage).ravel()] if by_fields else [],
+    }
+
+
+def start(problem: Problem, plan: Plan) -> list[int]:
+    """Return a plan as values of the decisions: the parts of each layer, and whether all layers wait."""
+    return [*(part for split in plan.splits for part in split), PACINGS.index(plan.pacing)]
+
+
+def decisions(problem: Problem, solution: Any) -> list[int]:
+    """Return the values of a solution's decisions, in the order of `start`."""
+    return [*(part for parts in solution.part for part in parts), int(solution.uniform)]
+
+
+def plan(problem: Problem, solution: Any) -> Plan:
+    """Return the plan of a solution: just what the decisions are."""
+    names = tuple(stage.name for stage in problem.stages)
+    return Plan(names, tuple(LayerSplit(*parts) for parts in solution.part), PACINGS[solution.uniform])
+
+
+def term(problem: Problem, _formulation: Path, one: Term) -> str | None:
+    """Return a term of the vocabulary in MiniZinc; where layers are placed, none is decided here."""
+    if problem.minimise == "distance":
+        return None
+    if not one.arguments:
+        return WORDS[one.word]
+    number = [stage.name for stage in problem.stages].index(str(one.arguments[0])) + 1
+    if one.word in ("split", "units"):
+        part = str(one.arguments[1]).upper()
+        return f"part[{number}, {'UNIT_' if one.word == 'units' else ''}{part}]"
+    return WORDS[one.word].format(number)
