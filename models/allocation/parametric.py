@@ -41,6 +41,8 @@ def solve(problem: Problem, search: RunContext) -> Outcome:
         if (proven or problem.minimise != "pareto") and found.bound != bound:
             bound = found.bound
             search.on_bound(bound)
+    if not proven and not found.cut_short and problem.minimise != "pareto":
+        return constrained.search(problem, search, plan, bound)  # rows are divided, and buffers limited
     if plan is None:
         return Outcome("infeasible" if proven else "unknown", bound=bound)
     if proven and not plan.front:

@@ -1,5 +1,7 @@
 """The best plan where constraints tell splits apart: branch and bound over the layers.
 
+It also goes on where rows are divided and buffers limited, which no table decides.
+
 *Options.* Of a layer's splits one stands for all that have the same values of all words that constraints say
 of that layer, and are alike in what else counts. Where times of starts count, these are row groups and
 cycles of a beat, so a slower split stays. Otherwise PEs and load count, and a split gives way to one with no
@@ -19,7 +21,7 @@ its lead says. With matched pacing, levels and starts of decided layers are know
 from __future__ import annotations
 
 import time
-from bisect import bisect_right
+from bisect import bisect_left, bisect_right
 from collections.abc import Iterator, Sequence
 from contextlib import suppress
 from functools import cached_property
@@ -172,7 +174,7 @@ class Told(NamedTuple):
         parts = bool(said & {"pes", "split"}) or "used_pes" in self.words
         found = every_split(self.problem, self.stage, parts=parts, units="units" in said)
         for count, split in enumerate(found):
-            if count == MOST_SPLITS:
+            if count == MOST_SPLITS and self.problem.constraints:
                 limit = f"layer {self.stage.name} has more than {MOST_SPLITS} splits to be told apart"
                 raise InputError("constraints", str(self.problem.constraints[0]), limit)
             yield split
@@ -228,12 +230,25 @@ def _high_and_add(problem: Problem, stage: Stage, split: LayerSplit) -> tuple[in
 # The search --------------------------------------------------------------------------------------------
 
 
-def search(problem: Problem, context: RunContext) -> Outcome:
-    """Return the best plan that keeps all constraints, and what is proven of it."""
+def search(
+    problem: Problem, context: RunContext, known: Plan | None = None, bound: int | None = None
+) -> Outcome:
+    """Return the best plan that keeps all constraints, and what is proven of it.
+
+    Parameters
+    ----------
+    known
+        A valid plan.
+    bound
+        No plan costs less.
+    """
     told = find_obstacle(problem)
     if told is not None:
         return Outcome("infeasible")
     tree = ConstrainedSearch(problem, context)
+    tree.bound = bound
+    if known is not None:
+        tree.know(known)
     try:
         tree.run()
     except OutOfTimeError:
@@ -284,6 +299,14 @@ class ConstrainedSearch:
         self._looks, self._any, self._found, self._pacing = 0, False, False, PACINGS[0]
         self._layers: list[_Layer] = []
 
+    def know(self, plan: Plan) -> None:
+        """Look only for plans that are better than a valid one."""
+        adds = (
+            split.pes if self.problem.parallel else split.load(stage.task)
+            for stage, split in zip(self.problem.stages, plan.splits, strict=True)
+        )
+        self.best = Known(plan, rank(self.problem, plan, self.scan)[0], sum(adds))
+
     def run(self) -> None:
         """Search to the end: then `best` is the best plan, or there is none.
 
@@ -296,7 +319,7 @@ class ConstrainedSearch:
             self._within(self.most_high, any_plan=False)
             return
         limits = sorted({o.high for options in self.every for o in options if o.high <= self.most_high})
-        low, high = 0, len(limits)
+        low, high = 0, len(limits) if self.best is None else bisect_left(limits, self.best.cost)
         while low < high:  # there is no plan within limits before `low`, but one from `high` on
             middle = (low + high) // 2
             if self._within(limits[middle], any_plan=True):
@@ -367,6 +390,7 @@ class ConstrainedSearch:
 
     def _take(self, total: int) -> None:
         """Look at a plan in which every layer has its option."""
+        check_deadline(self.deadline)
         splits = [(layer.chosen or layer.options[0]).split for layer in self._layers]
         pacings = (self._pacing,) if self.starts or not self.problem.parallel else PACINGS
         plans = [plan_of(self.problem, splits, pacing) for pacing in pacings]
