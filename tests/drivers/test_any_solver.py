@@ -256,7 +256,7 @@ def test_a_file_that_is_no_formulation_is_told_with_its_line(monkeypatch, tmp_pa
 def test_a_model_without_unit_counts_one_by_one():
     need("pyomo:appsi_highs")
     fire = read("squeezenet-fire").problem
-    formulation = catalogue.formulation("fusion", "partition")
+    formulation = catalogue.formulation("fusion", "columns_partition")
     outcome = drivers.load("pyomo:appsi_highs").solve(fire, formulation, RunContext())
     assert outcome.bound == catalogue.room("fusion").objective(fire, outcome.plan)
 
@@ -298,8 +298,8 @@ def test_an_exported_program_has_the_same_optimum(tmp_path, suffix):
 @pytest.mark.parametrize("suffix", ["dzn", "json", "fzn"])
 def test_exported_minizinc_has_the_same_optimum(tmp_path, suffix):
     need("gecode")
-    path = exported(tmp_path, "squeezenet-fire", "--with", "cover", "-o", f"x.{suffix}")
-    model = [] if suffix == "fzn" else [str(catalogue.model("fusion", "cover"))]
+    path = exported(tmp_path, "squeezenet-fire", "--with", "columns_cover", "-o", f"x.{suffix}")
+    model = [] if suffix == "fzn" else [str(catalogue.model("fusion", "columns_cover"))]
     output = [] if suffix == "fzn" else ["--output-mode", "json"]
     done = subprocess.run(["minizinc", *output, *model, path], capture_output=True, text=True, timeout=60)
     assert done.stdout.rstrip().endswith("=========="), done.stderr

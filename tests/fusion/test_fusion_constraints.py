@@ -26,7 +26,7 @@ Json = dict[str, Any]
 MOST_PLANS = 40_000
 """Plans of a problem that are walked through."""
 
-METHODS = ["auto", "downsets", "partition@highs", "cover@gecode", "exact_cover@cpsat"]
+METHODS = ["auto", "downsets", "columns_partition@highs", "columns_cover@gecode", "columns_exact_cover@cpsat"]
 
 
 class Seen:
@@ -258,4 +258,4 @@ def test_what_the_host_computes_has_no_tile() -> None:
 def test_a_method_that_does_not_state_a_word_names_it() -> None:
     problem = tw.read("squeezenet-fire").problem.where("before('fire2/expand3x3', 'fire2/expand1x1')")
     with pytest.raises(TilewrightError, match=r"constraints\[0\].say .*partition cannot honour it"):
-        tw.solve(problem, "partition@highs", warm_start="none")
+        tw.solve(problem, "columns_partition@highs", warm_start="none")

@@ -617,7 +617,7 @@ def branches(left_first: bool) -> Table:
 
 
 @pytest.mark.by_day(3)
-@pytest.mark.parametrize("method", ["downsets", "partition@highs"])
+@pytest.mark.parametrize("method", ["downsets", "columns_partition@highs"])
 @pytest.mark.parametrize("left_first", [True, False])
 def test_an_optimum_is_that_of_all_orders(left_first: bool, method: str) -> None:
     problem = layered(

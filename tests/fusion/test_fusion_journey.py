@@ -64,7 +64,7 @@ def test_each_layer_alone_is_a_heuristic() -> None:
     assert (result.status, result.objective, result.bound) == ("feasible", 656, 224)
 
 
-@pytest.mark.parametrize("method", ["downsets", "partition@highs"])
+@pytest.mark.parametrize("method", ["downsets", "columns_partition@highs"])
 def test_the_optimum_is_one_group(method: str) -> None:
     result = tw.solve(PROBLEM, method)
     assert [group.nodes for group in result.plan.groups] == [("a", "b", "c")]

@@ -171,7 +171,9 @@ def test_groups_that_tear_an_operation_apart_are_no_plan() -> None:
 
 @pytest.mark.by_day(3)
 @pytest.mark.parametrize("minimise", thinned(["cycles", "memory"], 2))
-@pytest.mark.parametrize("method", [*HEURISTICS, "downsets", "partition@highs", "cover@gecode", "auto"])
+@pytest.mark.parametrize(
+    "method", [*HEURISTICS, "downsets", "columns_partition@highs", "columns_cover@gecode", "auto"]
+)
 def test_every_method_says_what_would_be_enough(method: str, minimise: str) -> None:
     if "@" in method:
         need(method.partition("@")[2])
@@ -226,7 +228,7 @@ def pair(input_bytes: int, minimise: str = "cycles", **limits: str) -> Problem:
     return problem
 
 
-EVERY = ("downsets", "partition@highs", "cover@gecode", "auto")
+EVERY = ("downsets", "columns_partition@highs", "columns_cover@gecode", "auto")
 """Methods that prove what they find."""
 
 

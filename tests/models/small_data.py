@@ -63,6 +63,18 @@ PRODUCTS: Json = {
     "native_granularity": [128, 128],
 }
 
+SMALL_PRODUCTS: Json = {
+    "widths": [2, 2, 2, 2],
+    "heights": [3, 2, 3, 3],
+    "inputs": [[0, 1], [2]],
+    "outputs": [[2], [3]],
+    "base_costs": [10, 4],
+    "op_types": ["MatMul", "Pointwise"],
+    "fast_memory_capacity": 12,
+    "slow_memory_bandwidth": 2,
+    "native_granularity": [2, 2],
+}
+
 SMALL: dict[tuple[str, str, str], Json] = {
     ("addresses", "rectangles", "small.dzn"): {
         "buffers": [
@@ -99,7 +111,7 @@ SMALL: dict[tuple[str, str, str], Json] = {
         "machine": {"accumulator_bits": 20, "widths": [4, 5, 6, 7, 8, 9, 10]},
         "limits": {"bits": 2000},
     },
-    ("fusion", "cover", "small.dzn"): {
+    ("fusion", "columns_cover", "small.dzn"): {
         "network": CHAIN,
         "machine": INSTRUCTIONS,
         "objective": {"minimise": "traffic"},
@@ -123,7 +135,8 @@ SMALL: dict[tuple[str, str, str], Json] = {
         "network": PAIR,
         "machine": {"memory_bytes": 30},
     },
-    ("scheduling", "choose", "small.dzn"): {"graph": PRODUCTS},
+    ("scheduling", "columns_choose", "small.dzn"): {"graph": PRODUCTS},
+    ("scheduling", "reference", "small.reference.dzn"): {"graph": SMALL_PRODUCTS},
     ("tiling", "loops", "small.dzn"): {
         "layer": CONVOLUTION,
         "machine": {"kind": "dsp", "memory_bytes": 30, "element_bytes": 1, "double_buffering": False},

@@ -24,7 +24,7 @@ from tilewright.fusion.minizinc import parameters
 from tilewright.fusion.selection.candidates import Candidate, candidates
 from tilewright.fusion.selection.exact_cover import Cover
 from tilewright.fusion.selection.execution_order import order_groups
-from tilewright.models.fusion import partition
+from tilewright.models.fusion import columns_partition
 
 FOLDER = catalogue.folders("models", "fusion")[0]
 EXTRAS_OFF = "mzn_ignore_redundant_constraints=true;mzn_ignore_symmetry_breaking_constraints=true"
@@ -84,7 +84,7 @@ def check(case: Made, choice: Cover, chosen: list[int], objective: int, expected
 def solve_partition(case: Made, extras: bool, expected: int) -> None:
     need("highs")
     choice = covered(case)
-    model = partition.formulate(choice, extras)
+    model = columns_partition.formulate(choice, extras)
     found = Highs().solve(model)
     chosen = [c for c in model.CANDIDATES if model.chosen[c].value > 0.5]
     assert round(found.best_objective_bound) == round(pyo.value(model.cost))
@@ -113,7 +113,7 @@ def solve_exact_cover(case: Made, extras: bool, expected: int) -> None:
     need("cpsat")
     cp_model = importlib.import_module("ortools.sat.python.cp_model")
     choice = covered(case)
-    model: Any = catalogue.formulation("fusion", "exact_cover").formulate(choice, extras)  # type: ignore[union-attr]
+    model: Any = catalogue.formulation("fusion", "columns_exact_cover").formulate(choice, extras)  # type: ignore[union-attr]
     solver = cp_model.CpSolver()
     assert solver.solve(model) == cp_model.OPTIMAL
     chosen = [c for c, one in enumerate(model.chosen) if solver.value(one)]
@@ -167,7 +167,7 @@ def run_checked(tmp_path_factory: pytest.TempPathFactory) -> Run:
 def solve_cover(case: Made, run: Run, extras: bool, expected: int, **told: Any) -> list[list[int]]:
     """Return all solutions, the best last, of which each holds candidates by place."""
     more = () if extras else ("-D", EXTRAS_OFF)
-    shown = run(case, FOLDER / "cover.mzn", "-a", *more, **told)
+    shown = run(case, FOLDER / "columns_cover.mzn", "-a", *more, **told)
     assert "INCORRECT" not in shown and "==========" in shown
     solutions = [
         json.loads(f"[{line[7:].replace(', objective', ',')}]")
@@ -225,8 +225,8 @@ def test_checker_refuses_what_is_wrong(violation: str, run_checked: Run, tmp_pat
     text = core_text(FOLDER)
     assert right in text
     (tmp_path / "core.mzn").write_text(text.replace(right, wrong))
-    (tmp_path / "cover.mzn").write_text((FOLDER / "cover.mzn").read_text())
-    shown = run_checked(MADE[name][0], tmp_path / "cover.mzn", "-D", EXTRAS_OFF)
+    (tmp_path / "columns_cover.mzn").write_text((FOLDER / "columns_cover.mzn").read_text())
+    shown = run_checked(MADE[name][0], tmp_path / "columns_cover.mzn", "-D", EXTRAS_OFF)
     assert "INCORRECT" in shown
     assert told in shown
 
@@ -355,7 +355,7 @@ WITH_EACH_METHOD = with_each(METHODS)
 
 
 def test_there_are_formulations() -> None:
-    assert {path.name for path, _ in METHODS} >= {"cover.mzn", "partition.py"}
+    assert {path.name for path, _ in METHODS} >= {"columns_cover.mzn", "columns_partition.py"}
 
 
 @cache

@@ -157,7 +157,7 @@ RAGGED = {
 
 
 @pytest.mark.by_day(1)
-@pytest.mark.parametrize("method", ["ideals", "cover@highs"])
+@pytest.mark.parametrize("method", ["ideals", "columns_cover@highs"])
 def test_tiles_of_unequal_size_from_the_other_end(method: str) -> None:
     """By hand: 3 x 6,144 elements at least; the first tile saves neither row nor column, 2,048 elements more.
 
@@ -232,6 +232,6 @@ def test_an_operation_is_run_again_to_keep_what_it_makes() -> None:
         "native_granularity": [2, 1],
     }
     problem = Problem(graph=graph, limits={"connected": "flow"})
-    for method in ("ideals", "cover@highs"):
+    for method in ("ideals", "columns_cover@highs"):
         result = tilewright.solve(problem, method, time_limit=60)
         assert (result.status, result.objective) == ("optimal", 206)

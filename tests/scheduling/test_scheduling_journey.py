@@ -60,7 +60,7 @@ def test_a_heuristic_merges_both() -> None:
     assert 6735 < result.objective <= 6916
 
 
-@pytest.mark.parametrize("method", ["ideals", "cover@highs"])
+@pytest.mark.parametrize("method", ["ideals", "columns_cover@highs"])
 def test_the_optimum_keeps_the_middle_in_memory(method: str) -> None:
     result = tw.solve(PROBLEM, method)
     assert (result.status, result.objective, result.bound) == ("optimal", 6735, 6735)

@@ -2,15 +2,26 @@
 
 from __future__ import annotations
 
+import sys
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any, cast
 
+from tilewright.scheduling import reference
 from tilewright.scheduling.cover import require_cover, takes
 from tilewright.scheduling.plan import Plan
 from tilewright.scheduling.problem import Problem
 from tilewright.spec.constraints import Term
 
-__all__ = ["data", "decisions", "plan", "relax", "scale", "size", "start", "suits"]
+if TYPE_CHECKING:
+    from tilewright.core.room import MiniZincBridge
+
+__all__ = ["bridge_of", "data", "decisions", "plan", "relax", "scale", "size", "start", "suits"]
+
+
+def bridge_of(_problem: Problem, formulation: Path) -> MiniZincBridge:
+    """Return what a formulation has to do with problems: the reference model takes data of its own."""
+    found: Any = reference if formulation.stem == "reference" else sys.modules[__name__]
+    return cast("MiniZincBridge", found)
 
 
 def suits(problem: Problem, _formulation: Path) -> bool:

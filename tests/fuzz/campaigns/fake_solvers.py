@@ -110,7 +110,7 @@ METHODS = {
     "dsp": "loops@gecode",
     "npu": "cores@gecode",
     "allocation": "balance@gecode",
-    "fusion": "cover@gecode",
+    "fusion": "columns_cover@gecode",
     "bitwidth": "choose@gecode",
 }
 

@@ -1,4 +1,7 @@
-"""An integer program for the choice of groups: an exact cover of the operations, without cycles.
+"""An integer program that chooses among priced groups: an exact cover of the operations, without cycles.
+
+Groups run one after the other, so that the tile of one changes nothing for others: with the best of its tiles
+each group is one column, and no plan is lost. Where constraints tell tiles apart, each of these is a column.
 
 Most groups cannot be part of a cycle. Operations of those that can have positions, which are equal within a
 group and ascend along whatever depends on each other in different groups. Costs are counted beyond the prices

@@ -1,4 +1,7 @@
-"""A constraint model for CP-SAT of the choice of groups: an exact cover of the operations, without cycles.
+"""A model for CP-SAT that chooses among priced groups: an exact cover of the operations, without cycles.
+
+Groups run one after the other, so that the tile of one changes nothing for others: with the best of its tiles
+each group is one column, and no plan is lost. Where constraints tell tiles apart, each of these is a column.
 
 Costs are premiums beyond the prices of operations, as the other formulations have them, so that the
 relaxation starts at the bound. Positions in the order of execution, of the operations that could be part of

@@ -1,4 +1,7 @@
-"""An integer program: a set of runs of subgraphs that writes all results, each after what it reads.
+"""An integer program that chooses priced runs of subgraphs that write all results, each after what it reads.
+
+What a run takes depends on nothing outside it, as nothing is kept for it or behind it. So of runs that read,
+write and mean to constraints the same, the fastest is enough, and no plan is lost.
 
 Extras: each operation is in a subgraph.
 """
