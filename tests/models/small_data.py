@@ -158,6 +158,18 @@ SMALL: dict[tuple[str, str, str], Json] = {
             "burst_ps": 7,
         },
     },
+    ("tiling", "reference.npu", "small.reference.npu.dzn"): {
+        "layer": CONVOLUTION,
+        "machine": {
+            "kind": "npu",
+            "tles": 2,
+            "tlts": 2,
+            **dict.fromkeys(("input_bytes", "weights_bytes", "output_bytes"), 18),
+            "cycle_ps": 5,
+            "byte_ps": 3,
+            "burst_ps": 7,
+        },
+    },
     ("tiling", "levels", "small.hierarchy.dzn"): {
         "layer": CONVOLUTION,
         "machine": {

@@ -63,6 +63,14 @@ def test_cores(random: Random) -> None:
         size = npu.Machine(table, plan["partition"]).sizes["mnrc".index(d)]
         return -(-size // steps(plan)[d])
 
+    def run_of_input(plan: Json) -> int:
+        """Return the elements of a tile of input that follow each other: whole rows do."""
+        step, (height, width) = steps(plan), layer["kernel"]
+        wide = npu.Machine(table, plan["partition"]).sizes[3]
+        if step["c"] < wide:
+            return step["c"] + width - 1
+        return (step["r"] + height - 1) * (wide + width - 1)
+
     lot: list[Case] = [
         ("tile.rows % 2 == 1", lambda p: steps(p)["r"] % 2 == 1),
         ("tile.filters <= 1 or schedule == 'WS'", lambda p: steps(p)["m"] <= 1 or p["schedule"] == "WS"),
@@ -72,14 +80,15 @@ def test_cores(random: Random) -> None:
             "schedule == 'WS' implies tile.input_maps == 2",
             lambda p: p["schedule"] != "WS" or steps(p)["n"] == 2,
         ),
+        ("contiguous_bytes(input) % 3 == 0", lambda p: run_of_input(p) % 3 == 0),
         (
             "elements(output) in {2, 4, 6}",
             lambda p: steps(p)["m"] * steps(p)["r"] * steps(p)["c"] in (2, 4, 6),
         ),
     ]
     cases = random.sample(lot, random.randint(1, 2))
-    methods = ["auto", "exhaustive", "cores@gecode", "slices@highs"]
-    hold_to(problem, cases, core_plans(table), methods, random.randint(0, 3))
+    methods = ["auto", "exhaustive", "cores@gecode", "slices@highs", "reference.npu@gecode"]
+    hold_to(problem, cases, core_plans(table), methods, random.randint(0, 4))
 
 
 # A hierarchy -------------------------------------------------------------------------------------------

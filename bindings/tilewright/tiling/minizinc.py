@@ -13,6 +13,7 @@ from tilewright.tiling.dsp import reference as dsp_reference
 from tilewright.tiling.hierarchy import minizinc as hierarchy
 from tilewright.tiling.machine_kind import KindBridge
 from tilewright.tiling.npu import minizinc as npu
+from tilewright.tiling.npu import reference as npu_reference
 from tilewright.tiling.plan import Plan
 from tilewright.tiling.problem import Problem
 
@@ -23,7 +24,7 @@ CORES = {"dsp": "core.mzn", "npu": "core.npu.mzn", "hierarchy": "core.hierarchy.
 """What a formulation for each kind of machine includes."""
 
 
-REFERENCES: dict[str, Any] = {"dsp": dsp_reference}
+REFERENCES: dict[str, Any] = {"dsp": dsp_reference, "npu": npu_reference}
 """What knows the data of ``reference.<kind>.mzn``."""
 
 
