@@ -17,6 +17,7 @@ from ortools.sat.python import cp_model
 from tilewright.allocation import Plan, Problem
 from tilewright.allocation.placement.floor import Floor, Regions
 from tilewright.allocation.placement.hop_bound import fewest_hops, lower_bound
+from tilewright.allocation.placement.images import canonical, layers_of, marked_layer, most_hops, positions
 from tilewright.allocation.placement.unplaced import floor_of, pes_to_place
 from tilewright.spec.constraints import Term
 
@@ -34,7 +35,7 @@ def size(problem: Problem) -> int:
     """Return about how many constraints there are."""
     floor = floor_of(problem, pes_to_place(problem))
     pes = floor.rows * floor.columns
-    return pes * (8 * len(floor.sizes) + 6 * sum(_most_hops(floor).values()))
+    return pes * (8 * len(floor.sizes) + 6 * sum(most_hops(floor).values()))
 
 
 def build(problem: Problem, extras: bool = True) -> Any:
@@ -43,15 +44,6 @@ def build(problem: Problem, extras: bool = True) -> Any:
     m = formulate(floor_of(problem, unplaced), extras)
     m.problem, m.unplaced = problem, unplaced
     return m
-
-
-def _most_hops(floor: Floor) -> dict[int, int]:
-    """Return how far the PEs of a layer's consumers can be from it: regions that touch lead there."""
-    farthest, most = floor.rows + floor.columns - 2, dict[int, int]()
-    for producer, consumer in floor.edges:
-        reach = min(farthest, sum(floor.sizes[producer + 1 : consumer + 1]))
-        most[producer] = max(reach, most.get(producer, 0))
-    return most
 
 
 def formulate(floor: Floor, extras: bool = True) -> Any:
@@ -144,7 +136,7 @@ def _within(m: Any, beside: list[list[int]], layer: int, most: int) -> list[list
 def _count_hops(m: Any, beside: list[list[int]]) -> None:
     floor: Floor = m.floor
     pes = range(len(beside))
-    near = {producer: _within(m, beside, producer, most) for producer, most in _most_hops(floor).items()}
+    near = {producer: _within(m, beside, producer, most) for producer, most in most_hops(floor).items()}
     hops: list[Any] = []
     m.hops_of = {}
     for producer, consumer in floor.edges:
@@ -182,48 +174,17 @@ def _cut(m: Any, beside: list[list[int]]) -> None:
 
 
 def _break_symmetry(m: Any) -> None:
-    """Admit one of the images of a placement, see `_canonical`."""
+    """Admit one of the images of a placement, see `canonical`."""
     floor: Floor = m.floor
-    largest = int(np.argmin(floor.sizes))
+    marked = marked_layer(floor)
     rows, columns = (
-        sum((2 * at - (length - 1)) * m.at[largest][p] for p, at in enumerate(where))
-        for where, length in zip(_positions(floor), (floor.rows, floor.columns), strict=True)
+        sum((2 * at - (length - 1)) * m.at[marked][p] for p, at in enumerate(where))
+        for where, length in zip(positions(floor), (floor.rows, floor.columns), strict=True)
     )
     m.add(rows <= 0).with_name("above the middle")
     m.add(columns <= 0).with_name("left of the middle")
     if floor.rows == floor.columns:
         m.add(rows <= columns).with_name("no nearer to the top than to the left")
-
-
-def _positions(floor: Floor) -> tuple[list[int], list[int]]:
-    """Return the row and the column of each PE."""
-    places = [divmod(p, floor.columns) for p in range(floor.rows * floor.columns)]
-    return [row for row, _ in places], [column for _, column in places]
-
-
-def _layers(floor: Floor, regions: Regions) -> Any:
-    """Return the layer of each PE, from 1, shape (rows, columns)."""
-    layers = np.zeros((floor.rows, floor.columns), np.int64)
-    for layer, region in enumerate(regions, start=1):
-        layers[tuple(zip(*region, strict=True))] = layer
-    return layers
-
-
-def _canonical(floor: Floor, regions: Regions) -> Any:
-    """Return the layer of each PE, from 1, in the image that symmetry breaking admits."""
-    layers = _layers(floor, regions)
-    marked = 1 + int(np.argmin(floor.sizes))
-
-    def middles(image: Any) -> list[float]:
-        return [
-            float(2 * at.sum() - (length - 1) * at.size)
-            for at, length in zip(np.nonzero(image == marked), image.shape, strict=True)
-        ]
-
-    rows, columns = middles(layers)
-    layers = layers[:: 1 if rows <= 0 else -1, :: 1 if columns <= 0 else -1]
-    rows, columns = middles(layers)
-    return layers.T if floor.rows == floor.columns and rows > columns else layers
 
 
 def term(m: Any, one: Term) -> Any:
@@ -262,7 +223,7 @@ def start(m: Any, plan: Plan) -> None:
 
 def hint(m: Any, regions: Regions) -> None:
     """Hint a placement."""
-    layers = (_canonical(m.floor, regions) if m.extras else _layers(m.floor, regions)).ravel().tolist()
+    layers = (canonical(m.floor, regions) if m.extras else layers_of(m.floor, regions)).ravel().tolist()
     for i, here in enumerate(m.at, start=1):
         for p, layer in enumerate(layers):
             m.add_hint(here[p], layer == i)

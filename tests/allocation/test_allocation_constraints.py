@@ -148,9 +148,9 @@ def test_places(random: Random) -> None:
             places = {n: [list(pe) for pe in region] for n, region in zip(names, regions, strict=True)}
             yield {"regions": places, "pes": {name: len(places[name]) for name in names}}, hops
 
-    methods = ["floorplan@cpsat", "regions@gecode", "auto"]
+    methods = ["floorplan@cpsat", "regions@gecode", "flows@highs", "auto"]
     try:
-        hold_to(problem, random.sample(lot, random.randint(1, 2)), plans(), methods, random.randint(0, 2))
+        hold_to(problem, random.sample(lot, random.randint(1, 2)), plans(), methods, random.randint(0, 3))
     except TooLarge:
         assume(False)
 

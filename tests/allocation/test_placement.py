@@ -7,7 +7,7 @@ import os
 import time
 from collections.abc import Iterator
 from functools import cache
-from itertools import combinations, pairwise
+from itertools import combinations, pairwise, product
 from types import SimpleNamespace
 from typing import Any
 
@@ -233,10 +233,9 @@ def formulation(solver: str) -> Any:
     """Return the solver's formulation, as one that takes floors."""
     if solver == "gecode":
         return catalogue.formulation("allocation", "regions")
-    floorplan: Any = catalogue.formulation("allocation", "floorplan")
-    return SimpleNamespace(
-        __name__="floorplan", build=floorplan.formulate, start=floorplan.hint, read=floorplan.regions
-    )
+    name = "flows" if solver == "highs" else "floorplan"
+    chosen: Any = catalogue.formulation("allocation", name)
+    return SimpleNamespace(__name__=name, build=chosen.formulate, start=chosen.hint, read=chosen.regions)
 
 
 def solve(floor: Floor, solver: str, *, seconds: float = 600, extras: bool = True, **search: Any) -> Outcome:
@@ -249,7 +248,7 @@ def solve(floor: Floor, solver: str, *, seconds: float = 600, extras: bool = Tru
     return found
 
 
-WITH_EACH_SOLVER = pytest.mark.parametrize("solver", ["gecode", "cpsat"])
+WITH_EACH_SOLVER = pytest.mark.parametrize("solver", ["gecode", "cpsat", "highs"])
 
 
 @cache
@@ -273,10 +272,10 @@ def test_solvers_agree_with_enumeration(solver: str, name: str, extras: bool) ->
 @given(floors(most=3, layers=4))
 @settings(max_examples=examples(60), suppress_health_check=[HealthCheck.function_scoped_fixture])
 @pytest.mark.usefixtures("room")
-def test_cpsat_agrees_with_enumeration_at_random(floor: Floor) -> None:
+def test_models_agree_with_enumeration_at_random(floor: Floor) -> None:
     least = min((distance(floor, placed) for placed in placements(floor)), default=None)
-    for extras in (True, False):
-        outcome = solve(floor, "cpsat", extras=extras)
+    for solver, extras in product(("cpsat", "highs"), (True, False)):
+        outcome = solve(floor, solver, extras=extras)
         assert (outcome.status, outcome.bound) == (
             ("optimal", least) if least is not None else ("infeasible", None)
         )
@@ -285,7 +284,7 @@ def test_cpsat_agrees_with_enumeration_at_random(floor: Floor) -> None:
 @WITH_EACH_SOLVER
 @pytest.mark.usefixtures("room")
 def test_the_papers_array_is_proven(solver: str) -> None:
-    with processor_time(10):
+    with processor_time(30 if solver == "highs" else 10):
         outcome = solve(PAPER, solver)
     assert (outcome.status, outcome.bound) == ("optimal", 19)
 
