@@ -234,6 +234,27 @@ def test_all_words_against_all_plans(random: Random) -> None:
     assert solved or problem.minimise == "memory" or "before" in str(cases) or "memory" in str(cases)
 
 
+def solved(problem: Any, method: str) -> tuple[str, int | None]:
+    result = tw.solve(problem, method, time_limit=15, confirm=False, warm_start="none")
+    return result.status, result.objective
+
+
+@settings(max_examples=examples(60))
+@given(randoms)
+def test_the_reference_model_says_the_same_of_traffic(random: Random) -> None:
+    problem = drawn(random).with_(
+        objective={"minimise": "traffic"},
+        limits={"halo": random.choice(["any", "any", "keep", "recompute"])},
+        machine={"element_bytes": random.choice([1, 2]), "arrays": random.choice([1, 1, 2])},
+    )
+    lot = [text for text, _ in LOT if "cycles" not in text and "energy" not in text]
+    cases = random.sample(lot, random.randint(0, 2))
+    constrained = problem.where(*cases) if cases else problem
+    found = solved(constrained, "reference@gecode")
+    assume(found[0] in ("optimal", "infeasible"))  # it need not be fast
+    assert found == solved(constrained, "downsets"), cases
+
+
 def test_what_the_host_computes_has_no_tile() -> None:
     problem = tw.FusionProblem.model_validate(
         {

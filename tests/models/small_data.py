@@ -116,6 +116,11 @@ SMALL: dict[tuple[str, str, str], Json] = {
         "machine": INSTRUCTIONS,
         "objective": {"minimise": "traffic"},
     },
+    ("fusion", "reference", "small.reference.dzn"): {
+        "network": PAIR,
+        "machine": INSTRUCTIONS | dict.fromkeys(("input_bytes", "output_bytes", "parameter_bytes"), 40),
+        "objective": {"minimise": "traffic"},
+    },
     ("grouping", "ordered", "small.dzn"): {
         "layer": PATCHES,
         "machine": {"group_size": 2},

@@ -171,7 +171,7 @@ def test_the_reference_model_says_the_same(random: Random) -> None:
     except TilewrightError as error:
         assert re.search("cannot honour|does not take", str(error))
         return
-    assume(found[0] != "unknown")
+    assume(found[0] in ("optimal", "infeasible"))  # it need not be fast
     assert found == solved(constrained, "ideals"), cases
 
 

@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import sys
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any, cast
 
+from tilewright.fusion import reference
 from tilewright.fusion.plan import Plan
 from tilewright.fusion.problem import Problem
 from tilewright.fusion.selection.exact_cover import LARGEST, Cover, adds_up, find_cover, started
@@ -12,7 +14,16 @@ from tilewright.fusion.selection.execution_order import order_groups
 from tilewright.fusion.selection.terms import summed
 from tilewright.spec.constraints import Term
 
-__all__ = ["data", "decisions", "plan", "relax", "scale", "size", "start", "suits"]
+if TYPE_CHECKING:
+    from tilewright.core.room import MiniZincBridge
+
+__all__ = ["bridge_of", "data", "decisions", "plan", "relax", "scale", "size", "start", "suits"]
+
+
+def bridge_of(_problem: Problem, formulation: Path) -> MiniZincBridge:
+    """Return what a formulation has to do with problems: the reference model takes data of its own."""
+    found: Any = reference if formulation.stem == "reference" else sys.modules[__name__]
+    return cast("MiniZincBridge", found)
 
 
 def suits(problem: Problem, _formulation: Path) -> bool:
