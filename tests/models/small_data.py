@@ -175,6 +175,18 @@ SMALL: dict[tuple[str, str, str], Json] = {
             "burst_ps": 7,
         },
     },
+    ("tiling", "reference.hierarchy", "small.reference.hierarchy.dzn"): {
+        "layer": {"input": [2, 3, 3], "kernels": 2, "kernel": [2, 2]},
+        "machine": {
+            "kind": "hierarchy",
+            "mac_pj": 0.5,
+            "levels": [
+                {"name": "dram", "read_pj_per_byte": 64.0},
+                {"name": "buffer", "capacity_bytes": 24, "read_pj_per_byte": 2.0},
+            ],
+        },
+        "objective": {"minimise": "energy"},
+    },
     ("tiling", "levels", "small.hierarchy.dzn"): {
         "layer": CONVOLUTION,
         "machine": {

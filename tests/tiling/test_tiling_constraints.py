@@ -15,6 +15,7 @@ from tests.constrained import Case, Json, hold_to
 from tests.oracles import Refused, hierarchy, npu
 
 import tilewright as tw
+from tilewright.core import catalogue
 from tilewright.spec.errors import InputError
 
 # An NPU ------------------------------------------------------------------------------------------------
@@ -184,8 +185,51 @@ def test_nests(random: Random) -> None:
             for sign, number in (("<=", 2), (">=", 3), (">=", 4))
         ]
     cases = random.sample(lot, random.randint(1, 2))
-    methods = ["auto", "exhaustive", "levels@gecode", "chains@highs"]
-    hold_to(problem, cases, nests(table), methods, random.randint(0, 3))
+    methods = ["auto", "exhaustive", "levels@gecode", "chains@highs", "reference.hierarchy@gecode"]
+    hold_to(problem, cases, nests(table), methods, random.randint(0, 4))
+
+
+@settings(max_examples=examples(60))
+@given(randoms)
+def test_orders_and_costs_are_for_the_reference_model(random: Random) -> None:
+    layer = {
+        "input": [random.choice([1, 2]), random.choice([2, 4]), 1],
+        "kernels": random.choice([2, 4]),
+        "kernel": [1, 1],
+    }
+    try:
+        problem = tw.TilingProblem(
+            layer=layer,
+            machine=small_hierarchy(random),
+            objective={"minimise": random.choice(["accesses", "energy", "cycles"])},
+        )
+    except InputError:
+        assume(False)
+        raise
+    table = problem.model_dump(mode="json")
+    names = [node.name for node in problem.machine.nodes]  # type: ignore[union-attr]
+
+    def outside(plan: Json, node: str, outer: str, inner: str) -> bool:
+        order = [loop for loop, _ in plan["nest"][names.index(node)]]
+        return outer in order and inner in order and order.index(outer) < order.index(inner)
+
+    def accesses(plan: Json, memory: str) -> int:
+        return hierarchy.walked(table, plan).accesses(memory)
+
+    lot: list[Case] = [
+        ("outside(dram, rows, output_maps)", lambda p: outside(p, "dram", "rows", "output_maps")),
+        ("not outside(buffer, rows, input_maps)", lambda p: not outside(p, "buffer", "rows", "input_maps")),
+        ("accesses(buffer) % 3 == 1", lambda p: accesses(p, "buffer") % 3 == 1),
+        ("accesses(register) < accesses(buffer)", lambda p: accesses(p, "register") < accesses(p, "buffer")),
+        ("cycles % 2 == 0", lambda p: hierarchy.walked(table, p).value("cycles", "dram") % 2 == 0),
+        ("energy % 3 == 0", lambda p: hierarchy.walked(table, p).value("energy", "dram") % 3 == 0),
+    ]
+    cases = random.sample(lot, random.randint(1, 2))
+    model = catalogue.model("tiling", "reference.hierarchy")
+    # Where energies are too large a number for the model, no method honours all words.
+    assume(catalogue.suits(model, problem.where(*(text for text, _ in cases))))
+    methods = ["reference.hierarchy@gecode", "auto"]
+    hold_to(problem, cases, nests(table), methods, random.randint(0, 1))
 
 
 def test_what_is_local_to_no_node_is_for_models() -> None:

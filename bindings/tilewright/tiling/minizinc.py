@@ -11,6 +11,7 @@ from tilewright.spec.constraints import Term
 from tilewright.tiling.dsp import minizinc as dsp
 from tilewright.tiling.dsp import reference as dsp_reference
 from tilewright.tiling.hierarchy import minizinc as hierarchy
+from tilewright.tiling.hierarchy import reference as hierarchy_reference
 from tilewright.tiling.machine_kind import KindBridge
 from tilewright.tiling.npu import minizinc as npu
 from tilewright.tiling.npu import reference as npu_reference
@@ -24,7 +25,7 @@ CORES = {"dsp": "core.mzn", "npu": "core.npu.mzn", "hierarchy": "core.hierarchy.
 """What a formulation for each kind of machine includes."""
 
 
-REFERENCES: dict[str, Any] = {"dsp": dsp_reference, "npu": npu_reference}
+REFERENCES: dict[str, Any] = {"dsp": dsp_reference, "npu": npu_reference, "hierarchy": hierarchy_reference}
 """What knows the data of ``reference.<kind>.mzn``."""
 
 
@@ -39,10 +40,10 @@ class _OfReference:
 
     def suits(self, problem: Problem, _formulation: Path) -> bool:
         """Whether the model is of the problem's kind of machine, and takes it."""
-        if problem.machine.kind != self.kind or problem.network is not None or problem.operation is not None:
-            return False
-        found: bool = self.of_kind.suits(problem)
-        return found
+        return self._is_of(problem) and bool(self.of_kind.suits(problem))
+
+    def _is_of(self, problem: Problem) -> bool:
+        return problem.machine.kind == self.kind and problem.layer is not None
 
     def relax(self, _problem: Problem) -> int:
         """Return 0: without large-neighbourhood search."""
@@ -53,11 +54,9 @@ class _OfReference:
         found: list[int] = self.of_kind.decisions(solution)
         return found
 
-    def term(self, problem: Problem, formulation: Path, one: Term) -> str | None:
+    def term(self, problem: Problem, _formulation: Path, one: Term) -> str | None:
         """Return a term of the vocabulary in MiniZinc."""
-        if not self.suits(problem, formulation):
-            return None
-        found: str | None = self.of_kind.term(problem, one)
+        found: str | None = self.of_kind.term(problem, one) if self._is_of(problem) else None
         return found
 
 

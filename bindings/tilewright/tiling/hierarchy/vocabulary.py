@@ -48,6 +48,12 @@ class Tiling:
         """Return the iterations of a node's loop."""
         return self.nest.trips(node_of(self.nest.machine, node), LETTERS[loop])
 
+    def outside(self, memory: str, outer: str, inner: str) -> bool:
+        """Return whether a loop of a memory runs outside another one, both in several iterations."""
+        order = [loop for loop, _ in self.nest.plan.nest[node_of(self.nest.machine, memory)]]
+        places = [order.index(LETTERS[loop]) if LETTERS[loop] in order else -1 for loop in (outer, inner)]
+        return 0 <= places[0] < places[1]
+
     def instances(self, axis: str) -> int:
         """Return the instances of an axis that are used."""
         return prod(self.iterations(axis, loop) for loop in LOOPS.values())
@@ -85,6 +91,13 @@ def words(problem: LayerProblem) -> list[Word]:
     return [
         Word("tile", "size of a loop in the block that enters a node", Tiling.tile, (nodes, loops)),
         Word("iterations", "iterations of a node's loop", Tiling.iterations, (nodes, loops)),
+        Word(
+            "outside",
+            "whether a loop of a memory runs outside another, both in several iterations",
+            Tiling.outside,
+            (memories, loops, loops),
+            gives="truth",
+        ),
         Word("instances", "instances of an axis that are used", Tiling.instances, (arrays,)),
         Word(
             "utilisation",
