@@ -7,12 +7,13 @@ no less memory than another and move no less.
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from typing import Any
 
 import pyomo.environ as pyo
 
 from tilewright.residency import Plan, Problem
-from tilewright.residency.enumerated_steps import Columns, takes
+from tilewright.residency.enumerated_steps import Columns, places_of, takes
 
 
 def suits(problem: Problem) -> bool:
@@ -22,55 +23,60 @@ def suits(problem: Problem) -> bool:
 
 def size(problem: Problem) -> int:
     """Return about how many constraints there are."""
-    return 40 * len(problem.graph.operations) ** 2
+    return 40 * len(places_of(problem)) ** 2
 
 
 def build(problem: Problem) -> Any:
     """Return the model."""
     found = Columns(problem)
-    columns, ends = found.columns, range(len(found.numbers) + 1)
-    m = pyo.ConcreteModel(name="intervals")
-    m.found, m.unit = found, problem.machine.element_bytes
-    m.offset = problem.graph.compulsory * m.unit
-    m.largest = max(1, found.worst - problem.graph.compulsory)
+    columns, last = found.columns, len(found.places) - 1
+    m = pyo.ConcreteModel(name="columns_intervals")
+    m.found, m.unit, m.offset = found, found.unit, found.base * found.unit
+    m.largest = max(1, found.allowed // found.parts)
     m.COLUMNS, m.TENSORS = pyo.RangeSet(0, len(columns) - 1), pyo.Set(initialize=found.tensors)
-    m.PLACES = pyo.Set(initialize=list(ends))  # so many operations have been executed
+    m.PLACES = pyo.RangeSet(0, last)  # which operations have been executed
     m.chosen = pyo.Var(m.COLUMNS, domain=pyo.Binary)
     m.on_chip = pyo.Var(m.TENSORS, m.PLACES, domain=pyo.Binary)
     m.nowhere = pyo.Var(bounds=(0, 0))  # so that sums of nothing are expressions
     for tensor, place in m.on_chip:
-        if not found.live(tensor, place) or (place == 0 and problem.graph.tensors[tensor].given):
+        if place == 0 or not found.live(tensor, place):
             m.on_chip[tensor, place].fix(0)
+    beginning: dict[int, list[int]] = {place: [] for place in m.PLACES}
+    ending: dict[int, list[int]] = {place: [] for place in m.PLACES}
+    for number, column in enumerate(columns):
+        beginning[column.begin].append(number)
+        ending[column.end].append(number)
 
-    def some(condition: Any) -> Any:
-        """Return how many steps of a kind there are."""
-        return m.nowhere + sum(m.chosen[n] for n, column in enumerate(columns) if condition(column))
+    def some(numbers: Iterable[int]) -> Any:
+        """Return how many of some steps are chosen."""
+        return m.nowhere + sum(m.chosen[number] for number in numbers)
 
     @m.Constraint(m.PLACES)
     def steps_follow_each_other(m: Any, place: int) -> Any:
-        ending = some(lambda c: c.end == place) + int(place == 0)
-        return ending == some(lambda c: c.begin == place) + int(place == ends[-1])
+        return some(ending[place]) + int(place == 0) == some(beginning[place]) + int(place == last)
 
     @m.Constraint(m.TENSORS, m.PLACES)
     def needed_tensors_are_on_chip(m: Any, tensor: int, place: int) -> Any:
-        return some(lambda c: c.begin == place and c.needs >> tensor & 1) <= m.on_chip[tensor, place]
+        needing = [number for number in beginning[place] if columns[number].needs >> tensor & 1]
+        return some(needing) <= m.on_chip[tensor, place]
 
     @m.Constraint(m.TENSORS, m.PLACES)
     def tensors_read_from_dram_are_written(m: Any, tensor: int, place: int) -> Any:
         if problem.graph.tensors[tensor].given:
             return pyo.Constraint.Skip
-        written = some(lambda c: c.written >> tensor & 1)
-        return some(lambda c: c.begin == place and c.reads >> tensor & 1) <= written
+        written = some(n for n, column in enumerate(columns) if column.written >> tensor & 1)
+        return some(n for n in beginning[place] if columns[n].reads >> tensor & 1) <= written
 
-    @m.Constraint(m.TENSORS, [(begin, end) for end in ends for begin in range(end)])
+    @m.Constraint(m.TENSORS, sorted({(column.begin, column.end) for column in columns}))
     def untouched_tensors_were_on_chip_before(m: Any, tensor: int, begin: int, end: int) -> Any:
-        passing = some(lambda c: (c.begin, c.end) == (begin, end) and not c.touched >> tensor & 1)
+        between = (number for number in beginning[begin] if columns[number].end == end)
+        passing = some(number for number in between if not columns[number].touched >> tensor & 1)
         return m.on_chip[tensor, end] <= m.on_chip[tensor, begin] + 1 - passing
 
     @m.Constraint(m.TENSORS, m.PLACES)
     def touched_tensors_stay_only_if_kept(m: Any, tensor: int, place: int) -> Any:
-        gone = some(lambda c: c.end == place and c.touched >> tensor & 1 and not c.keeps >> tensor & 1)
-        return m.on_chip[tensor, place] <= 1 - gone
+        gone = (n for n in ending[place] if (columns[n].touched & ~columns[n].keeps) >> tensor & 1)
+        return m.on_chip[tensor, place] <= 1 - some(gone)
 
     @m.Constraint(m.COLUMNS)
     def all_fits_on_chip(m: Any, number: int) -> Any:
@@ -82,14 +88,25 @@ def build(problem: Problem) -> Any:
         held = sum(size * m.on_chip[tensor, column.end] for tensor, size in sizes.items())
         return held <= room + (total - room) * (1 - m.chosen[number])
 
-    moved = sum(column.moved * m.chosen[n] for n, column in enumerate(columns))
-    m.cost = pyo.Objective(expr=moved + m.nowhere - problem.graph.compulsory)
+    @m.Constraint(pyo.RangeSet(1, len(found.most)))
+    def limits_are_kept(m: Any, limited: int) -> Any:
+        spent = sum(column.costs[limited] * m.chosen[n] for n, column in enumerate(columns))
+        return m.nowhere + spent <= found.most[limited - 1]
+
+    m.beyond = pyo.Var(domain=pyo.Integers, bounds=(0, found.worst))
+
+    @m.Constraint()
+    def what_is_spent_is_rounded_up(m: Any) -> Any:
+        spent = sum(column.costs[0] * m.chosen[n] for n, column in enumerate(columns))
+        return spent + m.nowhere <= found.parts * (found.base + m.beyond)
+
+    m.cost = pyo.Objective(expr=m.beyond)
     return m
 
 
 def start(m: Any, plan: Plan) -> None:
-    """Set every variable to its value in a plan, or to 0 where the plan has steps of another kind."""
-    values = m.found.values(plan)
+    """Set every variable to its value in a plan, or in a known one that costs less; without one to 0."""
+    values = m.found.start(plan)
     chosen, on_chip = values if values is not None else ([], set())
     for number in m.chosen:
         m.chosen[number] = int(number in set(chosen))
@@ -97,6 +114,8 @@ def start(m: Any, plan: Plan) -> None:
         if not m.on_chip[tensor, place].fixed:
             m.on_chip[tensor, place] = int((tensor, place) in on_chip)
     m.nowhere = 0
+    spent = sum(m.found.columns[number].costs[0] for number in chosen)
+    m.beyond = max(0, -(-spent // m.found.parts) - m.found.base)
 
 
 def read(m: Any) -> Plan:

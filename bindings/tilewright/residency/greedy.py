@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Iterator
 
 from tilewright.residency.exact.labels import StepSequence
+from tilewright.residency.exact.step_arrays import StepArrays
 from tilewright.residency.exact.traffic import place_sequence
 from tilewright.residency.exact.traffic_steps import TrafficStep, TrafficSteps
 from tilewright.residency.graph import members
@@ -98,6 +99,18 @@ def suits(problem: Problem) -> bool:
 def next_alone(steps: Transitions, state: State) -> list[int]:
     """Return the next operation of the file, by itself."""
     return [mask for mask in steps.groups_within_limits(state.done) if mask.bit_count() == 1][:1]
+
+
+def fused_groups(steps: Transitions, state: State) -> list[int]:
+    """Return the groups in which nothing moves twice, the longest first, then the next operation alone."""
+    fitting = list(steps.next_groups(state.done))
+    fused = [
+        mask
+        for mask in fitting
+        if mask & (mask - 1)
+        and StepArrays(steps.groups[mask], steps.capacity).fits_moving_once(steps.capacity)
+    ]
+    return [*reversed(fused), *fitting[:1]]
 
 
 def leaves_room(problem: Problem) -> Callable[[State], bool]:

@@ -7,10 +7,13 @@ from pathlib import Path
 from typing import Any
 
 from tilewright.residency import reference
-from tilewright.residency.enumerated_steps import Columns, takes
+from tilewright.residency.enumerated_steps import Columns, parts_of, places_of, takes
+from tilewright.residency.exact.priced_steps import FIELDS
 from tilewright.residency.graph import members
 from tilewright.residency.plan import Plan
 from tilewright.residency.problem import Problem
+from tilewright.residency.reference import MOST
+from tilewright.spec.errors import InputError
 
 CORE = 'include "core.mzn"'
 """What formulations have that choose among listed steps."""
@@ -30,7 +33,7 @@ def suits(problem: Problem, _formulation: Path) -> bool:
 
 def size(problem: Problem) -> int:
     """Return about how many constraints a formulation gives."""
-    return 100 * len(problem.graph.operations) ** 2
+    return 100 * len(places_of(problem)) ** 2
 
 
 def relax(problem: Problem) -> int:
@@ -40,21 +43,25 @@ def relax(problem: Problem) -> int:
 
 def scale(problem: Problem) -> tuple[int, int]:
     """Return (offset, unit): a plan costs ``offset + unit * objective`` of the formulation."""
-    width = problem.machine.element_bytes
-    return problem.graph.compulsory * width, width
+    parts, unit = parts_of(problem)
+    return getattr(problem.least_spent, FIELDS[problem.minimise]) // parts * unit, unit
 
 
 def data(problem: Problem) -> dict[str, Any]:
     """Return the parameters that core.mzn declares, all but those of the search."""
     found, graph = Columns(problem), problem.graph
     tensors, columns = found.tensors, found.columns
+    for name, dearest in zip(found.names, found.dearest, strict=True):
+        if (largest := max(dearest, found.least + found.allowed)) > MOST:
+            limit = f"may become {largest:,} in the parts that steps count, MiniZinc counts to {MOST:,}"
+            raise InputError("objective", name, limit)
     numbers = {tensor: number for number, tensor in enumerate(tensors, 1)}
 
     def sets(masks: list[int]) -> list[set[int]]:
         return [{numbers[tensor] for tensor in members(mask) if tensor in numbers} for mask in masks]
 
     return {
-        "n_operations": len(found.numbers),
+        "n_places": len(found.places),
         "n_columns": len(columns),
         "n_tensors": len(tensors),
         "begin": [column.begin for column in columns],
@@ -66,30 +73,34 @@ def data(problem: Problem) -> dict[str, Any]:
         "passing": [{numbers[tensor] for tensor in found.passing(column)} for column in columns],
         "writes": sets([column.written for column in columns]),
         "memory": [column.memory for column in columns],
-        "moved": [column.moved for column in columns],
+        "cost": [column.costs[0] for column in columns],
+        "n_limits": len(found.most),
+        "spent": [list(column.costs[1:]) for column in columns],
+        "most": found.most,
         "size": [graph.tensors[tensor].size for tensor in tensors],
         "given": {numbers[tensor] for tensor in tensors if graph.tensors[tensor].given},
         "alive": [
-            {place for place in range(len(found.numbers) + 1) if found.live(tensor, place)}
-            for tensor in tensors
+            {place for place in range(len(found.places)) if found.live(tensor, place)} for tensor in tensors
         ],
         "capacity": problem.machine.capacity,
-        "compulsory": graph.compulsory,
-        "worst": max(0, found.worst - graph.compulsory),
+        "parts": found.parts,
+        "base": found.base,
+        "dearest": found.dearest[0],
+        "worst": found.worst,
     }
 
 
 def start(problem: Problem, plan: Plan) -> list[int] | None:
     """Return a plan as values of the decisions: the step that begins at each place, and what is on chip."""
     found = Columns(problem)
-    values = found.values(plan)
+    values = found.start(plan)
     if values is None:
         return None
     chosen, on_chip = values
-    steps = [0] * len(found.numbers)
+    steps = [0] * (len(found.places) - 1)
     for number in chosen:
         steps[found.columns[number].begin] = number + 1
-    places = range(len(found.numbers) + 1)
+    places = range(len(found.places))
     return [*steps, *(int((tensor, place) in on_chip) for tensor in found.tensors for place in places)]
 
 

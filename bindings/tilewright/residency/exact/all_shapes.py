@@ -13,10 +13,21 @@ from dataclasses import replace
 from itertools import product
 from typing import NamedTuple, Protocol
 
+from tilewright.residency.cost import Spent, cost_of_step
+from tilewright.residency.graph import members
+from tilewright.residency.problem import Problem
 from tilewright.residency.shapes import tiles
 from tilewright.residency.shapes.groups import Group, pass_sizes
-from tilewright.residency.shapes.shape import Shape, buffer_sizes, computed_whole, double_buffered_shapes
+from tilewright.residency.shapes.shape import (
+    Shape,
+    buffer_sizes,
+    computed_whole,
+    double_buffered_shapes,
+    elements_moved,
+    step_buffers,
+)
 from tilewright.residency.shapes.strips import strip_widths
+from tilewright.residency.transitions import TensorChoice
 
 PIXELS, KERNELS, CHANNELS, COLUMNS = "pixels", "kernels", "channels", "columns"
 NUMBERS = (PIXELS, KERNELS, CHANNELS, COLUMNS)
@@ -100,13 +111,35 @@ def all_shapes(
         Whether there may be second buffers.
     """
     numbers = told.numbers
-    yield from filter(wanted.allows, _cut_evenly(group, numbers, in_place, doubled=doubled))
+    yield from filter(
+        None if wanted is None else wanted.allows, _cut_evenly(group, numbers, in_place, doubled=doubled)
+    )
     if group.weighted:
         blocks = _kernels(group, numbers) if KERNELS in numbers else (1,)
         for pixels, kernels in product(range(group.row, group.pixels + 1, group.row), blocks):
             least = Shape("pixels", pixels, kernels)
             if wanted.allows_passes(least):
                 yield from filter(wanted.allows, _some_kept(group, told.kept, whole, capacity, least))
+
+
+def spent_by(
+    problem: Problem, group: Group, tensors: TensorChoice, shape: Shape, fetched: Collection[int] = ()
+) -> tuple[int, Spent]:
+    """Return the elements that the buffers of a way take, and what it spends.
+
+    Parameters
+    ----------
+    fetched
+        Elements of each tensor that is loaded as a whole; what these cost is left out where none are told.
+    """
+    whole = frozenset(members(tensors.whole & group.touched))
+    if shape.doubled or shape.channels is not None:
+        memory = sum(buffer.size for buffer in step_buffers(group, shape, whole))
+    else:
+        memory = sum(buffer_sizes(group, shape, whole).values())
+    streamed, written = members(tensors.streamed), members(tensors.written)
+    moved = elements_moved(group, shape, streamed, written) + sum(fetched)
+    return memory, cost_of_step(problem.prices, group, shape, streamed, fetched, written, moved)
 
 
 def _cut_evenly(group: Group, numbers: Collection[str], in_place: int, *, doubled: bool) -> Iterator[Shape]:

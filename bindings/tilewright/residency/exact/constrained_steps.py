@@ -7,8 +7,8 @@ from operator import add
 from typing import NamedTuple
 
 from tilewright.core.branch_and_bound import check_deadline
-from tilewright.residency.cost import Spent, cost_of_step
-from tilewright.residency.exact.all_shapes import Told, all_shapes, told_by
+from tilewright.residency.cost import Spent
+from tilewright.residency.exact.all_shapes import Told, all_shapes, spent_by, told_by
 from tilewright.residency.exact.priced_steps import Costs, PricedSteps, Transition, covers
 from tilewright.residency.exact.residuals import Residuals, values_of
 from tilewright.residency.graph import members
@@ -16,10 +16,7 @@ from tilewright.residency.problem import Problem
 from tilewright.residency.shapes.groups import Group
 from tilewright.residency.shapes.shape import (
     Shape,
-    buffer_sizes,
-    elements_moved,
     replaces,
-    step_buffers,
 )
 from tilewright.residency.transitions import State, StepChoice, TensorChoice, Transitions, subsets
 from tilewright.residency.vocabulary import OF_SHAPE, StepView
@@ -136,7 +133,7 @@ class ConstrainedSteps(PricedSteps):
             last = state.done | choice.group == self.graph.all
             left = self.residuals.left(left, self.residuals.of_tensors(left, group, tensors, last))
             if left is not None:
-                memory, spent = self._of_shape(group, tensors, choice.shape)
+                memory, spent = spent_by(self.problem, group, tensors, choice.shape)
                 left = self._after_shape(group, tensors, left, state.done, (memory, spent, choice.shape))
             state = state.after(self.graph, choice)
         return left
@@ -211,22 +208,11 @@ class ConstrainedSteps(PricedSteps):
                     check_deadline(self.deadline)
                 if tensors.in_place >= 0 and not replaces(group, shape, tensors.in_place):
                     continue
-                memory, spent = self._of_shape(group, tensors, shape)
+                memory, spent = spent_by(self.problem, group, tensors, shape)
                 if memory <= self.capacity:
                     found.append((memory, number, spent, shape))
             self._cut[key] = found
         return self._cut[key]
-
-    def _of_shape(self, group: Group, tensors: TensorChoice, shape: Shape) -> tuple[int, Spent]:
-        """Return what the buffers of a way take, and what it spends but for what is fetched."""
-        whole = frozenset(members(tensors.whole & group.touched))
-        if shape.doubled or shape.channels is not None:
-            memory = sum(buffer.size for buffer in step_buffers(group, shape, whole))
-        else:
-            memory = sum(buffer_sizes(group, shape, whole).values())
-        streamed, written = members(tensors.streamed), members(tensors.written)
-        moved = elements_moved(group, shape, streamed, written)
-        return memory, cost_of_step(self.problem.prices, group, shape, streamed, (), written, moved)
 
 
 class _Wanted:
