@@ -22,7 +22,7 @@ from tilewright.spec.errors import TilewrightError
 OBJECTIVES = {"interval": "interval", "pes": "used", "latency": "latency"}
 """What is measured for each objective."""
 
-METHODS = ["parametric", "shares@cpsat", "reference@gecode", "auto"]
+METHODS = ["parametric", "columns_shares@cpsat", "reference@gecode", "auto"]
 
 
 def whole(problem: tw.AllocationProblem) -> Json:
@@ -170,7 +170,7 @@ def _near(one: list[list[int]], other: list[list[int]]) -> bool:
 # What was once answered wrongly ------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize("method", ["parametric", "shares@cpsat", "auto"])
+@pytest.mark.parametrize("method", ["parametric", "columns_shares@cpsat", "auto"])
 def test_seven_pes_are_no_better_than_six(method: str) -> None:
     """Of 24 filters each PE has four: a PE more does not help, and none is saved by leaving it out."""
     problem = tw.read("mnist-tcpa").problem
@@ -206,6 +206,6 @@ def test_what_is_refused() -> None:
         tw.read("mnist-tcpa-pareto").problem.where("true")
     with pytest.raises(TilewrightError, match="did you mean"):
         tw.read("mnist-tcpa").problem.where("used_pe <= 3")
-    for method in ("pipeline@highs", "balance@gecode"):
+    for method in ("columns_pipeline@highs", "columns_balance@gecode"):
         with pytest.raises(TilewrightError, match=r"cannot honour it, as it does not state pes"):
             tw.solve(tw.read("mnist-tcpa").problem.where("pes('Conv2') <= 7"), method)

@@ -51,7 +51,7 @@ def test_a_heuristic_is_as_good_and_does_not_know_it() -> None:
     assert (result.status, result.objective, result.bound) == ("feasible", 144, 87)
 
 
-@pytest.mark.parametrize("method", ["parametric", "pipeline@highs"])
+@pytest.mark.parametrize("method", ["parametric", "columns_pipeline@highs", "pipeline@highs"])
 def test_the_optimum_leaves_two_elements_alone(method: str) -> None:
     result = tw.solve(PROBLEM, method)
     assert (result.status, result.objective, result.bound) == ("optimal", 144, 144)

@@ -316,7 +316,7 @@ def test_exported_minizinc_has_the_same_optimum(tmp_path, suffix):
 @pytest.mark.by_day(1)
 @pytest.mark.parametrize(
     ("instance", "model", "fixed"),
-    [("minimalloc-example", "rectangles", "3..3"), ("mnist-tcpa", "balance", None)],
+    [("minimalloc-example", "rectangles", "3..3"), ("mnist-tcpa", "columns_balance", None)],
 )
 def test_flat_models_tell_their_objective(tmp_path, instance, model, fixed):
     """MiniZinc puts a number in its place where it is fixed, and another variable that is the same."""

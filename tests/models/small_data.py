@@ -84,7 +84,7 @@ SMALL: dict[tuple[str, str, str], Json] = {
             {"id": "d", "lower": 4, "upper": 7, "size": 3},
         ]
     },
-    ("allocation", "balance", "small.dzn"): {
+    ("allocation", "columns_balance", "small.dzn"): {
         "network": CHAIN,
         "machine": {"array": [2, 4], "functional_units": 2, "clock_mhz": 1},
         "objective": {"minimise": "interval"},

@@ -108,7 +108,7 @@ FAST = [(path, solver) for path, solver in METHODS if path.stem != "reference"]
 
 
 def test_there_are_formulations():
-    assert {path.name for path, _ in METHODS} >= {"balance.mzn", "pipeline.py"}
+    assert {path.name for path, _ in METHODS} >= {"columns_balance.mzn", "columns_pipeline.py"}
 
 
 def every_split(case: Problem, stage) -> list[LayerSplit]:
@@ -266,7 +266,7 @@ def test_what_is_refused(path):
     assert not catalogue.suits(formulation, problem("distance"))
     large = conv("a", (1, 2000, 2000), 1000, (9, 9))
     assert catalogue.suits(formulation, problem("interval", [large]))  # its loads have much in common
-    counts_in_64_bits = path.stem == "shares"  # that for CP-SAT
+    counts_in_64_bits = path.stem == "columns_shares"  # that for CP-SAT
     assert catalogue.suits(formulation, problem("latency", [large])) == counts_in_64_bits
 
 
@@ -292,7 +292,7 @@ def run_checked(tmp_path):
 @pytest.mark.parametrize("name", thinned((name for name in TINY if "too high" not in name), 2))
 def test_checker_accepts_what_is_right(name, run_checked):
     """Also each solution on the way."""
-    shown = run_checked(TINY[name], FOLDER / "balance.mzn", "-a")
+    shown = run_checked(TINY[name], FOLDER / "columns_balance.mzn", "-a")
     assert shown.count("% CORRECT") >= 1
     assert "INCORRECT" not in shown
     assert "==========" in shown
@@ -316,8 +316,8 @@ def test_checker_refuses_what_is_wrong(violation, run_checked, tmp_path):
     text = core_text(FOLDER)
     assert right in text
     (tmp_path / "core.mzn").write_text(text.replace(right, wrong))
-    (tmp_path / "balance.mzn").write_text((FOLDER / "balance.mzn").read_text())
+    (tmp_path / "columns_balance.mzn").write_text((FOLDER / "columns_balance.mzn").read_text())
     options = ("-D", "mzn_ignore_redundant_constraints=true;mzn_ignore_symmetry_breaking_constraints=true")
-    shown = run_checked(TINY[name], tmp_path / "balance.mzn", *options, worst=10**6)
+    shown = run_checked(TINY[name], tmp_path / "columns_balance.mzn", *options, worst=10**6)
     assert "INCORRECT" in shown
     assert told in shown

@@ -192,11 +192,15 @@ def models(room: str) -> list[Path]:
 
 
 def model(room: str, name: str) -> Path:
-    """Return the file of a formulation."""
-    for path in models(room):
-        if path.stem == name:
-            return path
-    raise UnknownNameError("model", name, [path.stem for path in models(room)])
+    """Return the file of a formulation.
+
+    What chooses among columns that are priced beforehand is called ``columns_NAME``, and was once ``NAME``.
+    """
+    found = {path.stem: path for path in models(room)}
+    for known in (name, f"columns_{name}"):
+        if known in found:
+            return found[known]
+    raise UnknownNameError("model", name, list(found))
 
 
 def exact_methods(room: str) -> list[str]:
@@ -275,7 +279,7 @@ def formulation(room: str, name: str) -> ModuleType | Path:
         raise SolverMissingError(
             f"{name} is written for CP-SAT, which is missing; to get it: {INSTALL_CPSAT}"
         )
-    module = _checked("model", room, name)
+    module = _checked("model", room, path.stem)
     if solves_itself(path):
         contracts.check("model", name, module, contracts.ExactSearch)
     else:

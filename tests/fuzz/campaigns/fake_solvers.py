@@ -109,7 +109,7 @@ METHODS = {
     "grouping": "ordered@gecode",
     "dsp": "loops@gecode",
     "npu": "cores@gecode",
-    "allocation": "balance@gecode",
+    "allocation": "columns_balance@gecode",
     "fusion": "columns_cover@gecode",
     "bitwidth": "choose@gecode",
 }

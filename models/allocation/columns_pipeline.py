@@ -78,7 +78,7 @@ class _Levels:
 
 def build(problem: Problem, extras: bool = True) -> Any:
     """Return the model, with or without its extras."""
-    m = pyo.ConcreteModel(name="pipeline")
+    m = pyo.ConcreteModel(name="columns_pipeline")
     m.choices = choices = Choices(problem)
     loads = [offer.loads for offer in choices.offers]
     counts = [[split.pes for split in offer.splits] for offer in choices.offers]
