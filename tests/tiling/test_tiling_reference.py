@@ -110,9 +110,13 @@ def test_the_reference_of_a_dsp_and_the_search_agree(random: Random) -> None:
 
 def hierarchy_at_random(random: Random) -> Problem | None:
     """Return a layer of few multiplications on a machine of two to four memories and arrays anywhere."""
-    draw = hierarchies.tight if random.random() < 0.5 else hierarchies.machine
-    machine = draw(random, choosing=random.random() < 0.4)
-    one = hierarchies.layer(random, 18) if random.random() < 0.5 else hierarchies.long_layer(random, 30)
+    choosing, few = random.random() < 0.4, random.random() < 0.5
+    if random.random() < 0.4:
+        machine = hierarchies.tight(random, choosing=choosing)
+    else:
+        machine = hierarchies.machine(random, choosing=choosing, sliding=random.random() < 0.5)
+    overlap = hierarchies.overlapping if random.random() < 0.5 else hierarchies.layer
+    one = overlap(random, 18) if few else hierarchies.long_layer(random, 30)
     memories = [level.name for level in machine.levels if not level.fanout]
     asked = {"minimise": random.choice(["accesses", "cycles", "energy", "edp"])}
     if asked["minimise"] == "accesses":

@@ -39,12 +39,12 @@ COSTS = ("accesses", "cycles", "energy")
 def suits(problem: Problem) -> bool:
     """Whether one plan of a small layer is asked for, with steps that divide, in numbers that Gecode handles.
 
-    Halos, and memories whose tiles belong to several blocks, are not stated.
+    Memories whose tiles belong to several blocks are not stated.
     """
     machine = _machine(problem)
     if problem.traded or problem.before or problem.limits.factors == "any":
         return False
-    if any(level.halo or level.uneven for level in machine.levels):
+    if any(level.uneven for level in machine.levels):
         return False
     if problem.one_layer.macs > MOST_MACS:
         return False
@@ -219,6 +219,7 @@ def _nodes(machine: HierarchyMachine) -> dict[str, Any]:
         ],
         "room": [[min(bits, LARGEST) for bits in row] for row in rooms],
         "shared_room": shared,
+        "halo": [level is not None and level.halo for level in levels],
         "copies": [1 if level is None else level.copies for level in levels],
         "width": [int(getattr(machine.bits, operand)) for operand in OPERANDS],
         "partial_width": machine.bits.partial,
