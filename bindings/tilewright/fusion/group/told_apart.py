@@ -83,6 +83,8 @@ def told_of(problem: Problem, members: set[str], apart: bool = True) -> Told:
             capped |= dict.fromkeys(term.word for term in found)
         else:
             tells |= {term: None for term in found if not term.arguments or decided(term, members)}
+    # Of what a group costs as `TileChoice` has it, less is never worse in any case.
+    capped.pop("cycles" if problem.minimise == "memory" else problem.minimise, None)
     return Told(tuple(keeps), tuple(tells), tuple(capped)) if apart else Told(tuple(keeps))
 
 
