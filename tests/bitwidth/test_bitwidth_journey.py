@@ -54,7 +54,7 @@ def test_heuristics_choose_widths() -> None:
         assert (result.status, result.objective, result.bound) == ("optimal", *[ceil(noise(7, 7))] * 2)
 
 
-@pytest.mark.parametrize("method", ["merging", "choose@gecode"])
+@pytest.mark.parametrize("method", ["merging", "columns_choose@gecode"])
 def test_the_optimum_with_few_bits(method: str) -> None:
     if method.endswith("@gecode"):
         need("gecode")

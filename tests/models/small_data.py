@@ -99,7 +99,7 @@ SMALL: dict[tuple[str, str, str], Json] = {
         "machine": {"array": [2, 4], "functional_units": 2, "clock_mhz": 1},
         "objective": {"minimise": "distance"},
     },
-    ("bitwidth", "choose", "small.dzn"): {
+    ("bitwidth", "columns_choose", "small.dzn"): {
         "network": FULLY_CONNECTED,
         "ranges": RANGES,
         "machine": {"accumulator_bits": 20, "widths": [4, 5, 6, 7, 8, 9, 10]},

@@ -75,7 +75,7 @@ def test_formulations_prove_the_optimum(name: str, path: Path, solver: str) -> N
 def test_knapsack_agrees_with_enumeration(problem: Problem) -> None:
     need("highs")
     if takes(problem, CERTAIN):
-        check(problem, catalogue.model("bitwidth", "knapsack"), "highs", True)
+        check(problem, catalogue.model("bitwidth", "columns_knapsack"), "highs", True)
 
 
 @settings(max_examples=examples(20), deadline=None)
@@ -83,7 +83,7 @@ def test_knapsack_agrees_with_enumeration(problem: Problem) -> None:
 def test_choose_agrees_with_enumeration(problem: Problem) -> None:
     need("gecode")
     if takes(problem):
-        check(problem, catalogue.model("bitwidth", "choose"), "gecode", True)
+        check(problem, catalogue.model("bitwidth", "columns_choose"), "gecode", True)
 
 
 @pytest.mark.nightly
@@ -123,7 +123,7 @@ def test_starts_that_cost_more_than_what_is_known_do_no_harm(path: Path, solver:
 
 def test_large_problems_and_fronts_are_left_to_the_search() -> None:
     bridge = room_of(SAMPLE).minizinc
-    path = catalogue.model("bitwidth", "choose")
+    path = catalogue.model("bitwidth", "columns_choose")
     assert not bridge.suits(SAMPLE.with_(objective={"minimise": "pareto"}), path)
     loud = PAIR.with_(machine={"accumulator_bits": 9}, limits={"bits": 1300})
     assert takes(loud) and not takes(loud, CERTAIN)
@@ -134,7 +134,7 @@ def test_a_solver_that_lies_is_caught(monkeypatch: pytest.MonkeyPatch) -> None:
     need("highs")
     monkeypatch.setattr(Selection, "cost", lambda self, number, one: one.inputs)
     with pytest.raises(Disagreement):
-        solve(LIMITED["noise"], catalogue.model("bitwidth", "knapsack"), "highs")
+        solve(LIMITED["noise"], catalogue.model("bitwidth", "columns_knapsack"), "highs")
 
 
 def test_auto_confirms_nothing_impossible() -> None:

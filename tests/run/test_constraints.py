@@ -185,7 +185,7 @@ def test_bits(random: Random) -> None:
         ("moved_bits % 3 == 1", lambda p: moved(p) % 3 == 1),
     ]
     cases = random.sample(lot, random.randint(1, 2))
-    methods = ["auto", "merging", "choose@gecode", "knapsack@highs", "reference@gecode"]
+    methods = ["auto", "merging", "columns_choose@gecode", "columns_knapsack@highs", "reference@gecode"]
     plans = width_plans(problem.model_dump(mode="json"))
     hold_to(problem, cases, plans, methods, random.randint(0, 4))
 

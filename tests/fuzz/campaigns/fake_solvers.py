@@ -111,7 +111,7 @@ METHODS = {
     "npu": "cores@gecode",
     "allocation": "columns_balance@gecode",
     "fusion": "columns_cover@gecode",
-    "bitwidth": "choose@gecode",
+    "bitwidth": "columns_choose@gecode",
 }
 
 

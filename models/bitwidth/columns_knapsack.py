@@ -1,5 +1,8 @@
 """An integer program: one pair of widths for each layer, a multiple-choice knapsack.
 
+The pairs are priced beforehand. No plan is lost, as every pair that the accumulator allows is one, but for
+those that another beats in noise and in bits; where constraints relate layers, these are there, too.
+
 Extras: of the candidates that take more than half of what the limit leaves beyond the least of all layers, at
 most one is chosen.
 """
