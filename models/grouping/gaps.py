@@ -47,12 +47,12 @@ def build(problem: Problem, extras: bool = True) -> Any:
     m.parameters = {"linearization_level": 0}  # the relaxation is weak, and takes half of the time
     n_min, n_max = problem.steps_range
     m.n_steps = last_useful_step(problem) if extras else n_max
-    m.open, m.fixed = range(m.n_steps), {}  # steps of patches that are free, and those of the others
+    m.steps, m.fixed = range(m.n_steps), {}  # steps of patches that are free, and those of the others
     part = neighbourhood()
     if part is not None:  # free patches stay within the steps of all of them
         steps = dict(enumerate(part.plan.steps(problem).tolist()))
         window = [steps[i] for i in part.free]
-        m.n_steps, m.open = part.plan.n_steps, range(min(window), max(window) + 1)
+        m.n_steps, m.steps = part.plan.n_steps, range(min(window), max(window) + 1)
         m.fixed = {i: k for i, k in steps.items() if i not in part.free}
     m.parts = cells(problem)
     _compute_patches(m)
@@ -62,7 +62,7 @@ def build(problem: Problem, extras: bool = True) -> Any:
     first_loads = sum(len(part.pixels) for part in m.parts)
     offset, m.unit = scale(problem)
     m.offset = offset + m.unit * load_units * first_loads
-    n_used = sum(m.used) + m.n_steps - len(m.open)
+    n_used = sum(m.used) + m.n_steps - len(m.steps)
     m.minimize(load_units * reloads + step_units * (n_used - n_min))  # (13, 15)
     if extras:
         if m.parts:  # else patches are padding alone, and there is nothing to count
@@ -76,24 +76,23 @@ def _compute_patches(m: Any) -> None:
     problem: Problem = m.problem
     n_min, _ = problem.steps_range
     free = [i for i in range(problem.n_patches) if i not in m.fixed]
-    m.at = {i: {k: m.new_bool_var(f"at[{i},{k}]") for k in m.open} for i in free}  # (2)
-    m.done = {i: {k: m.new_bool_var(f"done[{i},{k}]") for k in m.open} for i in free}
-    m.used = [m.new_constant(1) if k < n_min else m.new_bool_var(f"used[{k}]") for k in m.open]
+    m.at = {i: [m.new_bool_var(f"at[{i},{k}]") for k in m.steps] for i in free}  # (2)
+    m.done = {i: [m.new_bool_var(f"done[{i},{k}]") for k in m.steps] for i in free}
+    m.used = [m.new_constant(1) if k < n_min else m.new_bool_var(f"used[{k}]") for k in m.steps]
     for i in free:
-        m.add_exactly_one(m.at[i].values()).with_name(f"each patch once (3): {i}")
-        for k in m.open:
-            before = m.done[i].get(k - 1, 0)
-            m.add(m.done[i][k] == before + m.at[i][k]).with_name(f"done by now: {i}, {k}")
+        m.add_exactly_one(m.at[i]).with_name(f"each patch once (3): {i}")
+        for k, now, before, done in zip(m.steps, m.at[i], [0, *m.done[i]], m.done[i], strict=False):
+            m.add(done == before + now).with_name(f"done by now: {i}, {k}")
     m.members, others = {}, Counter(m.fixed.values())
-    for k, used in zip(m.open, m.used, strict=True):
-        members = sum(m.at[i][k] for i in free) + others[k]
+    for number, (k, used) in enumerate(zip(m.steps, m.used, strict=True)):
+        members = sum(m.at[i][number] for i in free) + others[k]
         m.members[k] = members
         m.add(members <= problem.group_size * used).with_name(f"group is not too large (4): {k}")
         m.add(members >= used).with_name(f"used step is not empty: {k}")
-    for k, used, before in zip(m.open[1:], m.used[1:], m.used, strict=False):
+    for k, used, before in zip(m.steps[1:], m.used[1:], m.used, strict=False):
         if k >= n_min:
             m.add_implication(used, before).with_name(f"unused steps come last: {k}")
-    if m.open.stop < m.n_steps:
+    if m.steps.stop < m.n_steps:
         m.add(m.used[-1] == 1).with_name("steps follow that are used")
 
 
@@ -123,13 +122,13 @@ def _life(m: Any, c: int, fixed: set[int], free: list[int]) -> tuple[dict[int, A
         Patches that do not.
     """
     # By then all free patches are computed, or one that stays is.
-    known = min(m.open.stop - 1, min(fixed, default=m.n_steps))
+    known = min(m.steps.stop - 1, min(fixed, default=m.n_steps))
     on_chip: dict[int, Any] = dict.fromkeys(fixed, True)
-    born: dict[int, Any] = {k - 1: k - 1 >= known for k in (*fixed, *m.open)}
-    for k in m.open:
+    born: dict[int, Any] = {k - 1: k - 1 >= known for k in (*fixed, *m.steps)}
+    for number, k in enumerate(m.steps):
         if k not in fixed:
-            on_chip[k] = _any_of(m, [m.at[i][k] for i in free], f"on_chip[{c},{k}]")
-        born[k] = True if k >= known else _any_of(m, [m.done[i][k] for i in free], f"born[{c},{k}]")
+            on_chip[k] = _any_of(m, [m.at[i][number] for i in free], f"on_chip[{c},{k}]")
+        born[k] = True if k >= known else _any_of(m, [m.done[i][number] for i in free], f"born[{c},{k}]")
     return on_chip, born
 
 
@@ -143,7 +142,7 @@ def _count_gaps(m: Any) -> tuple[dict[int, list[Any]], dict[int, list[Any]], Any
     reloads
         Loads beside the first one of each pixel.
     """
-    most, open_ = m.problem.max_loads, m.open
+    most, open_ = m.problem.max_loads, m.steps
     reloads: Any = 0
     held: dict[int, list[Any]] = {k: [] for k in open_}
     seen: dict[int, list[Any]] = {k: [] for k in open_}
@@ -184,7 +183,7 @@ def _fit_on_chip(m: Any) -> None:
     if problem.machine.memory is None:
         return
     room = problem.machine.memory - problem.kernel_elements
-    for k in m.open:
+    for k in m.steps:
         outputs = problem.patch_outputs * m.members[k]
         inputs = problem.pixel_elements * sum(m.held[k])
         m.add(inputs + outputs <= room).with_name(f"fits on chip (12): {k}")
@@ -206,7 +205,7 @@ def _break_symmetry(m: Any, n_steps: Any) -> None:
     m.images = symmetries(problem, cells(problem))
 
     def step(patch: int) -> Any:
-        return sum(k * one for k, one in m.at[patch].items())
+        return sum(k * one for k, one in zip(m.steps, m.at[patch], strict=True))
 
     for corner in equal_corners(m.images):
         if corner:
@@ -221,7 +220,7 @@ def term(m: Any, one: Term) -> Any:
     if one.word == "steps":
         return sum(m.used)
     row, column = one.arguments
-    return sum((k + 1) * one for k, one in m.at[row * m.problem.grid[1] + column].items())
+    return sum(k * one for k, one in enumerate(m.at[row * m.problem.grid[1] + column], start=1))
 
 
 def start(m: Any, plan: Plan) -> None:
@@ -233,11 +232,14 @@ def start(m: Any, plan: Plan) -> None:
         plan = canonical(problem, plan, m.images)
     steps = plan.steps(problem).tolist()
     for i, literals in m.at.items():
-        for k, one in literals.items():
+        for k, one in zip(m.steps, literals, strict=True):
             m.add_hint(one, steps[i] == k)
 
 
 def read(m: Any, value: Any) -> Plan:
     """Return the plan that the variables ``at`` describe."""
-    steps = m.fixed | {i: next(k for k, one in at.items() if value(one)) for i, at in m.at.items()}
+    steps = m.fixed | {
+        i: next(k for k, one in zip(m.steps, literals, strict=True) if value(one))
+        for i, literals in m.at.items()
+    }
     return Plan.from_steps(m.problem, np.array([steps[i] for i in range(m.problem.n_patches)]))

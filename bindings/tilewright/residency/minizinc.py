@@ -13,12 +13,13 @@ from tilewright.residency.graph import members
 from tilewright.residency.plan import Plan
 from tilewright.residency.problem import Problem
 from tilewright.residency.reference import MOST
+from tilewright.spec.constraints import Term
 from tilewright.spec.errors import InputError
 
 CORE = 'include "core.mzn"'
 """What formulations have that choose among listed steps."""
 
-__all__ = ["bridge_of", "data", "decisions", "plan", "relax", "scale", "size", "start", "suits"]
+__all__ = ["bridge_of", "data", "decisions", "plan", "relax", "scale", "size", "start", "suits", "term"]
 
 
 def bridge_of(_problem: Problem, formulation: Path) -> Any:
@@ -88,6 +89,11 @@ def data(problem: Problem) -> dict[str, Any]:
         "dearest": found.dearest[0],
         "worst": found.worst,
     }
+
+
+def term(_problem: Problem, _formulation: Path, _one: Term) -> None:
+    """Return None: of steps that are alike but for what a constraint says of them, one is listed."""
+    return None
 
 
 def start(problem: Problem, plan: Plan) -> list[int] | None:
