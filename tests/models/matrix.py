@@ -156,8 +156,9 @@ def _allocation() -> list[Cell]:
 
 def _others() -> list[Cell]:
     found = []
-    fusion = {"network": CHAIN, "machine": INSTRUCTIONS}
-    for cost in ("cycles", "traffic", "memory"):
+    priced = {**INSTRUCTIONS, "energy": {"pj_per_dram_byte": 20, "milliwatts": 100}}
+    fusion = {"network": CHAIN, "machine": priced}
+    for cost in ("cycles", "traffic", "energy", "memory"):
         for name, limits in (
             ("", {}),
             ("halo keep", {"halo": "keep"}),
