@@ -254,7 +254,7 @@ def test_check_keeps_its_time_limit(tilewright, solved, write, tmp_path):
 def test_compare_leaves_out_what_does_not_suit(tilewright, write):
     name = write("npu.toml", f'[layer]{LAYER}[machine]\nkind = "npu"\n')
     done = tilewright("compare", name, "--json")
-    assert [entry["method"] for entry in json.loads(done.stdout)] == ["auto"]
+    assert [entry["method"] for entry in json.loads(done.stdout)] == ["descent", "auto"]
     refused = tilewright("solve", name, "--with", "greedy")
     assert refused.returncode == 2
     assert "does not take this kind of machine" in refused.stderr
