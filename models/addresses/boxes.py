@@ -24,11 +24,18 @@ LARGEST = 2**40
 """Most addresses that buffers may take one upon the other."""
 
 
-def suits(problem: Problem) -> bool:
-    """Whether the formulation takes a problem; constraints without a capacity may ask for any height."""
+def why_not(problem: Problem) -> str | None:
+    """Say why the formulation does not take a problem, or None."""
     if problem.constraints and problem.memory.capacity is None:
-        return False
-    return int(task_of(problem).anything) <= LARGEST
+        return "memory.capacity is needed, as constraints may ask for any height"
+    if (most := task_of(problem).anything) > LARGEST:
+        return f"buffers take {most:,} addresses one upon the other, the model takes {LARGEST:,}"
+    return None
+
+
+def suits(problem: Problem) -> bool:
+    """Whether the formulation takes a problem."""
+    return why_not(problem) is None
 
 
 def size(problem: Problem) -> int:

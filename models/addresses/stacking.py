@@ -22,10 +22,19 @@ MOST_UNITS = 100_000
 """Most of all sizes together, and most steps of a unit: above, a solver's tolerance could hide an overlap."""
 
 
+def why_not(problem: Problem) -> str | None:
+    """Say why the formulation does not take a problem, or None."""
+    task = task_of(problem)
+    if problem.constraints and problem.memory.capacity is None:
+        return "memory.capacity is needed, as constraints may ask for any height"
+    if (units := max(_most(problem, task), task.unit // task.step)) > MOST_UNITS:
+        return f"heights are up to {units:,} units of what all sizes have in common, at most {MOST_UNITS:,}"
+    return None
+
+
 def suits(problem: Problem) -> bool:
     """Whether the formulation takes a problem."""
-    task = task_of(problem)
-    return _most(problem, task) <= MOST_UNITS and task.unit // task.step <= MOST_UNITS
+    return why_not(problem) is None
 
 
 def size(problem: Problem) -> int:

@@ -9,6 +9,9 @@ from conftest import thinned
 from formulations import need
 from tests.models import matrix
 
+import tilewright as tw
+from tilewright.core import catalogue
+
 CELLS = matrix.cells()
 
 GAPS = {
@@ -41,3 +44,20 @@ def test_every_objective_of_a_problem_has_a_row() -> None:
 
 def _minizinc(line: str) -> list[str]:
     return re.findall(r"`([\w.]+)`", line.split("|")[4]) if line else []
+
+
+TOO_MUCH = {
+    "tiling": ("alexnet-conv3-64k", "reference.dsp", "smallest tiles, the model takes 400"),
+    "grouping": ("lenet5-conv1-g4", "reference", "the layer has 784 patches, the model takes 64"),
+    "residency": ("mb28-64k", "reference", "pixels, the model takes 64"),
+    "fusion": ("squeezenet-fire", "reference", "the model states traffic only"),
+}
+
+
+@pytest.mark.parametrize("room", TOO_MUCH)
+def test_a_model_gives_one_reason_with_its_number(room: str) -> None:
+    name, model, reason = TOO_MUCH[room]
+    problem = tw.read(name).problem
+    path = catalogue.formulation(room, model)
+    assert not catalogue.suits(path, problem)
+    assert reason in catalogue.why_not(path, problem)

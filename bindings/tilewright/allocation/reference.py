@@ -34,10 +34,19 @@ LARGEST = 2**28
 """Most cycles that layers may take on one PE each, so that sums of times fit into 31 bits."""
 
 
+def why_not(problem: Problem, _formulation: Path | None = None) -> str | None:
+    """Say why the model does not take a problem, or None."""
+    if problem.minimise in ("pareto", "distance"):
+        return f"objective.minimise = {problem.minimise!r} is not in the model"
+    most = len(problem.stages) * sum(stage.task.operations for stage in problem.stages)
+    if most > LARGEST:
+        return f"numbers up to {most:,} may occur, the solvers of MiniZinc count to {LARGEST:,}"
+    return None
+
+
 def suits(problem: Problem, _formulation: Path) -> bool:
-    """Whether the model takes a problem: one whose splits are decided, in numbers that fit."""
-    horizon = sum(stage.task.operations for stage in problem.stages)
-    return problem.minimise not in ("pareto", "distance") and horizon * len(problem.stages) <= LARGEST
+    """Whether the model takes a problem."""
+    return why_not(problem) is None
 
 
 def size(problem: Problem) -> int:

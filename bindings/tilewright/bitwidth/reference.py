@@ -21,19 +21,29 @@ LARGEST = 2**31 - 2
 """The largest number that Gecode can handle."""
 
 
-def suits(problem: Problem, _formulation: Path) -> bool:
-    """Whether one plan is asked for, and what the model adds up are numbers that Gecode can handle."""
+def why_not(problem: Problem, _formulation: Path | None = None) -> str | None:
+    """Say why the model does not take a problem, or None."""
     if problem.minimise == "pareto":
-        return False
-    spoken = {term.word for part in problem.must_hold for term in terms(part)} if problem.constraints else ()
-    noise, bits = _largest(problem)
-    sums = {"noise": noise, "moved_bits": bits}
-    limits = (problem.most_noise, noise), (problem.limits.bits, bits)
-    return (
-        _worst(problem) <= LARGEST
-        and all(sums[word] <= LARGEST for word in sums if word in spoken)
-        and all(most is None or min(most, largest) <= LARGEST for most, largest in limits)
+        return "objective.minimise = 'pareto': the model finds one plan"
+    spoken = (
+        {term.word for part in problem.must_hold for term in terms(part)} if problem.constraints else set()
     )
+    noise, bits = _largest(problem)
+    limits = (problem.most_noise, noise), (problem.limits.bits, bits)
+    most = max(
+        0,
+        _worst(problem),
+        *(value for word, value in (("noise", noise), ("moved_bits", bits)) if word in spoken),
+        *(min(limit, value) for limit, value in limits if limit is not None),
+    )
+    if most > LARGEST:
+        return f"numbers up to {most:,} may occur, the solvers of MiniZinc count to {LARGEST:,}"
+    return None
+
+
+def suits(problem: Problem, _formulation: Path) -> bool:
+    """Whether the model takes a problem."""
+    return why_not(problem) is None
 
 
 def size(problem: Problem) -> int:

@@ -180,6 +180,18 @@ def suits(method: ModuleType | Path, problem: Any) -> bool:
     return bridge_of(problem, method).suits(problem, method)
 
 
+def why_not(method: ModuleType | Path, problem: Any) -> str:
+    """Return why a heuristic or formulation does not take a problem.
+
+    A module tells with ``why_not(problem)``, one reason with its number; of a MiniZinc file the bridge tells.
+    """
+    if isinstance(method, ModuleType):
+        told = getattr(method, "why_not", lambda _problem: None)(problem)
+    else:
+        told = getattr(bridge_of(problem, method), "why_not", lambda *_: None)(problem, method)
+    return told or "does not take this kind of machine or objective, or a problem of this size"
+
+
 def models(room: str) -> list[Path]:
     """Files of a room's formulations."""
     return [

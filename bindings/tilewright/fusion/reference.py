@@ -68,11 +68,23 @@ def _choices(problem: Problem) -> tuple[_Choice, ...]:
     return tuple(found)
 
 
+def why_not(problem: Problem, _formulation: Path | None = None) -> str | None:
+    """Say why the model does not take a problem, or None."""
+    if problem.minimise != "traffic":
+        return f"objective.minimise = {problem.minimise!r}: the model states traffic only"
+    strange = next((op.spec.name for op in problem.ops if not _is_plain(problem, op.number)), None)
+    if strange is not None:
+        return f"{strange} does not read whole maps of one shape"
+    if (many := size(problem)) > MOST:
+        return f"about {many:,} constraints are needed, {MOST:,} are written at most"
+    if (most := 64 * _worst(problem)) > LARGEST:
+        return f"numbers up to {most:,} may occur, the solvers of MiniZinc count to {LARGEST:,}"
+    return None
+
+
 def suits(problem: Problem, _formulation: Path) -> bool:
-    """Whether the formulation takes a problem: traffic of small networks whose operations read whole maps."""
-    if problem.minimise != "traffic" or any(not _is_plain(problem, op.number) for op in problem.ops):
-        return False
-    return size(problem) <= MOST and _worst(problem) <= LARGEST // 64
+    """Whether the model takes a problem."""
+    return why_not(problem) is None
 
 
 def _is_plain(problem: Problem, number: int) -> bool:

@@ -20,9 +20,18 @@ MOST_PATCHES = 64
 """Most patches of a layer: every pixel has a variable for each step, of which there may be as many."""
 
 
+def why_not(problem: Problem, _formulation: Path | None = None) -> str | None:
+    """Say why the model does not take a problem, or None."""
+    if problem.n_patches > MOST_PATCHES:
+        return f"the layer has {problem.n_patches:,} patches, the model takes {MOST_PATCHES}"
+    if (most := largest(problem)) > LARGEST:
+        return f"numbers up to {most:,} may occur, the solvers of MiniZinc count to {LARGEST:,}"
+    return None
+
+
 def suits(problem: Problem, _formulation: Path) -> bool:
-    """Whether a layer is small, and costs are numbers that Gecode can handle."""
-    return problem.n_patches <= MOST_PATCHES and largest(problem) <= LARGEST
+    """Whether the model takes a problem."""
+    return why_not(problem) is None
 
 
 def largest(problem: Problem) -> int:

@@ -27,7 +27,7 @@ MOST_PIXELS = 64
 """Most pixels of a map: how windows lie is counted pixel by pixel, for each number of pixels at a time."""
 
 
-def why_not(problem: Problem) -> str | None:
+def why_not(problem: Problem, _formulation: Path | None = None) -> str | None:
     """Say why the reference model does not take a problem, or None."""
     graph = problem.graph
     if problem.before:

@@ -320,9 +320,7 @@ def _refuse_unsuited(chosen: ModuleType | Path, method: str, problem: Any) -> No
         name = method.partition("@")[0]
         refuse_unstated(catalogue.model(room, name), name, problem)
     if not catalogue.suits(chosen, problem):
-        raise InputError(
-            "method", method, "does not take this kind of machine or objective, or a problem of this size"
-        )
+        raise InputError("method", method, catalogue.why_not(chosen, problem))
 
 
 def is_before(room: Room[Any, Any], problem: Any, plan: Any, other: Any, proven: bool) -> bool:

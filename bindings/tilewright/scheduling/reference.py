@@ -31,11 +31,22 @@ DECIDED = ("together", "before", "retained", *SIZES)
 """Words whose value changes once at most, from subgraph to subgraph."""
 
 
+def why_not(problem: Problem, _formulation: Path | None = None) -> str | None:
+    """Say why the model does not take a problem, or None."""
+    if problem.graph.per > 1:
+        return f"times are in parts of 1/{problem.graph.per} tick, the model counts whole ones"
+    if _levels(problem) is None:
+        return "constraints speak of more than the model can count"
+    if (many := size(problem)) > MOST:
+        return f"about {many:,} constraints are needed, {MOST:,} are written at most"
+    if (most := _longest(problem)) > LARGEST:
+        return f"numbers up to {most:,} may occur, the solvers of MiniZinc count to {LARGEST:,}"
+    return None
+
+
 def suits(problem: Problem, _formulation: Path) -> bool:
-    """Whether the formulation takes a problem: a small one, with times in whole ticks that fit."""
-    if problem.graph.per > 1 or _levels(problem) is None:
-        return False
-    return size(problem) <= MOST and _longest(problem) <= LARGEST
+    """Whether the model takes a problem."""
+    return why_not(problem) is None
 
 
 def size(problem: Problem) -> int:

@@ -38,9 +38,18 @@ class _OfReference:
         self.size, self.scale, self.data = of_kind.size, of_kind.scale, of_kind.data
         self.start, self.plan = of_kind.start, of_kind.plan
 
-    def suits(self, problem: Problem, _formulation: Path) -> bool:
+    def suits(self, problem: Problem, formulation: Path) -> bool:
         """Whether the model is of the problem's kind of machine, and takes it."""
-        return self._is_of(problem) and bool(self.of_kind.suits(problem))
+        return self.why_not(problem, formulation) is None
+
+    def why_not(self, problem: Problem, _formulation: Path) -> str | None:
+        """Say why the model does not take a problem, or None."""
+        if problem.machine.kind != self.kind:
+            return f"machine.kind = {problem.machine.kind!r}: the model is of machines of kind {self.kind}"
+        if problem.layer is None:
+            return "the model is of a layer"
+        found: str | None = self.of_kind.why_not(problem)
+        return found
 
     def _is_of(self, problem: Problem) -> bool:
         return problem.machine.kind == self.kind and problem.layer is not None

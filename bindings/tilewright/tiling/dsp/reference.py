@@ -14,7 +14,7 @@ from tilewright.tiling.dsp.vocabulary import AXES
 from tilewright.tiling.plan import Plan
 from tilewright.tiling.problem import Problem
 
-__all__ = ["data", "decisions", "plan", "scale", "size", "start", "suits", "term"]
+__all__ = ["data", "decisions", "plan", "scale", "size", "start", "term", "why_not"]
 
 LARGEST = 2**31 - 2
 """The largest number that Gecode can handle."""
@@ -30,16 +30,18 @@ LETTERS = dict(zip(AXES, LOOPS.upper(), strict=True))
 BUFFERS = {"input": "input_buffer", "weights": "weights_buffer", "output": "output_buffer"}
 
 
-def suits(problem: Problem) -> bool:
-    """Whether one plan of a layer is asked for, which is small enough, in numbers that Gecode can handle."""
-    if problem.layer is None or problem.traded or problem.before:
-        return False
+def why_not(problem: Problem) -> str | None:
+    """Say why the model does not take a layer, or None."""
+    if problem.traded or problem.before:
+        return "objective: the model minimises one cost"
     nest = _nest(problem)
-    if prod(nest.sizes) > MOST_TILES:
-        return False
+    if (tiles := prod(nest.sizes)) > MOST_TILES:
+        return f"the layer has {tiles:,} smallest tiles, the model takes {MOST_TILES}"
     accesses, cycles, energy = _largest(problem)
     speaks = any(term.word == "energy" for part in problem.must_hold for term in terms(part))
-    return max(accesses, cycles, energy * (_prices(nest).unit if speaks else 1)) <= LARGEST
+    if (most := max(accesses, cycles, energy * (_prices(nest).unit if speaks else 1))) > LARGEST:
+        return f"numbers up to {most:,} may occur, the solvers of MiniZinc count to {LARGEST:,}"
+    return None
 
 
 def _nest(problem: Problem) -> Nest:

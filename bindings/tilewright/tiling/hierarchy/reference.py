@@ -25,7 +25,7 @@ from tilewright.tiling.hierarchy.vocabulary import axes_of, node_of
 from tilewright.tiling.plan import Plan
 from tilewright.tiling.problem import Problem
 
-__all__ = ["data", "decisions", "plan", "scale", "size", "start", "suits", "term"]
+__all__ = ["data", "decisions", "plan", "scale", "size", "start", "term", "why_not"]
 
 LARGEST = 2**31 - 2
 """The largest number that Gecode can handle."""
@@ -36,22 +36,24 @@ MOST_MACS = 4096
 COSTS = ("accesses", "cycles", "energy")
 
 
-def suits(problem: Problem) -> bool:
-    """Whether one plan of a small layer is asked for, with steps that divide, in numbers that Gecode handles.
-
-    Memories whose tiles belong to several blocks are not stated.
-    """
+def why_not(problem: Problem) -> str | None:
+    """Say why the model does not take a layer, or None."""
     machine = _machine(problem)
-    if problem.traded or problem.before or problem.limits.factors == "any":
-        return False
-    if any(level.uneven for level in machine.levels):
-        return False
-    if problem.one_layer.macs > MOST_MACS:
-        return False
+    if problem.traded or problem.before:
+        return "objective: the model minimises one cost"
+    if problem.limits.factors == "any":
+        return "limits.factors = 'any': steps divide in the model"
+    for level in machine.levels:
+        if level.uneven:
+            return f"machine.levels.{level.name}.uneven: tiles of a memory belong to one block in the model"
+    if (macs := problem.one_layer.macs) > MOST_MACS:
+        return f"the layer has {macs:,} MACs, the model takes {MOST_MACS:,}"
     figures = _Figures.of(problem)
     words = _words(problem)
     energy = figures.offset + figures.unit * figures.most["energy"] if "energy" in words else 0
-    return max(*figures.most.values(), figures.on_the_way, energy) <= LARGEST
+    if (most := max(*figures.most.values(), figures.on_the_way, energy)) > LARGEST:
+        return f"numbers up to {most:,} may occur, the solvers of MiniZinc count to {LARGEST:,}"
+    return None
 
 
 def _machine(problem: Problem) -> HierarchyMachine:

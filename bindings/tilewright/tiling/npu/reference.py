@@ -12,7 +12,7 @@ from tilewright.tiling.npu.vocabulary import AXES
 from tilewright.tiling.plan import Plan
 from tilewright.tiling.problem import Problem
 
-__all__ = ["data", "decisions", "plan", "scale", "size", "start", "suits", "term"]
+__all__ = ["data", "decisions", "plan", "scale", "size", "start", "term", "why_not"]
 
 LARGEST = 2**31 - 2
 """The largest number that Gecode can handle."""
@@ -27,12 +27,16 @@ OPERANDS = ("input", "weights", "output")
 LETTERS = dict(zip(AXES, "MNRC", strict=True))
 
 
-def suits(problem: Problem) -> bool:
-    """Whether one plan of a layer is asked for, which is small enough, in numbers that Gecode can handle."""
-    if problem.layer is None or problem.traded or problem.before:
-        return False
+def why_not(problem: Problem) -> str | None:
+    """Say why the model does not take a layer, or None."""
+    if problem.traded or problem.before:
+        return "objective: the model minimises one cost"
     cut = _cut(problem)
-    return size(problem) <= MOST_POSITIONS * 10 and _largest(problem, cut) <= LARGEST
+    if (positions := cut.machine.tles * prod(cut.layer.output_plane)) > MOST_POSITIONS:
+        return f"output maps have {positions:,} positions for all TLEs, the model takes {MOST_POSITIONS:,}"
+    if (most := _largest(problem, cut)) > LARGEST:
+        return f"numbers up to {most:,} may occur, the solvers of MiniZinc count to {LARGEST:,}"
+    return None
 
 
 def _cut(problem: Problem) -> Cut:
