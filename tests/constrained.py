@@ -16,7 +16,7 @@ Case = tuple[str, Callable[[Json], bool]]
 """What is said, and the same as a predicate on a plan's JSON, in Python of its own."""
 
 
-REFUSED = ("cannot honour", "of this size", "is no linear constraint", "is no decision of")
+REFUSED = ("method = ", "cannot honour", "is no linear constraint", "is no decision of")
 """What a method says that does not take a problem with its constraints."""
 
 
