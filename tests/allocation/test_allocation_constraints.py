@@ -91,13 +91,13 @@ def check(random: Random, problem: tw.AllocationProblem, methods: list[str]) -> 
     hold_to(problem, cases, costs, methods, random.randint(0, len(methods) - 1))
 
 
-@settings(max_examples=examples(200))
+@settings(max_examples=examples(200, 10))
 @given(randoms)
 def test_pipelines(random: Random) -> None:
     check(random, pipeline(random), METHODS)
 
 
-@settings(max_examples=examples(120))
+@settings(max_examples=examples(120, 7))
 @given(randoms)
 def test_pipelines_with_buffers(random: Random) -> None:
     check(random, pipeline(random, buffers=True), METHODS)

@@ -205,7 +205,7 @@ LOT: list[Case] = [
 ]  # fmt: skip
 
 
-@settings(max_examples=examples(200))
+@settings(max_examples=examples(200, 10))
 @given(randoms)
 def test_all_words_against_all_plans(random: Random) -> None:
     problem = drawn(random)
@@ -239,7 +239,7 @@ def solved(problem: Any, method: str) -> tuple[str, int | None]:
     return result.status, result.objective
 
 
-@settings(max_examples=examples(60))
+@settings(max_examples=examples(60, 3))
 @given(randoms)
 def test_the_reference_model_says_the_same_of_traffic(random: Random) -> None:
     problem = drawn(random).with_(

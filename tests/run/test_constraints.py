@@ -267,7 +267,7 @@ def test_tiles(random: Random) -> None:
     hold_to(problem, cases, tile_plans(table), methods, random.randint(0, 3))
 
 
-@settings(max_examples=examples(30))
+@settings(max_examples=examples(30, 3))
 @given(randoms)
 def test_what_contradicts_is_named_and_none_of_it_can_be_left_out(random: Random) -> None:
     problem = tw.TilingProblem(

@@ -119,7 +119,7 @@ def steps_of(plan: Json) -> list[Step]:
     ]
 
 
-@settings(max_examples=examples(200))
+@settings(max_examples=examples(200, 10))
 @given(randoms)
 def test_all_words_against_all_plans(random: Random) -> None:
     problem = problem_at_random(random.randint(0, 10**6), random.choice([2, 2, 3]), most=3, native=2)
@@ -160,7 +160,7 @@ def solved(problem: Any, method: str) -> tuple[str, int | None]:
     return result.status, result.objective
 
 
-@settings(max_examples=examples(60))
+@settings(max_examples=examples(60, 3))
 @given(randoms)
 def test_the_reference_model_says_the_same(random: Random) -> None:
     problem = problem_at_random(random.randint(0, 10**6), 2, most=2, native=2)
