@@ -367,3 +367,13 @@ def test_what_is_wrong_names_word_column_and_option(tmp_path: Path) -> None:
     with pytest.raises(TilewrightError, match="canonical cannot honour it"):
         tw.solve(problem.where("false"), "canonical", warm_start="none")
     assert tw.solve(problem.where("false"), time_limit=20).status == "infeasible"
+
+
+def test_a_limit_that_adds_plans_is_never_lifted() -> None:
+    problem = tw.TilingProblem(
+        layer={"input": [2, 4, 4], "kernels": 3, "kernel": [2, 2]},
+        machine=tw.DspMachine(memory_bytes=80),
+        limits={"schedule": "any+weights"},
+    ).where("tile.rows == 2", "tile.rows == 3")
+    assert problem.leaving_out == ["constraints[0]", "constraints[1]"]
+    assert problem.keeping_only(["constraints[0]"]).limits.schedule == "any+weights"

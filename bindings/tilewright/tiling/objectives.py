@@ -148,13 +148,17 @@ class TilingLimits(Spec):
 
     table_name: ClassVar[str] = "limits"
     later: ClassVar[tuple[str, ...]] = ("at_most", "factors")
-    lifted: ClassVar[dict[str, Any]] = {"schedule": "any", "partition": "any", "at_most": Ceilings()}
-    """What only leaves plans out, with the value that leaves none out; ``any+weights`` adds some."""
 
     schedule: str = "any"
     partition: str = "any"
     at_most: Ceilings = Ceilings()
     factors: str | None = None
+
+    @property
+    def lifted(self) -> dict[str, Any]:
+        """What only leaves plans out, with the value that leaves none out; ``any+weights`` adds some."""
+        schedule = {} if self.schedule == "any+weights" else {"schedule": "any"}
+        return {**schedule, "partition": "any", "at_most": Ceilings()}
 
     @property
     def orders(self) -> str:
