@@ -15,7 +15,6 @@ from tilewright.core import catalogue
 CELLS = matrix.cells()
 
 GAPS = {
-    *(("tiling, hierarchy", cost, "factors any") for cost in ("accesses", "energy", "cycles", "edp")),
     *(("fusion", "memory", limit) for limit in ("", "halo keep", "halo recompute")),
     ("residency", "traffic", "executions 2"),
 }

@@ -17,7 +17,7 @@ from tilewright.tiling.hierarchy.cost import (
     transfer_ticks,
 )
 from tilewright.tiling.hierarchy.level import Level, OperandBytes
-from tilewright.tiling.hierarchy.loops import LOOPS, OPERANDS, extents
+from tilewright.tiling.hierarchy.loops import AXES, LOOPS, OPERANDS, extents
 from tilewright.tiling.hierarchy.machine import HierarchyMachine
 from tilewright.tiling.hierarchy.nest import Nest
 from tilewright.tiling.hierarchy.plan import LETTERS, HierarchyPlan
@@ -33,6 +33,9 @@ LARGEST = 2**31 - 2
 MOST_MACS = 4096
 """Most multiplications of a layer: amounts are products of variables as large as that."""
 
+MOST_MACS_ANY = 1024
+"""The same where steps need not divide: each position of a loop is a variable at each node."""
+
 COSTS = ("accesses", "cycles", "energy")
 
 
@@ -41,12 +44,13 @@ def why_not(problem: Problem) -> str | None:
     machine = _machine(problem)
     if problem.traded or problem.before:
         return "objective: the model minimises one cost"
-    if problem.limits.factors == "any":
-        return "limits.factors = 'any': steps divide in the model"
     for level in machine.levels:
         if level.uneven:
             return f"machine.levels.{level.name}.uneven: tiles of a memory belong to one block in the model"
-    if (macs := problem.one_layer.macs) > MOST_MACS:
+    macs, any_steps = problem.one_layer.macs, problem.limits.factors == "any"
+    if any_steps and macs > MOST_MACS_ANY:
+        return f"the layer has {macs:,} MACs, with any steps the model takes {MOST_MACS_ANY:,}"
+    if macs > MOST_MACS:
         return f"the layer has {macs:,} MACs, the model takes {MOST_MACS:,}"
     figures = _Figures.of(problem)
     words = _words(problem)
@@ -157,8 +161,18 @@ def _waits(levels: list[Level | None]) -> tuple[list[list[tuple[int, int]]], int
 
 
 def size(problem: Problem) -> int:
-    """Return about how many constraints the model gives: some for each boundary and loop."""
-    return 200 * len(_machine(problem).nodes) ** 2
+    """Return about how many constraints the model gives: some for each boundary and loop.
+
+    Where steps need not divide, also for each position of a loop at each node, and for each pair of rows of
+    outputs and of the kernel.
+    """
+    many = len(_machine(problem).nodes) + 1
+    found = 200 * many**2
+    if problem.limits.factors == "any":
+        lengths = extents(problem.one_layer)
+        pairs = sum(lengths[out] * lengths[tap] for out, tap in AXES)
+        found += many * (10 * sum(lengths.values()) + 2 * pairs)
+    return found
 
 
 def scale(problem: Problem) -> tuple[int, int]:
@@ -187,6 +201,7 @@ def data(problem: Problem) -> dict[str, Any]:
         "in_ticks": [[into for into, _ in row] for row in figures.waits],
         "out_ticks": [[out for _, out in row] for row in figures.waits],
         "wait_cycle": figures.wait_cycle,
+        "divide": problem.limits.factors != "any",
         "minimised": {"e": "ACCESSES" if problem.minimise == "edp" else problem.minimise.upper()},
         "product_minimised": problem.minimise == "edp",
         "product_times": figures.product[0],
