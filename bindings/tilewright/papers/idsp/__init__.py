@@ -12,6 +12,7 @@ from pathlib import Path
 from tilewright.papers.figures import Part, Say, make_parts
 from tilewright.papers.idsp.bit_widths import print_bit_widths
 from tilewright.papers.idsp.chapter_8 import print_chapter_8
+from tilewright.papers.idsp.compute import print_compute
 from tilewright.papers.idsp.energy import print_energy
 from tilewright.papers.idsp.figure_7_5 import print_figure_7_5
 from tilewright.papers.idsp.figures import draw_figures
@@ -26,6 +27,7 @@ FIGURES = {
     "idsp-chapter8": "chapter 8: accesses, Ops/byte and throughput of every layer at 64 KB",
     "idsp-figure7.5": "figure 7.5: AlexNet's layers without reuse between tiles and without tiles of Kc",
     "idsp-energy": "tables 7.4, 7.6, 7.10 and 7.11: local traffic, energy, run-time",
+    "idsp-compute": "tables 7.3 to 7.6 and figures 7.1 to 7.4 predicted; the fastest inner loops",
     "idsp-mapping": "figures 7.1 to 7.4 and 7.6 to 7.9: manual mapping and model, layer by layer",
     "idsp-platforms": "tables 7.7, 7.8 and 7.12: CPU, GPU and DSP, and section 7.6's shares",
     "idsp-bits": "chapter 4 and section 7.4: fixed point, accumulator bounds, accuracy on digits",
@@ -44,6 +46,7 @@ def reproduce(figure: str, *, time_limit: float, folder: Path, say: Say) -> None
         "idsp-chapter8": print_chapter_8,
         "idsp-figure7.5": print_figure_7_5,
         "idsp-energy": print_energy,
+        "idsp-compute": print_compute,
         "idsp-mapping": print_mapping,
         "idsp-platforms": print_platforms,
     }

@@ -1,0 +1,276 @@
+"""Tables 7.3 to 7.6 and figures 7.1 to 7.4, predicted from the manual inner loops; better ones."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from functools import cache
+from pathlib import Path
+
+import numpy as np
+
+from tilewright.papers.figures import Say
+from tilewright.papers.idsp.energy import Mapped, distance, energy_of, mapped, performance
+from tilewright.papers.idsp.setting import NETWORKS, machine, published
+from tilewright.tiling.dsp.inner_loop import (
+    InnerLoop,
+    LoopCosts,
+    TileWork,
+    costs_of_bodies,
+    loop_costs,
+)
+from tilewright.tiling.dsp.inner_search import BestLoop, best_loop, families
+from tilewright.tiling.dsp.vector_unit import VectorUnit
+
+ALPHA = 16
+"""By how much section 7.5 estimates that transfers of partial results can be reduced."""
+
+PARTS = ("redundant", "spilling", "unaligned")
+
+
+@dataclass(frozen=True)
+class Prediction:
+    """A manually mapped layer, its inner loop executed by the model instead of the thesis's simulator.
+
+    Attributes
+    ----------
+    tiles, outputs
+        Tiles, and how many of them begin (and end) with the outputs: one for each tile of outputs. Every tile
+        counts as a full one, as in the thesis.
+    work
+        A full tile.
+    least_cycles
+        Cycles of a core that always multiplies at its peak (equation 5.10).
+    """
+
+    of: Mapped
+    tiles: int
+    outputs: int
+    work: TileWork
+    loop: InnerLoop
+    costs: LoopCosts
+    least_cycles: float
+
+    @property
+    def name(self) -> str:
+        """The layer's name."""
+        return str(self.of.row["layer"])
+
+    def total(self, costs: LoopCosts) -> tuple[int, int]:
+        """Return cycles and vector transfers of the layer with some inner loop."""
+        cycles = self.tiles * costs.cycles + self.outputs * (costs.start_cycles + costs.end_cycles)
+        ends = costs.start_transfers + costs.end_transfers
+        return cycles, self.tiles * costs.transfers + self.outputs * ends
+
+    @property
+    def cycles(self) -> int:
+        """Cycles of the manual inner loop."""
+        return self.total(self.costs)[0]
+
+    @property
+    def transfers(self) -> int:
+        """Vector transfers of the manual inner loop."""
+        return self.total(self.costs)[1]
+
+    @property
+    def parts(self) -> dict[str, int]:
+        """Vector transfers in addition, by reason: sums as far as `ALPHA` saves them, spills, alignment."""
+        one = self.costs
+        ends = self.outputs * (one.start_transfers + one.end_transfers // 2)
+        biases = self.outputs * (one.start_transfers - one.end_transfers // 2)
+        return {
+            "redundant": self.tiles * one.sums * (ALPHA - 1) // ALPHA + ends - biases,
+            "spilling": self.tiles * one.spills,
+            "unaligned": self.tiles * one.unaligned,
+        }
+
+    @property
+    def rest(self) -> int:
+        """Vector transfers without those."""
+        return self.transfers - sum(self.parts.values())
+
+    @property
+    def counted(self) -> int:
+        """The thesis's vector transfers; of two that contradict each other, those that count.
+
+        fc3's in table 7.3 begin and end the outputs in every tile, where tables 7.4 to 7.6 do so once.
+        """
+        row = self.of.row
+        both = row["vector_transfers"], row["model_vector_transfers"] + sum(row["additional"].values())
+        return int(both[1] if self.name == "fc3" else both[0])
+
+    def best(self, unit: VectorUnit, *, energy: bool = False) -> BestLoop:
+        """Return the fastest inner loop of the same tile, or that of least energy."""
+        price = machine().energy
+        prices = (price.core_fj_per_cycle, price.local_fj_per_access) if energy else (1, 0)
+        return best_loop(unit, self.work, prices=prices)
+
+
+@cache
+def predictions(network: str) -> list[Prediction]:
+    """Return all manually mapped layers of a network."""
+    unit, found = VectorUnit(), []
+    for one in mapped(network):
+        tile, layer = one.row["tile"], one.layer
+        work = TileWork(
+            (tile["n"], tile["c"], tile["y"], tile["x"], tile["k"]),
+            kernel=layer.kernel,
+            stride=layer.stride,
+            dilation=layer.dilation,
+        )
+        loop = InnerLoop.from_json(one.row["inner_loop"])
+        costs = loop_costs(unit, work, loop)
+        assert costs.fits
+        outputs = one.tiles // -(-layer.input[0] // tile["k"])
+        least = one.tiles * work.macs / machine().macs_per_cycle
+        found.append(Prediction(one, one.tiles, outputs, work, loop, costs, least))
+    return found
+
+
+def print_compute(_folder: Path, say: Say) -> None:
+    """Print ours beside the thesis's: cycles, transfers, their parts, factors, and better inner loops."""
+    _print_rows(say)
+    _print_parts(say)
+    _print_factors(say)
+    _print_whole(say)
+    _print_best(say)
+    _print_conv1(say)
+
+
+def without_spills(one: Prediction) -> dict[str, tuple[int, int]]:
+    """Return, by vectorised dimension, the fewest cycles of loops with the whole kernel in the body.
+
+    Returns
+    -------
+    dict
+        Cycles of the layer, and those where nothing is spilled; 0 where every loop spills.
+    """
+    unit, most = VectorUnit(), 2**62
+    least: dict[str, list[int]] = {}
+    for family in families(unit, one.work):
+        if family.taps != "kernel":
+            continue
+        costs = costs_of_bodies(unit, one.work, family.vector, family.pipelined, "kernel", family.unroll)
+        cycles, _ = one.total(costs)
+        of_one = least.setdefault(family.vector, [most, most])
+        for number, fits in enumerate((costs.fits, costs.fits & (costs.spilled == 0))):
+            of_one[number] = min(of_one[number], int(np.asarray(cycles)[fits].min(initial=most)))
+    return {vector: (some, clean % most) for vector, (some, clean) in least.items() if some < most}
+
+
+def _beside(theirs: float, ours: float, width: int = 10) -> str:
+    away = "=" if ours == theirs else f"{100 * (ours / theirs - 1):+.1f} %" if theirs else "-"
+    return f"{theirs:>{width},} |{ours:>{width},} {away:>8}"
+
+
+def _print_rows(say: Say) -> None:
+    say("Tables 7.3 and 7.5, manual mapping (thesis | ours | distance): none of these numbers is an input;")
+    say("* marks loops of which section 7.5 leaves a part open, taken from tables 7.4 and 7.6 instead")
+    say(f"  {'layer':<15} {'cycles':^32} {'vector transfers':^32}   II of   lanes registers  loop")
+    for network, title in NETWORKS.items():
+        for one in predictions(network):
+            costs, star = one.costs, "*" if one.of.row.get("inferred") else " "
+            lanes = one.tiles * one.work.macs / (one.tiles * costs.macs)
+            say(
+                f"  {f'{title} {one.name}':<15} {_beside(one.of.row['cycles'], one.cycles)}  "
+                f"{_beside(one.counted, one.transfers)}  {costs.interval:>5} {lanes:>7.1f} "
+                f"{costs.live:>4} of {VectorUnit().registers} {star}{one.loop}"
+            )
+    say("  LeNet-5's fc3 is that of table 7.4, its conv1 that of table 7.3 (docs/reading-the-papers.md)")
+
+
+def _print_parts(say: Say) -> None:
+    say("")
+    say("Tables 7.4 and 7.6, additional transfers (thesis | ours | distance)")
+    say(f"  {'layer':<15}" + "".join(f"{part:^31}" for part in PARTS))
+    for network, title in NETWORKS.items():
+        for one in predictions(network):
+            theirs, ours = one.of.row["additional"], one.parts
+            cells = "  ".join(_beside(theirs[part], ours[part], 9) for part in PARTS)
+            say(f"  {f'{title} {one.name}':<15} {cells}")
+
+
+def _print_factors(say: Say) -> None:
+    claims = published()["figures_7"]
+    say("")
+    say("Figures 7.1 to 7.4, manual mapping / model (thesis | ours | distance); the model's transfers: ours")
+    for network, title in NETWORKS.items():
+        found = predictions(network)
+        cycles = [one.cycles / one.least_cycles for one in found]
+        rests = [one.rest / one.of.vectors for one in found]
+        model = sum(one.of.vectors for one in found)
+        values = {
+            "cycles": ("cycles", sum(one.cycles for one in found) / sum(one.least_cycles for one in found)),
+            "most_cycles": ("cycles of any layer at most", max(cycles)),
+            "transfers": ("transfers", sum(one.transfers for one in found) / model),
+            "rest": ("without the additional ones", sum(one.rest for one in found) / model),
+            "most_rest": ("the same of any layer at most", max(rests)),
+        }
+        for key, (words, value) in values.items():
+            if key in claims[network]:
+                theirs = claims[network][key]
+                say(f"  {title}, {words}: {theirs:g} | {value:.2f} | {distance(value, theirs)}")
+        for name, theirs in claims[network]["utilisation"].items():
+            one = next(one for one in found if one.name == name)
+            setup = one.of.transfers[one.of.best] * machine().dma_setup_cycles
+            value = one.of.layer.macs / machine().macs_per_cycle / (one.cycles + setup)
+            say(f"  {title} {name}, share of the peak: {theirs:g} | {value:.3f} | {distance(value, theirs)}")
+
+
+def _print_whole(say: Say) -> None:
+    say("")
+    say("Tables 7.11 and 7.12, from our cycles (thesis | ours | distance)")
+    for network, title in NETWORKS.items():
+        row = next(row for row in published()["table_7_11"] if row["network"] == network)
+        layers = predictions(network)
+        cycles = sum(one.cycles for one in layers)
+        energy = energy_of(
+            cycles=cycles,
+            transfers=sum(one.of.transfers[one.of.best] for one in layers),
+            vectors=sum(one.transfers for one in layers),
+            accesses=sum(one.of.accesses[one.of.best] for one in layers),
+        )
+        found = performance(network, energy, cycles)
+        shown = [
+            f"{unit.replace('_', ' ')} {row[unit]:g} | {found[unit]:.4g} | {distance(found[unit], row[unit])}"
+            for unit in (
+                "milliseconds",
+                "milliwatts",
+                "images_per_second",
+                "picojoules_per_op",
+                "utilisation",
+            )
+        ]
+        say(f"  {title}: " + "; ".join(shown))
+
+
+def _print_best(say: Say) -> None:
+    price = machine().energy
+
+    def energy(cycles: int, transfers: int) -> float:
+        return (cycles * price.core_fj_per_cycle + transfers * price.local_fj_per_access) / 1e9
+
+    say("")
+    say("Inner loops of the same tiles: manual, fastest, of least energy, and of least energy where a loop")
+    say("over input maps keeps its sums in registers; all ours; energy of core and local memory in uJ")
+    say(f"  {'layer':<15} {'cycles':>11} {'of peak':>7} {'transfers':>11} {'energy':>8}  loop")
+    kept = VectorUnit(sums="kept")
+    for network, title in NETWORKS.items():
+        for one in predictions(network):
+            found = [one.best(VectorUnit()), one.best(VectorUnit(), energy=True), one.best(kept, energy=True)]
+            label = f"{title} {one.name}"
+            for loop, costs in [(one.loop, one.costs), *((best.loop, best.costs) for best in found)]:
+                cycles, transfers = one.total(costs)
+                say(
+                    f"  {label:<15} {cycles:>11,} {one.least_cycles / cycles:>7.1%} {transfers:>11,} "
+                    f"{energy(cycles, transfers):>8.1f}  {loop}"
+                )
+                label = ""
+
+
+def _print_conv1(say: Say) -> None:
+    one = predictions("lenet5-clone")[0]
+    say("")
+    say("LeNet-5 conv1 with the whole kernel in the body, as the thesis pipelines it: the fewest cycles, and")
+    say("the fewest without spilling")
+    for vector, (fastest, clean) in without_spills(one).items():
+        say(f"  vectors of {vector}: {fastest:>10,} {f'{clean:,}' if clean else 'all spill':>10}")
