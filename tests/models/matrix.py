@@ -43,6 +43,15 @@ SMALL_CHAIN: Json = {
         {"name": "c", "input": [2, 3, 3], "kernels": 1, "kernel": [1, 1]},
     ]
 }
+TWO_READERS: Json = {
+    "layers": [
+        {"name": "a", "input": [1, 3, 3], "kernels": 4, "kernel": [1, 1]},
+        {"name": "b", "kind": "pool", "inputs": ["a"], "kernel": [1, 2]},
+        {"name": "c", "kind": "pool", "inputs": ["a"], "kernel": [2, 1]},
+    ]
+}
+"""The first operation is executed twice where that may be, in 30 bytes."""
+
 DSP: Json = {"kind": "dsp", "memory_bytes": 40, "element_bytes": 1}
 NPU: Json = {
     "kind": "npu",
@@ -190,14 +199,15 @@ def _others() -> list[Cell]:
             ("many frames", {"frames": "many"}),
             ("executions 2", {"executions": 2}),
         ):
-            if cost == "traffic" or name not in ("many frames", "executions 2"):
-                found.append(Cell("residency", cost, name, _with(residency, cost, limits)))
+            if cost == "traffic" or name not in ("many frames", "executions 2"):  # are for traffic
+                table = residency | ({"network": TWO_READERS} if name == "executions 2" else {})
+                found.append(Cell("residency", cost, name, _with(table, cost, limits)))
     for name, limits in (
         ("", {}),
         ("flow", {"connected": "flow"}),
         ("accumulators", {"accumulators": "tile"}),
     ):
-        table: Json = {"graph": SMALL_PRODUCTS, **({"limits": limits} if limits else {})}
+        table = {"graph": SMALL_PRODUCTS, **({"limits": limits} if limits else {})}
         found.append(Cell("scheduling", "latency", name, table))
     buffers = [
         {"id": name, "lower": lower, "upper": upper, "size": size}

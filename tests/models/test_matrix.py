@@ -16,7 +16,6 @@ CELLS = matrix.cells()
 
 GAPS = {
     *(("fusion", "memory", limit) for limit in ("", "halo keep", "halo recompute")),
-    ("residency", "traffic", "executions 2"),
 }
 """Rows that no model in MiniZinc solves."""
 

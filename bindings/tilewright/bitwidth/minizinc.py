@@ -80,9 +80,9 @@ def term(problem: Problem, _formulation: Path, one: Term) -> str | None:
 
 
 def start(problem: Problem, plan: Plan) -> list[int] | None:
-    """Return a plan as values of the decisions: the candidate of each layer, all counted from 1."""
+    """Return a plan, or a known one that costs less, as decisions: the candidate of each layer, from 1."""
     choice = Selection(problem)
-    places = choice.places(plan)
+    places = choice.places(plan) or choice.known
     if places is None:
         return None
     first, numbers = 1, []

@@ -457,7 +457,7 @@ class _Stages:
         """Turn a solution into a plan."""
         plan = self.bridge.plan(self.run.problem, solution)
         self.run.found(plan, self.offset + self.unit * solution.objective)
-        if hint and self.first == self.start:
+        if hint and self.warm_start is None and self.first == self.start:  # a better one may follow
             self.warm_start = f"first solution is the start, objective {self.run.value}"
 
 
