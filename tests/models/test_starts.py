@@ -76,3 +76,27 @@ def test_a_model_begins_with_a_start(room: str, path: Path) -> None:
         assert first <= objective(problem, start), cell
         if solver_of(path) == "gecode":
             assert outcome.warm_start.endswith(f"objective {first}"), cell
+
+
+OTHERS = {".mzn": "minizinc:gecode", ".py": "pyomo:appsi_highs"}
+"""Solvers that are driven as any that MiniZinc or Pyomo know."""
+
+OTHER_CASES = [(room, path) for room, path in MODELS if catalogue.written_for(path) in OTHERS]
+
+
+@pytest.mark.parametrize(
+    ("room", "path"), thinned(OTHER_CASES, 16), ids=lambda value: getattr(value, "stem", value)
+)
+def test_a_start_arrives_at_any_solver(room: str, path: Path) -> None:
+    """Through MiniZinc the start is the first incumbent; Pyomo hands it on, and nothing dearer is told."""
+    form = catalogue.written_for(path)
+    need(OTHERS[form])
+    cell = cells_of(room, path)[0]
+    problem, start = matrix.problem(cell), dearest(room, matrix.cells().index(cell))
+    plans: list[Any] = []
+    outcome = solve(problem, path, OTHERS[form], start=start, on_plan=plans.append, seconds=60)
+    cost = room_of(problem).objective(problem, start)
+    assert outcome.warm_start is not None
+    assert ("only what costs less" if form == ".mzn" else "given to appsi_highs") in outcome.warm_start
+    costs = [room_of(problem).objective(problem, plan) for plan in plans]
+    assert costs[0] == cost if form == ".mzn" else costs[-1] <= cost
