@@ -68,7 +68,7 @@ def problem_at_random(random: Random) -> Any:
     return problem.with_(limits=limits | {"at_most": {name: most}})
 
 
-@settings(max_examples=examples(120, 8))
+@settings(max_examples=examples(120, 4))
 @given(randoms)
 def test_the_reference_model_and_the_search_agree(random: Random) -> None:
     need("gecode")
