@@ -20,45 +20,18 @@ from ortools.sat.python import cp_model
 
 from tilewright.fusion.plan import Plan
 from tilewright.fusion.problem import Problem
-from tilewright.fusion.selection.exact_cover import Cover, adds_up, find_cover, started
+from tilewright.fusion.selection.exact_cover import Cover, find_cover, started
 from tilewright.fusion.selection.execution_order import order_groups
 from tilewright.fusion.selection.terms import summed
 from tilewright.spec.constraints import Term
 
+from ._columns import WORDS as SUMS
+from ._columns import size, suits
+
+__all__ = ["WORDS", "WRITTEN_FOR", "build", "read", "size", "start", "suits", "term"]
+
 WRITTEN_FOR = "cpsat"
-WORDS = (
-    "together",
-    "before",
-    "size",
-    "tile.rows",
-    "tile.columns",
-    "tile.kernels",
-    "tile.channels",
-    "tile.halo",
-    "tile.order",
-    "tile.parameters",
-    "buffer",
-    "group.cycles",
-    "group.traffic",
-    "group.energy",
-    "group.memory",
-    "groups",
-    "cycles",
-    "traffic",
-    "energy",
-    "memory",
-)
-
-
-def suits(problem: Problem) -> bool:
-    """Whether the formulation takes a problem."""
-    return adds_up(problem)
-
-
-def size(problem: Problem) -> int:
-    """Return about how many constraints there are: of operations, and of pairs that have an order."""
-    choice = find_cover(problem)
-    return len(choice.prices) + len(choice.links) + 2 * len(choice.ties) + len(choice.clashes)
+WORDS = (*SUMS, "before", "memory")
 
 
 def build(problem: Problem, extras: bool = True) -> Any:

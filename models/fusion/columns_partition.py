@@ -18,42 +18,14 @@ import pyomo.environ as pyo
 
 from tilewright.fusion.plan import Plan
 from tilewright.fusion.problem import Problem
-from tilewright.fusion.selection.exact_cover import Cover, adds_up, find_cover, started
+from tilewright.fusion.selection.exact_cover import Cover, find_cover, started
 from tilewright.fusion.selection.execution_order import order_groups
 from tilewright.fusion.selection.terms import summed
 from tilewright.spec.constraints import Term
 
-WORDS = (
-    "together",
-    "size",
-    "tile.rows",
-    "tile.columns",
-    "tile.kernels",
-    "tile.channels",
-    "tile.halo",
-    "tile.order",
-    "tile.parameters",
-    "buffer",
-    "group.cycles",
-    "group.traffic",
-    "group.energy",
-    "group.memory",
-    "groups",
-    "cycles",
-    "traffic",
-    "energy",
-)
+from ._columns import WORDS, size, suits
 
-
-def suits(problem: Problem) -> bool:
-    """Whether the formulation takes a problem."""
-    return adds_up(problem)
-
-
-def size(problem: Problem) -> int:
-    """Return about how many constraints there are: of operations, and of pairs that have an order."""
-    choice = find_cover(problem)
-    return len(choice.prices) + len(choice.links) + 2 * len(choice.ties) + len(choice.clashes)
+__all__ = ["WORDS", "build", "read", "size", "start", "suits", "term"]
 
 
 def build(problem: Problem, extras: bool = True) -> Any:

@@ -205,9 +205,11 @@ LOT: list[Case] = [
 ]  # fmt: skip
 
 
-@settings(max_examples=examples(200, 10))
+@pytest.mark.parametrize("turn", range(len(METHODS)), ids=METHODS)
+@settings(max_examples=examples(40, 1))
 @given(randoms)
-def test_all_words_against_all_plans(random: Random) -> None:
+def test_all_words_against_all_plans(turn: int, random: Random) -> None:
+    random = Random(random.getrandbits(32) + turn)  # by day each method has another problem
     problem = drawn(random)
     graph = fusion.Graph(problem.model_dump(mode="json"))
     cases = random.sample(LOT, random.randint(1, 2))
@@ -218,7 +220,7 @@ def test_all_words_against_all_plans(random: Random) -> None:
     kept = [value for seen, value in every if value is not None and all(keeps(seen) for _, keeps in cases)]
     constrained = problem.where(*(text for text, _ in cases))
     solved = 0
-    for method in in_turn(METHODS, random.randint(0, 4)):
+    for method in in_turn(METHODS, turn):
         told = f"{method}: {[text for text, _ in cases]}"
         try:
             result = tw.solve(constrained, method, time_limit=60, confirm=False)
@@ -232,27 +234,6 @@ def test_all_words_against_all_plans(random: Random) -> None:
         assert (result.status, result.objective) == ("optimal", min(kept)), told
         assert all(keeps(Seen.of(graph, result.plan.to_json())) for _, keeps in cases), told
     assert solved or problem.minimise == "memory" or "before" in str(cases) or "memory" in str(cases)
-
-
-def solved(problem: Any, method: str) -> tuple[str, int | None]:
-    result = tw.solve(problem, method, time_limit=15, confirm=False, warm_start="none")
-    return result.status, result.objective
-
-
-@settings(max_examples=examples(60, 3))
-@given(randoms)
-def test_the_reference_model_says_the_same_of_traffic(random: Random) -> None:
-    problem = drawn(random).with_(
-        objective={"minimise": "traffic"},
-        limits={"halo": random.choice(["any", "any", "keep", "recompute"])},
-        machine={"element_bytes": random.choice([1, 2]), "arrays": random.choice([1, 1, 2])},
-    )
-    lot = [text for text, _ in LOT if "cycles" not in text and "energy" not in text]
-    cases = random.sample(lot, random.randint(0, 2))
-    constrained = problem.where(*cases) if cases else problem
-    found = solved(constrained, "reference@gecode")
-    assume(found[0] in ("optimal", "infeasible"))  # it need not be fast
-    assert found == solved(constrained, "downsets"), cases
 
 
 def test_what_the_host_computes_has_no_tile() -> None:
@@ -273,7 +254,7 @@ def test_what_the_host_computes_has_no_tile() -> None:
         problem.where("tile.rows(soft) == 1")
     assert tw.solve(problem.where("size(soft) == 2"), "downsets").status == "infeasible"
     kept = problem.where("engine(soft) == HOST", "before(a, soft)", "groups == 1")
-    assert tw.solve(kept, time_limit=20).status == "optimal"
+    assert tw.solve(kept, "downsets").status == "optimal"
 
 
 def test_a_method_that_does_not_state_a_word_names_it() -> None:

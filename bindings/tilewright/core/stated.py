@@ -1,9 +1,9 @@
 """Which constraints of a problem a method can honour: those whose words it states.
 
 A MiniZinc formulation states the words for which its room's bridge has an expression; a Python file those
-that it lists in ``WORDS = (...)``, a literal, which is read without running it. An exact search has a
-function ``honours(problem, part)``, which tells of something that must hold. Heuristics state none: what they
-find is looked at afterwards.
+that it lists in ``WORDS = (...)``, a literal, which is read without running it, and those that it imports as
+``WORDS`` from a file beside it. An exact search has a function ``honours(problem, part)``, which tells of
+something that must hold. Heuristics state none: what they find is looked at afterwards.
 """
 
 from __future__ import annotations
@@ -21,6 +21,7 @@ from tilewright.spec.constraints.parts import Constant, Ground, conjuncts, terms
 from tilewright.spec.errors import InputError, shown_value
 
 _WORDS = re.compile(r"^WORDS = (\(.*?\)|\[.*?\])$", re.MULTILINE | re.DOTALL)
+_BESIDE = re.compile(r"^from \.(\w+) import .*\bWORDS\b", re.MULTILINE)
 
 
 def must_hold(problem: Any) -> tuple[Ground, ...]:
@@ -86,5 +87,13 @@ def _says_what_it_honours(file: Path, _changed: int) -> bool:
 
 @lru_cache(maxsize=256)
 def _words(file: Path, _changed: int) -> frozenset[str]:
-    found = _WORDS.search(file.read_text("utf-8", errors="replace"))
-    return frozenset(ast.literal_eval(found[1])) if found else frozenset()
+    text = file.read_text("utf-8", errors="replace")
+    words: set[str] = set()
+    if (beside := _BESIDE.search(text)) is not None:
+        source = file.with_name(f"{beside[1]}.py")
+        words |= _words(source, source.stat().st_mtime_ns)
+    if (found := _WORDS.search(text)) is not None:
+        listed = ast.parse(found[1], mode="eval").body
+        constants = (node.value for node in ast.walk(listed) if isinstance(node, ast.Constant))
+        words |= {word for word in constants if isinstance(word, str)}
+    return frozenset(words)

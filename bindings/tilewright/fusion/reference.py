@@ -8,13 +8,15 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 from tilewright.fusion.graph import engine_of, mixes_channels
-from tilewright.fusion.group.best_tile import space_of
-from tilewright.fusion.group.told_apart import LOOPS, SIZES
+from tilewright.fusion.group.best_tile import cycle_limit, space_of
+from tilewright.fusion.group.told_apart import LOOPS
+from tilewright.fusion.host import host_cycles
 from tilewright.fusion.machine import BUFFERS, CONV, HOST, MISC, POOL
 from tilewright.fusion.matching import Nodes
 from tilewright.fusion.plan import Group, Plan, Tile
-from tilewright.fusion.problem import Problem
+from tilewright.fusion.problem import MOST_CYCLES, Problem
 from tilewright.spec.constraints import Term
+from tilewright.spec.constraints.parts import terms
 from tilewright.spec.graph import OWN
 from tilewright.spec.layer import Layer, Window
 from tilewright.spec.network import Add, Map
@@ -28,6 +30,9 @@ MOST = 60_000
 """Constraints beyond which it takes longer to write the model out than anybody waits for a small network."""
 
 ENGINES = {HOST: 0, CONV: 1, POOL: 2, MISC: 3}
+
+MINIMISED = ("cycles", "traffic", "energy", "memory")
+"""What is minimised, as the formulation numbers it from 1 on."""
 
 VARIABLES = {
     "tile.rows": "rows",
@@ -70,14 +75,12 @@ def _choices(problem: Problem) -> tuple[_Choice, ...]:
 
 def why_not(problem: Problem, _formulation: Path | None = None) -> str | None:
     """Say why the model does not take a problem, or None."""
-    if problem.minimise != "traffic":
-        return f"objective.minimise = {problem.minimise!r}: the model states traffic only"
     strange = next((op.spec.name for op in problem.ops if not _is_plain(problem, op.number)), None)
     if strange is not None:
         return f"{strange} does not read whole maps of one shape"
     if (many := size(problem)) > MOST:
         return f"about {many:,} constraints are needed, {MOST:,} are written at most"
-    if (most := 64 * _worst(problem)) > LARGEST:
+    if (most := _largest(problem)) > LARGEST:
         return f"numbers up to {most:,} may occur, the solvers of MiniZinc count to {LARGEST:,}"
     return None
 
@@ -101,10 +104,34 @@ def _is_plain(problem: Problem, number: int) -> bool:
 
 
 def size(problem: Problem) -> int:
-    """Return about how many constraints the formulation gives: some for each tile, map and group."""
+    """Return about how many constraints the formulation gives: some for each tile, map, group and step."""
     sides = max(max(op.spec.output[1:]) for op in problem.ops)
     groups = sum(len(problem.orders_of(nodes).listed) for nodes in problem.allowed)
-    return 40 * groups * (1 + len(problem.ops)) * sides
+    if (tiles := 40 * groups * (1 + len(problem.ops)) * sides) > MOST or not _is_timed(problem):
+        return tiles
+    return tiles + sum(40 * len(choice.order) * _steps(problem, choice) for choice in _choices(problem))
+
+
+def _steps(problem: Problem, choice: _Choice) -> int:
+    """Return the steps of a group in its schedule: tiles, stages, channel blocks and parts of sums."""
+    if engine_of(problem.ops[choice.order[0]]) == HOST:
+        return 0
+    group = problem.fused(choice.order)
+    height, width = group.plane
+    tiles = -(-height // min(choice.rows)) * -(-width // min(choice.columns))
+    least = min(choice.kernels)
+    blocks = sum(-(-group.features[stage[0]].shape[0] // least) for stage in group.stages)
+    parts = -(-group.summed(group.loaded) // min(choice.channels)) if group.sums else 1
+    return tiles * blocks * parts * (2 if len(group.stages) == 1 and tiles > 1 else 1)
+
+
+def _is_timed(problem: Problem) -> bool:
+    """Whether anything asks for cycles: what is minimised, a limit, or a constraint."""
+    power = problem.machine.energy.milliwatts > 0
+    told = (term.word for part in problem.must_hold_in_numbers for term in terms(part))
+    asked = {problem.minimise, *(word.removeprefix("group.") for word in told)}
+    limited = problem.minimise == "memory" and cycle_limit(problem) < MOST_CYCLES
+    return "cycles" in asked or ("energy" in asked and power) or limited
 
 
 def relax(_problem: Problem) -> int:
@@ -112,20 +139,81 @@ def relax(_problem: Problem) -> int:
     return 0
 
 
-def scale(_problem: Problem) -> tuple[int, int]:
-    """Return (offset, unit): the objective of the formulation is the traffic."""
-    return 0, 1
+def scale(problem: Problem) -> tuple[int, int]:
+    """Return (offset, unit): the objective of the formulation leaves out what the host takes."""
+    return _hosted(problem, problem.minimise), 1
+
+
+class _Most(NamedTuple):
+    """What no group exceeds with any of its tiles."""
+
+    traffic: int
+    macs: int
+    cycles: int
+
+
+@lru_cache(maxsize=8)
+def _most(problem: Problem) -> _Most:
+    """Return what no group exceeds; cycles are those of all its instructions one after the other.
+
+    Each instruction is rounded up by less than a cycle, has at least one value, and a MAC takes at most one.
+    """
+    machine = problem.machine
+    traffic = macs = cycles = 0
+    for choice in _choices(problem):
+        if engine_of(problem.ops[choice.order[0]]) == HOST:
+            continue
+        group = problem.fused(choice.order)
+        space = space_of(problem, group, not problem.allowed[tuple(sorted(choice.order))])
+        assert space is not None
+        moved, computed = int(space.traffic.max()), int(space.macs.max())
+        again = prod(group.plane)  # tiles, each of which may compute all
+        values = sum(
+            prod(group.features[index].shape) * (1 + machine.arrays * group.operands(index))
+            for index in group.members
+        )
+        rate = min(machine.load_mb_per_s, machine.save_mb_per_s)
+        longest = machine.issue_cycles + moved + moved * machine.clock_mhz // rate + 1
+        traffic, macs = max(traffic, moved), max(macs, computed)
+        cycles = max(cycles, longest + computed + again * values)
+    return _Most(traffic, macs, cycles)
 
 
 def _worst(problem: Problem) -> int:
-    """Return more bytes than a plan moves: the most of any group, for each operation."""
-    most = 0
-    for choice in _choices(problem):
-        if engine_of(problem.ops[choice.order[0]]) != HOST:
-            whole = not problem.allowed[tuple(sorted(choice.order))]
-            space = space_of(problem, problem.fused(choice.order), whole)
-            most = max(most, 0 if space is None else int(space.traffic.max()))
-    return most * len(problem.ops)
+    """Return more than a plan has of what is minimised: the most of any group, for each operation."""
+    most = _most(problem)
+    if problem.minimise == "memory":
+        return problem.machine.buffer_bytes
+    each = {
+        "traffic": most.traffic,
+        "cycles": most.cycles,
+        "energy": int(problem.machine.nanojoules(most.traffic, most.macs, most.cycles)),
+    }
+    return each[problem.minimise] * len(problem.ops)
+
+
+def _largest(problem: Problem) -> int:
+    """Return about the largest number that occurs where the solver multiplies before it divides."""
+    most, machine = _most(problem), problem.machine
+    prices = machine.energy
+    priced = most.traffic * prices.pj_per_dram_byte + most.macs * prices.pj_per_mac
+    timed = max(most.cycles, most.traffic * machine.clock_mhz) if _is_timed(problem) else 0
+    return max(64 * most.traffic, 2 * timed * len(problem.ops), most.cycles * prices.milliwatts, priced)
+
+
+def _most_cycles(problem: Problem) -> int:
+    """Return the most cycles of all groups, without what the host takes."""
+    if problem.minimise != "memory":
+        return LARGEST
+    return min(LARGEST, cycle_limit(problem) - _hosted(problem, "cycles"))
+
+
+def _hosted(problem: Problem, cost: str) -> int:
+    """Return what the host adds to a cost of all groups."""
+    cycles = [host_cycles(problem, op) for op in problem.ops]
+    if cost == "energy":
+        return sum(int(problem.machine.nanojoules(0, 0, each)) for each in cycles)
+    return sum(cycles) if cost == "cycles" else 0
 
 
 def data(problem: Problem) -> dict[str, Any]:
@@ -145,6 +233,13 @@ def data(problem: Problem) -> dict[str, Any]:
         of = dict(zip(choice.order, group.members, strict=True))
         return [group.stage[of[op.number]] + 1 if op.number in of else 0 for op in ops]
 
+    def load_turns(choice: _Choice) -> list[int]:
+        if engine_of(ops[choice.order[0]]) == HOST:
+            return [0] * len(shapes)
+        group = problem.fused(choice.order)
+        turn = {one.sources[0].source: place for place, one in enumerate(group.features[: group.loaded], 1)}
+        return [turn.get(OWN if number == 0 else number - 1, 0) for number in range(len(shapes))]
+
     return {
         "n_ops": len(ops),
         "channels": [shape[0] for shape in shapes],
@@ -157,6 +252,7 @@ def data(problem: Problem) -> dict[str, Any]:
         "groups": [1 if layer is None else layer.groups for layer in layers],
         "kernel_size": [1 if one is None else prod(one.kernel) for one in windows],
         "bias": [int(getattr(layer, "bias", False)) for layer in layers],
+        "operands": [0 if one is None else one.operands(one.loaded) for one in fused],
         "per_channel": [
             0 if one is None else one.parameters(one.loaded, (0, one.summed(one.loaded))) for one in fused
         ],
@@ -171,6 +267,7 @@ def data(problem: Problem) -> dict[str, Any]:
             for choice in choices
         ],
         "stage": [stages(choice) for choice in choices],
+        "load_turn": [load_turns(choice) for choice in choices],
         "row_sizes": [choice.rows for choice in choices],
         "column_sizes": [choice.columns for choice in choices],
         "kernel_sizes": [choice.kernels for choice in choices],
@@ -178,14 +275,27 @@ def data(problem: Problem) -> dict[str, Any]:
         "room": [machine.capacity(name) for name in BUFFERS],
         "images": machine.arrays,
         "element_bytes": machine.element_bytes,
+        "lanes": list(machine.conv_array),
+        "operand_rate": machine.operands_per_cycle,
+        "clock_mhz": machine.clock_mhz,
+        "load_rate": machine.load_mb_per_s,
+        "save_rate": machine.save_mb_per_s,
+        "issue_cycles": machine.issue_cycles,
+        "pj_per_byte": machine.energy.pj_per_dram_byte,
+        "pj_per_mac": machine.energy.pj_per_mac,
+        "milliwatts": machine.energy.milliwatts,
         "may_recompute": problem.limits.halo != "keep",
         "may_keep": problem.limits.halo != "recompute",
+        "minimise": MINIMISED.index(problem.minimise) + 1,
+        "most_cycles": _most_cycles(problem),
+        "timed": _is_timed(problem),
         "worst": _worst(problem),
+        "horizon": _most(problem).cycles,
     }
 
 
 def term(problem: Problem, formulation: Path, one: Term) -> str | None:
-    """Return a term of the vocabulary in MiniZinc; None of cycles and energy, as a schedule has them."""
+    """Return a term of the vocabulary in MiniZinc."""
     if not suits(problem, formulation):
         return None
     number = {op.name: op.number + 1 for op in problem.ops}
@@ -199,19 +309,18 @@ def term(problem: Problem, formulation: Path, one: Term) -> str | None:
             return f"[card(members[g]) | g in GROUP][{named[0]}]"
         case "groups":
             return "sum(g in GROUP where not on_host[g])(chosen[g])"
-        case "traffic":
-            return "objective"
+        case "traffic" | "cycles" | "energy":
+            hosted = _hosted(problem, one.word)
+            return None if hosted > LARGEST // 2 else f"(of_all({one.word}) + {hosted})"
         case "memory":
-            return "max(g in GROUP)(bool2int(chosen[g]) * sum(b in 1..3)(buffer[g, b]))"
-        case "group.traffic":
-            return f"traffic[{named[0]}]"
+            return "memory"
+        case "group.traffic" | "group.cycles" | "group.energy":
+            return f"{one.word.removeprefix('group.')}[{named[0]}]"
         case "group.memory":
             return f"[sum(b in 1..3)(buffer[g, b]) | g in GROUP][{named[0]}]"
         case "buffer":
             return f"buffer[{named[0]}, {BUFFERS.index(str(one.arguments[1])) + 1}]"
-    if one.word in SIZES:
-        return f"{VARIABLES[one.word]}[{named[0]}]"
-    return f"{VARIABLES[one.word]}[{named[0]}]" if one.word in LOOPS else None
+    return f"{VARIABLES[one.word]}[{named[0]}]"
 
 
 def _before(one: int, other: int) -> str:
@@ -233,7 +342,7 @@ def start(problem: Problem, plan: Plan) -> list[int] | None:
         if order not in of_order:
             return None
         found |= dict.fromkeys(order, of_order[order])
-    return [found[op.number] for op in problem.ops]
+    return [found[op.number] for op in problem.ops] if len(found) == len(problem.ops) else None
 
 
 def decisions(_problem: Problem, solution: Any) -> list[int]:
