@@ -14,9 +14,6 @@ from tilewright.core import catalogue
 
 CELLS = matrix.cells()
 
-GAPS: set[tuple[str, str, str]] = set()
-"""Rows that no model in MiniZinc solves."""
-
 
 @pytest.mark.parametrize("cell", thinned(CELLS, 17), ids=lambda cell: " ".join(cell[:3]))
 def test_the_page_names_the_models_that_solve_a_row(cell: matrix.Cell) -> None:
@@ -26,8 +23,7 @@ def test_the_page_names_the_models_that_solve_a_row(cell: matrix.Cell) -> None:
 
 
 def test_every_objective_and_limit_has_a_model_in_minizinc() -> None:
-    without = {cell[:3] for cell in CELLS if not _minizinc(matrix.told(cell))}
-    assert without == GAPS
+    assert [cell[:3] for cell in CELLS if not _minizinc(matrix.told(cell))] == []
 
 
 def test_every_objective_of_a_problem_has_a_row() -> None:

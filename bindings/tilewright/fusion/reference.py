@@ -333,21 +333,38 @@ def _before(one: int, other: int) -> str:
 
 
 def start(problem: Problem, plan: Plan) -> list[int] | None:
-    """Return a plan as values of the decisions: the group of each operation, from 1."""
+    """Return a plan as values of the decisions: the group of each operation, from 1, and all tiles."""
     number = {op.name: op.number for op in problem.ops}
-    of_order = {choice.order: place + 1 for place, choice in enumerate(_choices(problem))}
+    of_order = {choice.order: place for place, choice in enumerate(_choices(problem))}
     found: dict[int, int] = {}
+    tiles = [_tile_decisions(choice, None) for choice in _choices(problem)]
     for group in plan.groups:
         order = tuple(number[name] for name in group.nodes)
         if order not in of_order:
             return None
-        found |= dict.fromkeys(order, of_order[order])
-    return [found[op.number] for op in problem.ops] if len(found) == len(problem.ops) else None
+        place = of_order[order]
+        found |= dict.fromkeys(order, place + 1)
+        tiles[place] = _tile_decisions(_choices(problem)[place], group.tile)
+    if len(found) < len(problem.ops):
+        return None
+    return [found[op.number] for op in problem.ops] + [value for tile in tiles for value in tile]
+
+
+def _tile_decisions(choice: _Choice, tile: Tile | None) -> list[int]:
+    """Return a tile as the formulation has it; without one, that of groups that are not chosen."""
+    if tile is None:
+        return [0, 0, 0, max(choice.rows), max(choice.columns), max(choice.kernels), max(choice.channels)]
+    ways = (tile.halo, tile.order, tile.parameters)
+    loops = [names.index(way) for names, way in zip(LOOPS.values(), ways, strict=True)]
+    return [*loops, tile.rows, tile.columns, tile.kernels, tile.channels]
 
 
 def decisions(_problem: Problem, solution: Any) -> list[int]:
-    """Return the group of each operation in a solution, in the order of `start`."""
-    return list(solution.group)
+    """Return the values of the decisions in a solution, in the order of `start`."""
+    ways = zip(solution.keeps, solution.by_kernels, solution.stays, strict=True)
+    sizes = zip(solution.rows, solution.columns, solution.kernels, solution.depth, strict=True)
+    tiles = [[*map(int, way), *size] for way, size in zip(ways, sizes, strict=True)]
+    return [*solution.group, *(value for tile in tiles for value in tile)]
 
 
 def plan(problem: Problem, solution: Any) -> Plan:
