@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
+import json
 from collections.abc import Iterator
-from functools import lru_cache
+from functools import cache, lru_cache
 from itertools import permutations, product
 from math import gcd
 from typing import Any
 
-from tests.oracles import Refused, TooLarge
+from tests.oracles import Refused, TooLarge, inner_loop
 
 Json = dict[str, Any]
 Tile = tuple[int, ...]
@@ -104,6 +105,8 @@ class Walk:
     loads, writes, macs
         For each tile: what it loads, and what is written back for it to take the place of; at the end one
         entry more, in which the last output is written back.
+    tiles
+        Sizes of each tile, and whether its input maps are the first and the last of its outputs.
     partial
         Whether a tile loads a partial sum that the tile just before it has computed.
     """
@@ -112,6 +115,7 @@ class Walk:
         self.loads: list[list[int]] = []
         self.writes: list[list[int]] = []
         self.macs: list[int] = []
+        self.tiles: list[tuple[Tile, bool, bool]] = []
         self.partial = False
         width, names = layer.width, "g" + order
         spans = [layer.spans(loop, step[LOOPS.index(loop)]) for loop in names]
@@ -154,10 +158,13 @@ class Walk:
                 loads.append(len(here["output"]) * width["partial"])
                 self.partial |= not moves["output"]
             maps = span["k"][1] - span["k"][0]
+            begins = tiles["output"] not in done
             done[tiles["output"]] = done.get(tiles["output"], 0) + maps
             self.loads.append([count for count in loads if count])
             self.writes.append(writes)
             self.macs.append(len(here["output"]) * maps * layer.window)
+            sizes = tuple(span[loop][1] - span[loop][0] for loop in LOOPS)
+            self.tiles.append((sizes, begins, done[tiles["output"]] == layer.sizes[5]))
             last = numbers
         self.loads.append([])
         self.writes.append([held()])
@@ -184,7 +191,39 @@ def unit_bits(machine: Json) -> int:
     return 1 if machine.get("bits") else 8 * int(machine["element_bytes"])
 
 
-def measures(problem: Json, layer: Layer, walk: Walk, local: int) -> tuple[int, int, int]:
+@cache
+def _of_loop(unit: str, layer: str, sizes: Tile, first: bool, last: bool, loop: str) -> tuple[int, int]:
+    """Return cycles of a tile and the elements that it loads and stores, its inner loop executed."""
+    machine, whole = json.loads(unit), json.loads(layer)
+    work = {"sizes": sizes[1:], "groups": sizes[0]} | {
+        name: whole[name] for name in ("kernel", "stride", "dilation")
+    }
+    run = inner_loop.Run(machine, work, json.loads(loop))
+    begin, biases, finish, results = run.ends()
+    moved = run.loads + run.stores + first * biases + last * results
+    return run.cycles + first * begin + last * finish, moved * machine["lanes"]
+
+
+def of_loop(problem: Json, tile: tuple[Tile, bool, bool], loop: Json) -> tuple[int, int]:
+    """Return cycles and local traffic of a tile with an inner loop; `inner_loop.Unfit` if it cannot run."""
+    return _of_loop(
+        json.dumps(problem["machine"]["vector_unit"]), json.dumps(problem["layer"]), *tile, json.dumps(loop)
+    )
+
+
+def inner_loops(problem: Json, step: Tile) -> Iterator[Json | None]:
+    """Enumerate the inner loops of a tile; one that is none on a machine without a vector unit."""
+    unit = problem["machine"].get("vector_unit")
+    if unit is None:
+        yield None
+        return
+    work = {"sizes": step[1:], "groups": step[0], "kernel": problem["layer"]["kernel"]}
+    yield from inner_loop.loops(unit, work)
+
+
+def measures(
+    problem: Json, layer: Layer, walk: Walk, local: int, loop: Json | None = None
+) -> tuple[int, int, int]:
     """Return cycles, accesses and energy of a plan."""
     machine = problem["machine"]
     unit, setup = unit_bits(machine), machine["dma_setup_cycles"]
@@ -201,6 +240,8 @@ def measures(problem: Json, layer: Layer, walk: Walk, local: int) -> tuple[int, 
         moved = walk.writes[tile] + walk.loads[tile + 1]
         compute = -(-macs // machine["macs_per_cycle"])
         registers = grain * -(-macs * local // (whole * grain))
+        if loop is not None:
+            compute, registers = of_loop(problem, walk.tiles[tile], loop)
         streamed += registers
         if machine["double_buffering"]:
             cycles += max(compute + setup * len(moved), carried(moved) + carried([registers]))
@@ -219,7 +260,7 @@ def measures(problem: Json, layer: Layer, walk: Walk, local: int) -> tuple[int, 
 def registers(problem: Json, layer: Layer) -> int:
     """Return the local traffic: the least of the thesis's schedules with the register file as memory."""
     machine = problem["machine"]
-    if not machine["register_file_bytes"]:
+    if not machine["register_file_bytes"] or machine.get("vector_unit"):
         return 0
     counts = [Walk(layer, step, *schedule).accesses
               for step in product(*layer.all_steps())
@@ -277,8 +318,13 @@ def _points(problem: Json) -> Iterator[tuple[int, int, int]]:
     local = registers(problem, layer)
     for step, order, reuse in every:
         walk = Walk(layer, step, order, reuse)
-        if not (walk.partial and problem["machine"]["double_buffering"]):
-            yield measures(problem, layer, walk, local)
+        if walk.partial and problem["machine"]["double_buffering"]:
+            continue
+        for loop in inner_loops(problem, step):
+            try:
+                yield measures(problem, layer, walk, local, loop)
+            except inner_loop.Unfit:
+                continue
 
 
 def best(problem: Json) -> Any:
@@ -312,4 +358,7 @@ def _measured(problem: Json, plan: Json) -> tuple[int, int, int]:
     walk = Walk(layer, step, *schedule)
     if walk.partial and problem["machine"]["double_buffering"]:
         raise Refused("partial sums")
-    return measures(problem, layer, walk, registers(problem, layer))
+    try:
+        return measures(problem, layer, walk, registers(problem, layer), plan.get("inner_loop"))
+    except inner_loop.Unfit:
+        raise Refused("inner loop") from None

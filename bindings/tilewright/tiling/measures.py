@@ -106,7 +106,7 @@ class DspLayer(DspTotals):
     """Of one layer on a DSP."""
 
     limited_by: str | None = None
-    """What works longest: multipliers, set-up of transfers, or bus. Missing in older files."""
+    """What works longest: multipliers or inner loop, set-up of transfers, or bus. Missing in older files."""
     schedule: str
     tile: Amounts
     """Iterations of each loop in a tile."""
@@ -124,6 +124,8 @@ class DspLayer(DspTotals):
     """Accesses as the thesis's formulas count them, edge tiles as full ones; for its schedules."""
     published_cycles: float | None = None
     """Cycles, likewise."""
+    inner_loop: str | None = None
+    """The loop inside of a tile, on a machine with a vector unit."""
 
 
 # An NPU ---------------------------------------------------------------------------------------------

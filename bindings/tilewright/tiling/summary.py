@@ -381,6 +381,7 @@ def _dsp_layer(problem: Problem, moved: Rows, measures: DspLayer) -> Rows:
     shown = [
         ("schedule", measures.schedule),
         ("tile", f"{tile}; {measures.steps:,} tiles"),
+        *([] if measures.inner_loop is None else [("inner loop", measures.inner_loop)]),
         ("buffers", f"{buffers} {unit}{copies} of {machine.capacity:,}"),
         *moved,
         ("accesses", f"{accesses:,} elements{_bytes([measures])} in {measures.transfers:,} transfers"),

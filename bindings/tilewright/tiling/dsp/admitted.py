@@ -41,4 +41,5 @@ def admitted(problem: LayerProblem, nest: Nest) -> Admitted | None:
         seen = Tiling.of(nest, one)
         return all(holds(part, seen) for part in (*of_tiles, *others))
 
-    return Admitted(tiles, plan)
+    spoken = {term.word for part in problem.must_hold for term in terms(part)}
+    return Admitted(tiles, plan, of_time=bool(spoken & {"cycles", "energy"}))

@@ -14,6 +14,7 @@ from functools import cached_property
 import numpy as np
 from numpy.typing import NDArray
 
+from tilewright.tiling.dsp.compute import compute_of_tiles
 from tilewright.tiling.dsp.nest import K, Nest, X, Y
 from tilewright.tiling.dsp.plan import LOOPS, DspPlan
 from tilewright.tiling.dsp.traffic import RELEVANT, moved_by
@@ -198,6 +199,12 @@ class _Iterations:
         complete = at[k] == self.loops[k].trips - 1
         return np.asarray(self._product("output", at) * np.where(complete, units.output, units.partial))
 
+    def _computed(self) -> tuple[Counts, Counts]:
+        """Return the cycles of the core, and what it streams meanwhile."""
+        sizes = {loop.axis: loop.size[at] for loop, at in zip(self.loops, self.at, strict=True)}
+        at, trips = self.at[self.position[K]], self.loops[self.position[K]].trips
+        return compute_of_tiles(self.nest, self.plan, self.local, sizes, at == 0, at == trips - 1)
+
     def total(self) -> Duration:
         """Add everything up."""
         machine, weight = self.nest.machine, self.weight
@@ -205,10 +212,7 @@ class _Iterations:
         after, next_loop = self._moved(True)
         before, last_loop = self._moved(False)
 
-        macs = self._product("output", self.at) * self.loops[self.position[K]].size[self.at[self.position[K]]]
-        macs = macs * self.nest.window
-        compute = -(-macs // machine.macs_per_cycle)
-        streamed = self.nest.streamed(macs, self.local)
+        compute, streamed = self._computed()
 
         loads = [np.where(next_loop >= 0, load, 0) for load in self._loads(after, next_loop)]
         written = np.where(self._changes("output", last_loop) & (last_loop >= 0), self._written(before), 0)

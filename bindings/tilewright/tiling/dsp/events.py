@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
+from typing import Any
 
 import numpy as np
 
@@ -19,6 +20,7 @@ from tilewright.simulator.nest import (
 )
 from tilewright.simulator.operations import ConvolveBox
 from tilewright.simulator.program import Box, Region
+from tilewright.tiling.dsp.compute import cost_of_tile, loop_of
 from tilewright.tiling.dsp.nest import C, G, K, N, Nest, X, Y
 from tilewright.tiling.dsp.plan import LOOPS, DspPlan
 from tilewright.tiling.dsp.traffic import RELEVANT, moved_by
@@ -194,6 +196,9 @@ class _TileEvents:
     def _computes(self, outputs: tuple[Along, ...]) -> Iterator[NestEvent]:
         """Return the computes, those of as many MACs and as much local traffic together."""
         nest, local = self.nest, self.local
+        if nest.machine.vector_unit is not None:
+            yield from self._inner_loops(outputs)
+            return
         matter = [d for d in self.order if local or d == K]
         sizes = [self.along[d].lengths if d in matter else None for d in self.order]
         for numbers, when in by_value(sizes):
@@ -203,3 +208,21 @@ class _TileEvents:
             each = nest.window * numbers[self.loop[K]]
             streamed = int(nest.streamed(macs, local))
             yield NestEvent((COMPUTE, "output", "dsp", each, 0, streamed, 0), outputs, when)
+
+    def _inner_loops(self, outputs: tuple[Along, ...]) -> Iterator[NestEvent]:
+        """Return the computes on a vector unit: those of equal size, that begin and end outputs or do not."""
+        nest, maps = self.nest, self.loop[K]
+        loop, last = loop_of(nest, self.plan), self.trips[maps] - 1
+        values: list[Any] = [self.along[d].lengths for d in self.order]
+        number = np.arange(self.trips[maps])
+        values[maps] = 4 * values[maps] + 2 * (number == 0) + (number == last)
+        for numbers, when in by_value(values):
+            size, ends = divmod(numbers[maps], 4)
+            by_loop = [*numbers[:maps], size, *numbers[maps + 1 :]]
+            sizes = tuple(by_loop[self.loop[d]] for d in range(6))
+            cycles, streamed = cost_of_tile(nest, loop, sizes, ends >= 2, ends % 2 == 1)
+            macs = nest.window * int(np.prod(sizes))
+            further = cycles - -(-macs // nest.machine.macs_per_cycle)
+            yield NestEvent(
+                (COMPUTE, "output", "dsp", nest.window * size, 0, streamed, further), outputs, when
+            )

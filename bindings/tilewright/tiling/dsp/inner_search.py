@@ -12,7 +12,6 @@ from typing import NamedTuple
 
 import numpy as np
 
-from tilewright.spec.errors import InputError
 from tilewright.tiling.dsp.inner_loop import (
     DIMENSIONS,
     TAPS,
@@ -95,18 +94,12 @@ def best_loop(
         Of a cycle and of a vector transfer: by default cycles alone count.
     first, last
         Whether the tile has the first and the last input maps of its outputs.
-
-    Raises
-    ------
-    InputError
-        Where even the smallest body needs more registers than there are.
     """
     best: tuple[tuple[int, int, int], LoopFamily, int, LoopCosts] | None = None
-    considered, needed = 0, []
+    considered = 0
     for family in families(unit, work):
         costs = costs_of_bodies(unit, work, family.vector, family.pipelined, family.taps, family.unroll)
         totals = (np.broadcast_to(each, costs.macs.shape) for each in costs.total(first=first, last=last))
-        needed.append(int(np.min(costs.least_registers)))
         fits = np.flatnonzero(costs.fits)
         considered += len(fits)
         if not len(fits):
@@ -117,8 +110,6 @@ def best_loop(
         rank = int(ranks[0, at]), int(ranks[1, at]), int(ranks[2, at])
         if best is None or rank < best[0]:
             best = rank, family, int(fits[at]), costs
-    if best is None:
-        limit = f"no inner loop of a tile fits: at least {min(needed)} registers are needed"
-        raise InputError("machine.vector_unit.registers", unit.registers, limit)
+    assert best is not None  # two registers are enough for one weight and one sum
     (_, fastest, fewest), family, at, costs = best
     return BestLoop(family.loop(at), costs.of(at), fastest, fewest, considered)

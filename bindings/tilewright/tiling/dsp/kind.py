@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import time
+from dataclasses import replace
 
 from tilewright.core.bounds import Exact
 from tilewright.simulator import Report, execute
@@ -10,6 +11,7 @@ from tilewright.simulator.arithmetic.reference import random_values, reference_c
 from tilewright.spec.errors import OutOfTimeError
 from tilewright.tiling.dsp import bounds, cost, exact
 from tilewright.tiling.dsp.admitted import admitted
+from tilewright.tiling.dsp.compute import loop_of, misfit
 from tilewright.tiling.dsp.lowering import data, lower
 from tilewright.tiling.dsp.measures import costs_of, measure_execution
 from tilewright.tiling.dsp.nest import K, Nest, nest_of
@@ -45,7 +47,7 @@ def violation(problem: LayerProblem, plan: DspPlan) -> str | None:
     inner = [loop for loop in plan.order if trips[LOOPS.index(loop)] > 1][-1:]
     if plan.reuse == "none" and machine.double_buffering and inner == ["k"]:
         return "partial sums: the next tile needs what this one has not written back yet"
-    return None
+    return misfit(nest, plan)
 
 
 def objective(problem: LayerProblem, plan: DspPlan) -> int:
@@ -133,7 +135,10 @@ def exhaustive(problem: LayerProblem, deadline: float) -> Exact | None:
         raise OutOfTimeError
     if found is None:
         return None
-    return Exact(found.value, (found.plan,), proven)
+    plan = found.plan
+    if nest.machine.vector_unit is not None:
+        plan = replace(plan, inner_loop=loop_of(nest, plan))
+    return Exact(found.value, (plan,), proven)
 
 
 def trade_off(problem: LayerProblem, report: Report) -> dict[str, int]:

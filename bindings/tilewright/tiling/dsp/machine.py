@@ -12,6 +12,7 @@ from tilewright.spec.errors import InputError
 from tilewright.spec.host import Host
 from tilewright.spec.layer import Layer
 from tilewright.tiling.dsp.lines import InputLines
+from tilewright.tiling.dsp.vector_unit import VectorUnit
 from tilewright.tiling.widths import Sized, Widths
 
 MAX_BYTES = 2**40
@@ -59,12 +60,16 @@ class DspMachine(Sized, Spec):
     vector_ops_per_cycle
         Operations of the core on single values, in pools, sums and functions; without it these are not
         counted.
+    vector_unit
+        What the inner loop of a tile runs on. With it cycles and local traffic of a tile are those of the
+        plan's inner loop, instead of its MACs over `macs_per_cycle` and the estimate for
+        `register_file_bytes` (docs/dsp-compute.md).
     host
         What does the operations that the core does not do, or all of them.
     """
 
     table_name: ClassVar[str] = "machine"
-    later: ClassVar[tuple[str, ...]] = ("dma_step", "vector_ops_per_cycle", "host", "bits")
+    later: ClassVar[tuple[str, ...]] = ("dma_step", "vector_ops_per_cycle", "host", "bits", "vector_unit")
 
     kind: Literal["dsp"] = "dsp"
     memory_bytes: Bytes
@@ -81,11 +86,25 @@ class DspMachine(Sized, Spec):
     vector_ops_per_cycle: Rate | None = None
     host: Host | None = None
     bits: Widths | None = None
+    vector_unit: VectorUnit | None = None
 
     def model_post_init(self, _context: object) -> None:
-        """Refuse sums that grow when they are complete."""
+        """Refuse sums that grow when they are complete, and a vector unit that the other fields deny."""
         if self.bits is not None:
             self.bits.check()
+        unit = self.vector_unit
+        if unit is None:
+            return
+        if self.bits is not None:
+            limit = "vector_unit has lanes of element_bytes; widths of operands are not modelled with it"
+            raise InputError("machine.bits", self.bits.model_dump(), limit)
+        peak, moved = unit.lanes * unit.mac_slots, unit.lanes * unit.memory_slots
+        if self.macs_per_cycle != peak:
+            limit = f"must be {peak}, the lanes times the mac_slots of vector_unit"
+            raise InputError("machine.macs_per_cycle", self.macs_per_cycle, limit)
+        if self.bus_elements_per_cycle < moved:
+            limit = f"must be at least {moved}, the lanes times the memory_slots of vector_unit"
+            raise InputError("machine.bus_elements_per_cycle", self.bus_elements_per_cycle, limit)
 
     @property
     def copies(self) -> int:
@@ -111,7 +130,7 @@ class DspMachine(Sized, Spec):
     def priced(self) -> bool:
         """Whether anything that is counted has a price above 0."""
         prices = self.energy
-        local = prices.local_fj_per_access and self.register_file_bytes
+        local = prices.local_fj_per_access and (self.register_file_bytes or self.vector_unit)
         return bool(prices.core_fj_per_cycle or prices.dram_fj_per_access or local)
 
     @property
@@ -172,6 +191,8 @@ class DspMachine(Sized, Spec):
         units = self.units
         accesses = tiles * (height * width * units.input + kernel * units.kernels + 2 * units.partial)
         cycles = layer.macs + accesses + 4 * tiles * self.dma_setup_cycles
+        if self.vector_unit is not None:
+            cycles += layer.macs * self.vector_unit.most_cycles_per_mac
         price = self.energy
         femtojoules = (
             -(-accesses * self.unit_bits // 8) * (price.dram_fj_per_access + price.local_fj_per_access)

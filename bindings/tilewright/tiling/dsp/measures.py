@@ -9,6 +9,7 @@ import numpy as np
 from tilewright.core.measures import counted
 from tilewright.simulator import Report
 from tilewright.tiling.dsp import bounds, thesis_model
+from tilewright.tiling.dsp.compute import loop_of
 from tilewright.tiling.dsp.cost import energy
 from tilewright.tiling.dsp.exact import local_traffic
 from tilewright.tiling.dsp.nest import nest_of
@@ -48,6 +49,7 @@ def measure_execution(problem: LayerProblem, plan: DspPlan, report: Report) -> D
         tile=dict(zip(LOOPS, step, strict=True)),
         buffers_elements=nest.buffers(step, plan.reuse),
         **in_bits,
+        inner_loop=None if machine.vector_unit is None else str(loop_of(nest, plan)),
         **_published(problem, plan),
     )
 
@@ -67,20 +69,26 @@ def _published(problem: LayerProblem, plan: DspPlan) -> dict[str, Any]:
     }
 
 
-def _core(problem: LayerProblem, report: Report) -> tuple[int, int]:
+def core_cycles(problem: LayerProblem, report: Report) -> tuple[int, int]:
     """Return the cycles in which the core computes, and in which it sets up transfers."""
     machine = problem.machine
-    compute = report.total(-(-report.macs // machine.macs_per_cycle))
+    if machine.vector_unit is None:
+        compute = report.total(-(-report.macs // machine.macs_per_cycle))
+    else:
+        line = report.lockstep if machine.double_buffering else report.sequential
+        assert line is not None
+        compute = line.busy()["dsp"] - line.beside.get("dsp", 0)
     return compute, int(machine.dma_setup_cycles) * report.transfers
 
 
 def _limit(problem: LayerProblem, report: Report) -> str:
     """Name what works longest: the bus, or of the core's work the larger part."""
-    compute, setup = _core(problem, report)
+    compute, setup = core_cycles(problem, report)
     moved = sum(moved_by_operand(problem, report).values()) + report.streamed
     if moved / problem.machine.bus_units_per_cycle > compute + setup:
         return "bus"
-    return "multipliers" if compute >= setup else "set-up of transfers"
+    work = "multipliers" if problem.machine.vector_unit is None else "inner loop"
+    return work if compute >= setup else "set-up of transfers"
 
 
 def moved_by_operand(problem: LayerProblem, report: Report) -> dict[str, int]:
@@ -103,7 +111,7 @@ def costs_of(problem: LayerProblem, report: Report) -> dict[str, int]:
     machine = problem.machine
     line = report.lockstep if machine.double_buffering else report.sequential
     assert line is not None
-    busy = sum(_core(problem, report))
+    busy = sum(core_cycles(problem, report))
     moved = sum(moved_by_operand(problem, report).values())
     return {
         "cycles": line.cycles,

@@ -6,6 +6,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from tilewright.spec.errors import InputError
+from tilewright.tiling.dsp.inner_loop import InnerLoop
 from tilewright.tiling.tile import read_tile
 
 LOOPS = "gncyxk"
@@ -69,15 +70,25 @@ class DspPlan:
         an operand that the next tile needs again stays. ``halo``: moreover, where the next input tile is the
         neighbour in x or y, what the two share stays, too. ``weights``: moreover, all weights of a group are
         loaded at once and stay until the next group.
+    inner_loop
+        The loop inside of all tiles, on a machine with a vector unit. None there is the fastest one, and
+        elsewhere that there is no such decision.
     """
 
     tile: DspTile
     order: str
     reuse: str = "tile"
+    inner_loop: InnerLoop | None = None
 
     if TYPE_CHECKING:  # any tuple is taken
 
-        def __init__(self, tile: tuple[int, ...], order: str, reuse: str = "tile") -> None: ...
+        def __init__(
+            self,
+            tile: tuple[int, ...],
+            order: str,
+            reuse: str = "tile",
+            inner_loop: InnerLoop | None = None,
+        ) -> None: ...
 
     def __post_init__(self) -> None:
         object.__setattr__(self, "tile", DspTile(*self.tile))
@@ -98,16 +109,19 @@ class DspPlan:
     def to_json(self) -> dict[str, Any]:
         """Return the plan as the JSON object of a result file."""
         tile = dict(zip(LOOPS, self.tile, strict=True))
-        return {"tile": tile, "schedule": self.order, "reuse": self.reuse}
+        loop = {} if self.inner_loop is None else {"inner_loop": self.inner_loop.to_json()}
+        return {"tile": tile, "schedule": self.order, "reuse": self.reuse, **loop}
 
     @classmethod
     def from_json(cls, data: Any, file: str | None = None) -> DspPlan:
         """Read the JSON object of a result file; its meaning is judged by the simulator, not here."""
-        if not isinstance(data, dict) or set(data) != {"tile", "schedule", "reuse"}:
-            raise InputError("plan", data, "must be an object with tile, schedule and reuse", file)
+        if not isinstance(data, dict) or set(data) - {"inner_loop"} != {"tile", "schedule", "reuse"}:
+            limit = "must be an object with tile, schedule and reuse, and may have inner_loop"
+            raise InputError("plan", data, limit, file)
         tile = read_tile(data["tile"], LOOPS, file)
         if not isinstance(data["schedule"], str) or sorted(data["schedule"]) != sorted(ORDERED):
             raise InputError("plan.schedule", data["schedule"], f"must be an order of {ORDERED}", file)
         if data["reuse"] not in REUSES:
             raise InputError("plan.reuse", data["reuse"], f"must be one of: {', '.join(REUSES)}", file)
-        return cls(tile, data["schedule"], data["reuse"])
+        loop = InnerLoop.from_json(data["inner_loop"], file) if "inner_loop" in data else None
+        return cls(tile, data["schedule"], data["reuse"], loop)

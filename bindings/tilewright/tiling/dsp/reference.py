@@ -35,6 +35,8 @@ def why_not(problem: Problem) -> str | None:
     if problem.traded or problem.before:
         return "objective: the model minimises one cost"
     nest = _nest(problem)
+    if nest.machine.vector_unit is not None:
+        return "machine.vector_unit: the model charges MACs over macs_per_cycle, not an inner loop"
     if (tiles := prod(nest.sizes)) > MOST_TILES:
         return f"the layer has {tiles:,} smallest tiles, the model takes {MOST_TILES}"
     accesses, cycles, energy = _largest(problem)

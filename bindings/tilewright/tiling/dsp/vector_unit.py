@@ -52,8 +52,16 @@ class VectorUnit(Spec):
     load_latency: Latency = 8
     store_latency: Latency = 4
     shuffle_latency: Latency = 2
-    registers: Annotated[int, Field(ge=1, le=65536)] = 28
+    registers: Annotated[int, Field(ge=2, le=65536)] = 28
     unrolled_macs: Annotated[int, Field(ge=1, le=4096)] = 128
     sums: Literal["reloaded", "kept"] = "reloaded"
     instruction_cache: Annotated[int, Field(ge=1, le=2**30)] | None = None
     refill_cycles: Latency = 1
+
+    @property
+    def most_cycles_per_mac(self) -> int:
+        """Bound what a MAC takes, with begin and end of its output, in a loop of its own."""
+        ways = self.load_latency + self.shuffle_latency + self.mac_latency + self.store_latency
+        body = self.unrolled_macs * (self.mac_latency + 8) + ways
+        refill = 0 if self.instruction_cache is None else self.refill_cycles
+        return 3 * body * (1 + refill) + 8 * (ways + 8)

@@ -22,6 +22,7 @@ from tilewright.plotting import (
     with_prefix,
 )
 from tilewright.tiling import best_bound
+from tilewright.tiling.dsp.measures import core_cycles
 from tilewright.tiling.measures import CycledBetween, TimedBetween, duration
 from tilewright.tiling.panels import ExecutedPart, ExecutedParts
 from tilewright.tiling.plan import Plan
@@ -236,8 +237,7 @@ def _time_split(report: Report, problem: Problem) -> dict[str, float]:
     if problem.machine.kind == "hierarchy":
         cycles, computing = report.measures.duration_cycles, report.measures.multiplying_cycles
         return {"computing": computing, "waiting for a memory": cycles - computing}
-    compute = report.total(-(-report.macs // problem.machine.macs_per_cycle))
-    setup = problem.machine.dma_setup_cycles * report.transfers
+    compute, setup = core_cycles(problem, report)
     waiting = max(total - compute - setup, 0)
     return {"computing": compute, "DMA set-up": setup, "waiting for the bus": waiting}
 

@@ -371,7 +371,7 @@ def local_traffic(nest: Nest) -> int:
     It is what the thesis's schedules would move if the register file were the on-chip memory, whatever size
     that has; 0 where the machine gives no register file.
     """
-    if not nest.machine.register_file_bytes:
+    if not nest.machine.register_file_bytes or nest.machine.vector_unit is not None:
         return 0
     return _local_traffic(nest.layer, nest.machine.with_(memory_bytes=MAX_BYTES))
 

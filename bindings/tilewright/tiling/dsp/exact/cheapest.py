@@ -16,11 +16,12 @@ from typing import Any, NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
+from tilewright.tiling.dsp.compute import LoopOption
 from tilewright.tiling.dsp.cost import measures
 from tilewright.tiling.dsp.exact.accesses import BestPlan, families_of_fewest, fewest_accesses
 from tilewright.tiling.dsp.exact.families import Family, families, tile_at, tile_limit
 from tilewright.tiling.dsp.exact.params import PARAMS
-from tilewright.tiling.dsp.exact.schedules import lower_bound, schedule_groups
+from tilewright.tiling.dsp.exact.schedules import ScheduleGroup, lower_bound, schedule_groups
 from tilewright.tiling.dsp.nest import Counts, Nest, Tile
 from tilewright.tiling.dsp.plan import DspPlan
 
@@ -37,10 +38,13 @@ class Admitted(NamedTuple):
         Tells of the steps of many tiles which of them may be admitted, whatever the order of their loops.
     plan
         Tells whether a plan is.
+    of_time
+        Whether cycles or energy matter to that, so that an inner loop that takes more may be admitted alone.
     """
 
     tiles: Callable[[tuple[Counts, ...]], NDArray[np.bool_]]
     plan: Callable[[DspPlan], bool]
+    of_time: bool = False
 
 
 def cheapest(
@@ -77,6 +81,8 @@ def cheapest(
         return None, True
     search = _Search(nest, minimise, limit, local, dict(at_most or {}), admitted)
     search.take([start.plan])
+    if nest.machine.vector_unit is not None:
+        search.look(nest.step(start.plan.tile))
     admits = None if admitted is None else admitted.tiles
     every = families(nest, limit, deadline, search.most_tiles, admits)
     if fewest is not None:
@@ -152,10 +158,18 @@ class _Search:
         self._seen.add(tile)
         every = self.admitted is not None
         for group in schedule_groups(self.nest, tile, self.limit, self.local, every=every):
-            if tuple(map(group.bound, self.names)) < self.rank and all(
-                group.bound(of) <= most for of, most in self.at_most.items()
-            ):
-                self.take(group.plans)
+            if not self._may_help(group, None):
+                continue
+            for option, plans in group.options(every=self.admitted is not None and self.admitted.of_time):
+                if option is None or self._may_help(group, option):
+                    self.take(plans)
+
+    def _may_help(self, group: ScheduleGroup, option: LoopOption | None) -> bool:
+        """Whether plans that move the same may be better than the best, with an inner loop or with any."""
+        bounds = tuple(group.bound(name, option) for name in self.names)
+        return bounds < self.rank and all(
+            group.bound(of, option) <= most for of, most in self.at_most.items()
+        )
 
     def keys(self, family: Family) -> list[Counts]:
         """Bound what the schedules of a family's tiles cost from below: the objective, and what breaks ties.

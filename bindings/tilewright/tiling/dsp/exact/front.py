@@ -122,13 +122,17 @@ class _FrontSearch:
         for group in schedule_groups(self.nest, tile, self.limit, self.local):
             if self._beaten((group.bound(self.traded[0]), group.bound(self.traded[1]))):
                 continue
-            for plan in group.plans:
-                first, second = measures(self.nest, plan, self.traded, self.local)
-                if not self._beaten((first, second)):
-                    self.front = [
-                        p for p in self.front if not (p.values[0] >= first and p.values[1] >= second)
-                    ]
-                    self.front.append(TradeOff((first, second), plan))
+            for option, plans in group.options():
+                bound = group.bound(self.traded[0], option), group.bound(self.traded[1], option)
+                if option is None or not self._beaten(bound):
+                    self._take(plans)
+
+    def _take(self, plans: tuple[DspPlan, ...]) -> None:
+        for plan in plans:
+            first, second = measures(self.nest, plan, self.traded, self.local)
+            if not self._beaten((first, second)):
+                self.front = [p for p in self.front if not (p.values[0] >= first and p.values[1] >= second)]
+                self.front.append(TradeOff((first, second), plan))
 
 
 def _unbeaten(front: list[TradeOff[DspPlan]], first: Counts, second: Counts) -> NDArray[np.bool_]:

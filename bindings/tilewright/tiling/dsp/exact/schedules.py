@@ -2,18 +2,22 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from collections.abc import Iterator
+from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
 
+from tilewright.tiling.dsp.compute import LoopOption, least_compute, loops_worth_trying
 from tilewright.tiling.dsp.exact.patterns import group_schedules
 from tilewright.tiling.dsp.nest import FREE, C, Counts, G, K, N, Nest, Tile, X, Y
 from tilewright.tiling.dsp.plan import DspPlan
 from tilewright.tiling.dsp.traffic import Tiles
 
 
-def lower_bound(tiles: Tiles, accesses: Counts, transfers: Counts, minimise: str, local: int) -> Counts:
+def lower_bound(
+    tiles: Tiles, accesses: Counts, transfers: Counts, minimise: str, local: int, compute: Any = None
+) -> Counts:
     """Bound cycles or energy from below, given accesses and transfers, or return accesses or memory.
 
     The first loads and the last write stand alone; in between, core and bus each have their work to do.
@@ -25,6 +29,8 @@ def lower_bound(tiles: Tiles, accesses: Counts, transfers: Counts, minimise: str
     minimise : {"cycles", "energy", "accesses", "memory"}
     local
         Units of local traffic of the layer (`local_traffic`).
+    compute
+        Cycles of the core, where they are known.
     """
     if minimise == "accesses":
         return accesses
@@ -32,7 +38,7 @@ def lower_bound(tiles: Tiles, accesses: Counts, transfers: Counts, minimise: str
         return np.broadcast_to(tiles.need, accesses.shape)
     nest, machine = tiles.nest, tiles.nest.machine
     bus, setup, units = machine.bus_units_per_cycle, machine.dma_setup_cycles, machine.units
-    compute = -(-nest.macs // machine.macs_per_cycle)
+    compute = least_compute(tiles) if compute is None else compute
     if minimise == "energy":
         price, size = machine.energy, machine.unit_bits / 8
         bits = machine.unit_bits
@@ -42,7 +48,7 @@ def lower_bound(tiles: Tiles, accesses: Counts, transfers: Counts, minimise: str
         dram = np.floor(accesses * (each * (1 - 1e-9))).astype(np.int64)
         return np.asarray(dram + price.core_fj_per_cycle * (compute + setup * transfers) + streams)
     if not machine.double_buffering:
-        return np.asarray(setup * transfers + -(-accesses // bus) + max(compute, -(-local // bus)))
+        return np.asarray(setup * transfers + -(-accesses // bus) + np.maximum(compute, -(-local // bus)))
     g, n, c, _, _, k = tiles.steps
     first = tiles.first_plane * g * n * k * units.input
     weights = g * c * k * nest.window * units.kernels
@@ -71,10 +77,30 @@ class ScheduleGroup:
     local: int
     plans: tuple[DspPlan, ...]
 
-    def bound(self, minimise: str) -> int:
-        """Return a lower bound on the cycles, the energy or the accesses of each of the plans."""
+    def bound(self, minimise: str, option: LoopOption | None = None) -> int:
+        """Return a lower bound on the cycles, the energy or the accesses of each of the plans.
+
+        Parameters
+        ----------
+        option
+            The inner loop that they have.
+        """
         moved = np.array([self.accesses]), np.array([self.transfers])
-        return int(lower_bound(self.tiles, *moved, minimise, self.local)[0])
+        local, compute = (self.local, None) if option is None else (option.streamed, option.cycles)
+        return int(lower_bound(self.tiles, *moved, minimise, local, compute)[0])
+
+    def options(self, *, every: bool = False) -> Iterator[tuple[LoopOption | None, tuple[DspPlan, ...]]]:
+        """Return the plans with each inner loop that may be best, the fastest first; once without such loops.
+
+        `every` is as for `loops_worth_trying`.
+        """
+        nest = self.tiles.nest
+        if nest.machine.vector_unit is None:
+            yield None, self.plans
+            return
+        options = loops_worth_trying(nest, self.plans[0].tile, every=every)
+        for option in sorted(options, key=lambda option: option[:2]):
+            yield option, tuple(replace(plan, inner_loop=option.loop) for plan in self.plans)
 
 
 def schedule_groups(

@@ -1,0 +1,241 @@
+"""What the core takes for each tile, and how much it streams: by its throughput, or by the plan's inner loop.
+
+On a machine with a vector unit all tiles of a plan share one inner loop, as they would share code; tiles at
+the edge of a layer cut its body to their size. What a loop takes for a tile does not depend on the order of
+the tiles: so the loops that may be best with some order are known of a tile alone (`loops_worth_trying`).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from functools import lru_cache
+from itertools import product
+from typing import Any, NamedTuple
+
+import numpy as np
+from numpy.typing import NDArray
+
+from tilewright.tiling.dsp.inner_loop import (
+    DIMENSIONS,
+    InnerLoop,
+    TileWork,
+    costs_of_bodies,
+    extents,
+    loop_costs,
+)
+from tilewright.tiling.dsp.inner_search import LoopFamily, families
+from tilewright.tiling.dsp.nest import C, Counts, G, K, N, Nest, Tile, X, Y
+from tilewright.tiling.dsp.plan import DspPlan
+from tilewright.tiling.dsp.traffic import Tiles
+
+AXES = (N, C, Y, X, K)
+"""The dimensions of an inner loop."""
+
+
+class TileKind(NamedTuple):
+    """Tiles of equal size, their number, and whether their input maps are an output's first and last."""
+
+    sizes: Tile
+    first: bool
+    last: bool
+    number: int
+
+
+class LoopOption(NamedTuple):
+    """An inner loop with what it takes for all tiles together: cycles, and units that it streams."""
+
+    cycles: int
+    streamed: int
+    loop: InnerLoop
+
+
+def work_of(nest: Nest, sizes: Tile) -> TileWork:
+    """Return what is computed of a tile."""
+    layer = nest.layer
+    n, c, y, x, k = (sizes[d] for d in AXES)
+    return TileWork((n, c, y, x, k), sizes[G], layer.kernel, layer.stride, layer.dilation)
+
+
+def kinds_of_tiles(nest: Nest, step: Tile) -> Iterator[TileKind]:
+    """Return the tiles of a plan, those together that cost the same."""
+    trips = nest.trips(step)
+    choices = []
+    for size, one, many in zip(nest.sizes, step, trips, strict=True):
+        last = size - (many - 1) * one
+        choices.append([(one, many)] if last == one else [(one, many - 1), (last, 1)])
+    maps = trips[K]
+    for chosen in product(*choices):
+        sizes, number = tuple(size for size, _ in chosen), 1
+        for _, many in chosen[:K]:
+            number *= many
+        size, many = chosen[K]
+        ends = size != step[K] or len(choices[K]) == 1  # the last input maps are among these
+        if maps == 1:
+            yield TileKind(sizes, True, True, number)
+            continue
+        if size == step[K]:
+            yield TileKind(sizes, True, False, number)
+            many -= 1
+        if ends:
+            yield TileKind(sizes, False, True, number)
+            many -= 1
+        if many:
+            yield TileKind(sizes, False, False, number * many)
+
+
+@lru_cache(maxsize=1 << 16)
+def cost_of_tile(nest: Nest, loop: InnerLoop, sizes: Tile, first: bool, last: bool) -> tuple[int, int]:
+    """Return the cycles of a tile, and the units that it streams.
+
+    Parameters
+    ----------
+    first, last
+        Whether its input maps are the first and the last of its outputs.
+    """
+    unit = nest.machine.vector_unit
+    assert unit is not None
+    cycles, transfers = loop_costs(unit, work_of(nest, sizes), loop).total(first=first, last=last)
+    return int(cycles), int(transfers) * unit.lanes
+
+
+def compute_of_tiles(
+    nest: Nest, plan: DspPlan, local: int, sizes: dict[int, Any], first: Any, last: Any
+) -> tuple[Counts, Counts]:
+    """Return the cycles of many tiles, and the units that they stream.
+
+    Parameters
+    ----------
+    local
+        Units of local traffic of the whole layer, on a machine without a vector unit.
+    sizes : int, shape (tiles,)
+        By dimension.
+    first, last : bool, shape (tiles,)
+    """
+    if nest.machine.vector_unit is None:
+        macs = np.prod([sizes[d] for d in range(6)], axis=0) * nest.window
+        streamed = np.asarray(nest.streamed(macs, local))
+        return -(-macs // nest.machine.macs_per_cycle), streamed
+    loop = loop_of(nest, plan)
+    rows = np.stack([*(sizes[d] for d in range(6)), first, last])
+    distinct, index = np.unique(rows, axis=1, return_inverse=True)
+    costs = np.array(
+        [cost_of_tile(nest, loop, tuple(row[:6]), bool(row[6]), bool(row[7])) for row in distinct.T.tolist()],
+        dtype=np.int64,
+    )
+    cycles, streamed = costs[index.ravel()].T
+    return cycles, streamed
+
+
+def loop_of(nest: Nest, plan: DspPlan) -> InnerLoop:
+    """Return the inner loop of a plan: without one of its own, the fastest for all its tiles together."""
+    if plan.inner_loop is not None:
+        return plan.inner_loop
+    return min(loops_worth_trying(nest, nest.step(plan.tile)), key=lambda option: option[:2]).loop
+
+
+def misfit(nest: Nest, plan: DspPlan) -> str | None:
+    """Say why a plan's inner loop cannot run, or None."""
+    unit, loop = nest.machine.vector_unit, plan.inner_loop
+    if loop is None:
+        return None
+    if unit is None:
+        return "inner loop: the machine has no vector_unit"
+    for kind in kinds_of_tiles(nest, nest.step(plan.tile)):
+        costs = loop_costs(unit, work_of(nest, kind.sizes), loop)
+        if not costs.fits:
+            macs = costs.macs // (costs.entries * costs.iterations)
+            return (
+                f"inner loop: {costs.least_registers} registers and a body of {macs} vector MACs are needed, "
+                f"the machine has {unit.registers} and takes {unit.unrolled_macs}"
+            )
+    return None
+
+
+@lru_cache(maxsize=1 << 14)
+def loops_worth_trying(nest: Nest, step: Tile, *, every: bool = False) -> tuple[LoopOption, ...]:
+    """Return the inner loops of a tile that no other is at least as good as on every tile of a plan.
+
+    Cycles and energy of a plan fall with what each tile takes and streams, whatever the order of the tiles.
+    So one of these is best for every order.
+
+    Parameters
+    ----------
+    every
+        Also those that others are better than: constraints may ask for what they cost.
+    """
+    unit = nest.machine.vector_unit
+    assert unit is not None
+    kinds = list(kinds_of_tiles(nest, step))
+    tables: list[NDArray[np.int64]] = []
+    found: list[tuple[LoopFamily, int]] = []
+    for family in families(unit, work_of(nest, step)):
+        table, fits = _costs_of_family(nest, family, kinds)
+        kept = np.flatnonzero(fits)
+        tables.append(table[kept])
+        found.extend((family, int(number)) for number in kept)
+    table = np.concatenate(tables)
+    numbers = np.array([kind.number for kind in kinds])
+    return tuple(
+        LoopOption(
+            int(table[at, : len(kinds)] @ numbers),
+            int(table[at, len(kinds) :] @ numbers) * unit.lanes,
+            found[at][0].loop(found[at][1]),
+        )
+        for at in (range(len(table)) if every else _undominated(table))
+    )
+
+
+def _costs_of_family(
+    nest: Nest, family: LoopFamily, kinds: list[TileKind]
+) -> tuple[NDArray[np.int64], NDArray[np.bool_]]:
+    """Return cycles, then transfers, of each kind of tiles with each loop, and which loops fit all."""
+    unit = nest.machine.vector_unit
+    assert unit is not None
+    columns: list[list[Counts]] = [[], []]
+    fits = np.ones(len(family.unroll[0]), np.bool_)
+    for kind in kinds:
+        work = work_of(nest, kind.sizes)
+        sizes = extents(unit, work, family.vector)
+        unroll = [np.minimum(each, size) for each, size in zip(family.unroll, sizes, strict=True)]
+        costs = costs_of_bodies(unit, work, family.vector, family.pipelined, family.taps, unroll)
+        fits &= costs.fits
+        for column, total in zip(columns, costs.total(first=kind.first, last=kind.last), strict=True):
+            column.append(np.broadcast_to(total, fits.shape))
+    return np.stack([*columns[0], *columns[1]], axis=1), fits
+
+
+def _undominated(table: NDArray[np.int64]) -> list[int]:
+    """Return rows that no other row is at most as large as everywhere, one of several that are equal."""
+    kept: list[int] = []
+    rows = np.zeros((0, table.shape[1]), np.int64)
+    for at in np.lexsort((*table.T[::-1], table.sum(axis=1))).tolist():
+        if not (rows <= table[at]).all(axis=1).any():
+            kept.append(at)
+            rows = np.vstack([rows, table[at]])
+    return kept
+
+
+def least_compute(tiles: Tiles) -> Counts:
+    """Bound the cycles of the core from below, for all tiles of plans with certain steps; (C2), (C10), (C11).
+
+    Every iteration takes its multiply-accumulates' slots. Whatever is vectorised, lanes that a tile leaves
+    empty take them as well, and each output is begun and ended once.
+    """
+    nest = tiles.nest
+    unit, machine = nest.machine.vector_unit, nest.machine
+    if unit is None:
+        return np.asarray(-(-nest.macs // machine.macs_per_cycle))
+    sizes = nest.sizes
+    outputs: Any = 1
+    for d in (G, N, C, Y, X):
+        outputs = outputs * tiles.trips[d]
+    ends = (2 * (unit.load_latency + unit.store_latency) + unit.mac_latency) * outputs
+    best: Any = None
+    for name, axis in zip(DIMENSIONS, AXES, strict=True):
+        step, trips = tiles.steps[axis], tiles.trips[axis]
+        vectors = (trips - 1) * -(-step // unit.lanes) + -(-(sizes[axis] - (trips - 1) * step) // unit.lanes)
+        macs = vectors * (nest.macs // sizes[axis])
+        sums = nest.n_outputs if name == "k" else vectors * (nest.n_outputs // sizes[axis])
+        cycles = -(-macs // unit.mac_slots) + -(-3 * sums // unit.memory_slots) + ends
+        best = cycles if best is None else np.minimum(best, cycles)
+    return np.asarray(best)

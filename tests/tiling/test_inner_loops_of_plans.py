@@ -1,0 +1,216 @@
+"""Tiles and their inner loop as one decision: the search against a walk that executes each instruction."""
+
+from __future__ import annotations
+
+import random
+import time
+from typing import Any
+
+import pytest
+from conftest import Run, examples, refused, tells
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from tests.oracles import Refused
+from tests.oracles import dsp as oracle
+
+from tilewright.spec.errors import InputError
+from tilewright.tiling import Plan, Problem, violation
+from tilewright.tiling.dsp import compute, kind
+from tilewright.tiling.dsp.inner_loop import DIMENSIONS, InnerLoop
+from tilewright.tiling.dsp.nest import nest_of
+from tilewright.tiling.dsp.plan import DspPlan
+
+
+def some_problem(rng: random.Random) -> Problem:
+    lanes, mac_slots, memory_slots = rng.choice([2, 3, 4]), rng.choice([1, 1, 2]), rng.choice([1, 1, 2])
+    sizes = [rng.randint(1, 3) for _ in range(4)]
+    for flat in rng.sample(range(4), 2):
+        sizes[flat] = 1
+    groups = rng.choice([1, 1, 1, 2])
+    kernel = rng.choice([(1, 1), (1, 2), (2, 1), (2, 2)])
+    unit = {
+        "lanes": lanes,
+        "mac_slots": mac_slots,
+        "memory_slots": memory_slots,
+        "mac_latency": rng.randint(1, 5),
+        "load_latency": rng.randint(0, 5),
+        "registers": rng.choice([4, 8, 28]),
+        "unrolled_macs": rng.choice([3, 6, 12]),
+        "sums": rng.choice(["reloaded", "kept"]),
+    }
+    machine = {
+        "kind": "dsp",
+        "vector_unit": unit,
+        "memory_bytes": rng.randint(24, 200),
+        "element_bytes": 1,
+        "double_buffering": rng.choice([True, False]),
+        "macs_per_cycle": lanes * mac_slots,
+        "bus_elements_per_cycle": lanes * memory_slots + rng.choice([0, 0, 3]),
+        "dma_setup_cycles": rng.choice([0, 1, 7]),
+        "energy": {"local_fj_per_access": rng.choice([0, 1000, 10**6]), "local_access_bytes": lanes},
+    }
+    layer = {
+        "input": [sizes[0] * groups, sizes[1] + kernel[0] - 1, sizes[2] + kernel[1] - 1],
+        "kernels": sizes[3] * groups,
+        "kernel": list(kernel),
+        "groups": groups,
+        "batch": rng.choice([1, 1, 2]),
+    }
+    limits = {"schedule": rng.choice(["kc", "oc", "oxyn/ox", "intra", "thesis"])}
+    minimise = rng.choice(["cycles", "cycles", "energy", "accesses", "pareto"])
+    return Problem.model_validate(
+        {"layer": layer, "machine": machine, "limits": limits, "objective": {"minimise": minimise}}
+    )
+
+
+@settings(max_examples=examples(300, by_day=6))
+@given(st.integers(0, 2**32))
+def test_the_search_finds_what_the_walk_finds(seed: int) -> None:
+    rng = random.Random(seed)
+    try:
+        problem = some_problem(rng)
+    except InputError:  # nothing fits
+        return
+    told = problem.model_dump(mode="json")
+    expected = oracle.best(told)
+    found = kind.exhaustive(problem, time.monotonic() + 600)
+    if expected is None:
+        assert found is None
+        return
+    assert found is not None
+    assert found.proven
+    if problem.minimise == "pareto":
+        points = [
+            tuple(kind.trade_off(problem, kind.simulate(problem, one)).values()) for one in found.layers
+        ]
+        assert points == expected
+        return
+    assert found.value == expected
+    plan = found.layers[0]
+    assert plan.inner_loop is not None
+    assert oracle.cost(told, plan.to_json()) == expected
+    assert DspPlan.from_json(plan.to_json()) == plan
+
+
+@settings(max_examples=examples(400, by_day=40))
+@given(st.integers(0, 2**32))
+def test_any_plan_costs_what_a_walk_says(seed: int) -> None:
+    """Of the closed form, of the simulator, and of the walk; or it is no plan in all of them."""
+    rng = random.Random(seed)
+    try:
+        problem = some_problem(rng)
+    except InputError:
+        return
+    problem = problem.with_(objective={"minimise": rng.choice(["cycles", "energy"])})
+    nest = nest_of(problem.one_layer, problem.machine)
+    n, c, y, x, k = (rng.randint(1, 3) for _ in DIMENSIONS)
+    taps = rng.choice(["kernel", "row", "tap"])
+    loop = InnerLoop(rng.choice(DIMENSIONS), rng.choice(DIMENSIONS), (n, c, y, x, k), taps)
+    order, reuse = rng.choice(oracle.schedules(problem.limits.schedule))
+    plan = DspPlan(tuple(rng.randint(1, size) for size in nest.sizes), order, reuse, loop)
+    valid = violation(problem, Plan((plan,))) is None
+    try:
+        expected = oracle.cost(problem.model_dump(mode="json"), plan.to_json())
+    except Refused:
+        assert not valid
+        return
+    assert valid
+    assert kind.objective(problem, plan) == expected
+    assert kind.measured_objective(problem, kind.simulate(problem, plan)) == expected
+
+
+def test_no_order_of_tiles_needs_a_loop_that_is_left_out() -> None:
+    """Cycles and energy with every loop, under every order, are not below those of the loops worth trying."""
+    machine = {
+        "kind": "dsp",
+        "memory_bytes": 300,
+        "element_bytes": 1,
+        "macs_per_cycle": 4,
+        "bus_elements_per_cycle": 4,
+        "dma_setup_cycles": 3,
+        "vector_unit": {"lanes": 4, "registers": 8, "unrolled_macs": 12},
+    }
+    problem = Problem.model_validate(
+        {
+            "layer": {"input": [4, 6, 6], "kernels": 6, "kernel": [3, 3]},
+            "machine": machine,
+            "objective": {"minimise": "cycles"},
+        }
+    )
+    nest = nest_of(problem.one_layer, problem.machine)
+    tile = (1, 1, 4, 2, 3, 2)
+    every = compute.loops_worth_trying(nest, tile, every=True)
+    some = {option.loop for option in compute.loops_worth_trying(nest, tile)}
+    assert len(some) < len(every) / 10
+    for order, reuse in (("ncyxk", "tile"), ("cknyx", "halo"), ("nyxkc", "tile")):
+        for place in (1, 2):  # cycles, energy
+            costs = {
+                option.loop: kind.rank(problem, DspPlan(tile, order, reuse, option.loop))[place]
+                for option in every
+            }
+            assert min(costs.values()) == min(costs[loop] for loop in some)
+
+
+VECTOR = """
+room = "tiling"
+[layer]
+input = [4, 8, 8]
+kernels = 8
+kernel = 3
+[machine]
+kind = "dsp"
+memory_bytes = 1024
+macs_per_cycle = 4
+bus_elements_per_cycle = 4
+vector_unit = { lanes = 4 }
+[objective]
+minimise = "cycles"
+"""
+
+
+def test_a_user_sees_the_loop_and_check_confirms_it(tilewright: Run, tmp_path: Any) -> None:
+    (tmp_path / "v.toml").write_text(VECTOR)
+    done = tilewright("solve", "v.toml", "-o", "r.json")
+    assert done.returncode == 0, done.stderr
+    assert tells(done.stdout, "inner loop", "vectors of c")
+    assert tilewright("check", "v.toml", "r.json").returncode == 0
+    text = (tmp_path / "r.json").read_text()
+    assert '"inner_loop"' in text
+    (tmp_path / "bad.json").write_text(text.replace('"pipelined": "', '"pipelined": "q'))
+    assert tilewright("check", "v.toml", "bad.json").returncode == 2
+
+
+@pytest.mark.parametrize(
+    ("changes", "field", "value", "limit"),
+    [
+        ({"macs_per_cycle": 32}, "machine.macs_per_cycle", 32, "must be 4"),
+        ({"bus_elements_per_cycle": 3}, "machine.bus_elements_per_cycle", 3, "at least 4"),
+        ({"vector_unit": {"lanes": 0}}, "machine.vector_unit.lanes", 0, "1"),
+        ({"vector_unit": {"registers": 1}}, "machine.vector_unit.registers", 1, "2"),
+    ],
+)
+def test_machines_that_contradict_their_vector_unit(
+    changes: dict[str, Any], field: str, value: Any, limit: str
+) -> None:
+    machine = {
+        "kind": "dsp",
+        "memory_bytes": 1024,
+        "macs_per_cycle": 4,
+        "bus_elements_per_cycle": 4,
+        "vector_unit": {"lanes": 4},
+    }
+    with refused(field, value, limit):
+        Problem.model_validate(
+            {"layer": {"input": [1, 4, 4], "kernels": 1, "kernel": [1, 1]}, "machine": machine | changes}
+        )
+
+
+def test_plans_whose_loop_cannot_run() -> None:
+    base = {"kind": "dsp", "memory_bytes": 1024, "macs_per_cycle": 4, "bus_elements_per_cycle": 4}
+    layer = {"input": [1, 4, 4], "kernels": 8, "kernel": [3, 3]}
+    plan = Plan((DspPlan((1, 1, 8, 2, 2, 1), "ncyxk", "tile", InnerLoop("c", "y", (1, 2, 1, 2, 1))),))
+    scalar = Problem.model_validate({"layer": layer, "machine": base})
+    assert tells(violation(scalar, plan), "inner loop", "vector_unit")
+    unit = {"lanes": 4, "registers": 3}
+    vector = Problem.model_validate({"layer": layer, "machine": base | {"vector_unit": unit}})
+    assert tells(violation(vector, plan), "inner loop", "registers", "36", "3", "128")
