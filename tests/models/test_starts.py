@@ -68,7 +68,7 @@ def test_a_model_begins_with_a_start(room: str, path: Path) -> None:
         # HiGHS only speaks of a start when its presolve has left something.
         options = {"presolve": "off"} if solver_of(path) == "highs" else None
         outcome = solve(
-            problem, path, solver_of(path), options=options, start=start, on_plan=plans.append, seconds=60
+            problem, path, solver_of(path), options=options, start=start, on_plan=plans.append, seconds=300
         )
         assert outcome.warm_start is not None, cell
         objective = room_of(problem).objective
@@ -94,7 +94,7 @@ def test_a_start_arrives_at_any_solver(room: str, path: Path) -> None:
     cell = cells_of(room, path)[0]
     problem, start = matrix.problem(cell), dearest(room, matrix.cells().index(cell))
     plans: list[Any] = []
-    outcome = solve(problem, path, OTHERS[form], start=start, on_plan=plans.append, seconds=60)
+    outcome = solve(problem, path, OTHERS[form], start=start, on_plan=plans.append, seconds=300)
     cost = room_of(problem).objective(problem, start)
     assert outcome.warm_start is not None
     assert ("only what costs less" if form == ".mzn" else "given to appsi_highs") in outcome.warm_start
