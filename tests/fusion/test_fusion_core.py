@@ -653,6 +653,28 @@ def test_parameters_of_split_channels_come_once_with_the_loop_over_kernels_outsi
     assert report.measures.loaded_bytes == 536
 
 
+def test_what_sums_and_pools_read_is_loaded_where_channels_are_split() -> None:
+    plane = [4, 4, 3]
+    conv = {"name": "a", "input": plane, "kernels": 4, "kernel": [1, 1]}
+    pool = {"name": "z", "inputs": ["input"], "kind": "pool", "op": "max", "input": plane, "kernel": [1, 1]}
+    around = {"kind": "pool", "op": "max", "kernel": [3, 1], "padding": [1, 1, 0, 0]}
+    layers = [
+        conv,
+        pool,
+        {"name": "b", "inputs": ["a", "z"], "kind": "add", "input": plane},
+        {"name": "c", "inputs": ["b", "z"], "kind": "add", "input": plane},
+        {"name": "d", "inputs": ["c"], "input": plane, **around},
+    ]
+    asked = problem(Random(1), {"layers": layers})
+    fused = asked.fused((0, 2, 3, 4))
+    assert fused.sums and not fused.blockwise[1]  # both sums read z
+    alone = Group(("z",), Tile(*fused.plane, 4, 1))
+    for rows, channels, order, parameters in product((1, 2, 4), (1, 2, 4), ORDERS, PARAMETERS):
+        tile = Tile(rows, 3, 2, channels, "recompute", order, parameters)
+        if violation(fused, tile) is None:
+            simulated(asked, Plan((alone, Group(("a", "b", "c", "d"), tile))), any_tiles=True)
+
+
 def test_groups_have_keys_of_their_own() -> None:
     """A group of `a` and `b` is told from an operation that is called `a+b`."""
     tables = [

@@ -320,6 +320,7 @@ class Run:
         self.count = len(self.down[0]) * len(self.across[0])
         self.keeps, self.by_kernels = tile.halo == "keep", tile.order == "kernels"
         self.split = group.splits(tile)
+        self.in_parts = {index for index, _ in group.maps[group.loaded].parts} if self.split else set()
         self.overlap = [
             any(b[0] < a[1] for spans in (self.down[i], self.across[i])
                 for a, b in pairwise(spans))
@@ -370,7 +371,7 @@ class Run:
         group, tile = self.group, self.tile
         each = self.machine["arrays"]
         taken = [0, 0]
-        split = {index for index, _ in group.maps[group.loaded].parts} if self.split else set()
+        split = self.in_parts
         for index, one in enumerate(group.maps):
             if index in split:
                 continue
@@ -503,12 +504,12 @@ class Run:
 
     def _begin(self, tile: int, stage: int) -> None:
         for index in range(self.group.loaded):
-            if not self.split and not self.by_block[index] and self._stage(index) == stage:
+            if index not in self.in_parts and not self.by_block[index] and self._stage(index) == stage:
                 self._load(index, tile, (0, self.group.maps[index].shape[0]))
 
     def _finish(self, tile: int) -> None:
         for index, one in enumerate(self.group.maps):
-            if not self.by_block[index] and not (self.split and index < self.group.loaded):
+            if not self.by_block[index] and index not in self.in_parts:
                 self._leave(index, tile, (0, one.shape[0]))
 
     def _read(self, index: int, source: int, channels: Span) -> Span:

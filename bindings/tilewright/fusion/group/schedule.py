@@ -93,8 +93,9 @@ class GroupSchedule:
         self.whole = ~(fused.blockwise & (by_kernels | ~(keeps & (down | across))))
         self.slots = np.where(self.whole, fused.slots, 2)
         self.splits = fused.splits(tile)
-        loaded = np.arange(len(self.whole)) < fused.loaded
-        twice = by_kernels & self.whole if keeps else (self.slots == 2) & ~(self.splits & loaded)
+        parts = [part.map for part in fused.features[fused.loaded].parts]
+        in_parts = np.isin(np.arange(len(self.whole)), parts)
+        twice = by_kernels & self.whole if keeps else (self.slots == 2) & ~(self.splits & in_parts)
         self.doubled = (self.tiles > 1) & (down | across) & twice
 
     def _run(self, records: Ints, most: int, work: Ints) -> tuple[int, int]:

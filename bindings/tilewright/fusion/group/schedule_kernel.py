@@ -400,10 +400,22 @@ def _compute(p: Any, feature: int, tile: int, block: Any, summed: Any) -> None:
 
 
 @lean
+def _comes_in_parts(p: Any, feature: int) -> Any:
+    """Whether a convolution that sums over some input channels at a time reads a map: no other one does."""
+    head = p.order[0]
+    if p.settings[Setting.SPLITS]:
+        for k in range(p.features[head, Column.FIRST_READ], p.features[head, Column.END_READ]):
+            if p.reads[k, 0] == feature:
+                return True
+    return False
+
+
+@lean
 def _begin_residencies(p: Any, tile: int, stage: int, index: int) -> None:
     """Load the maps that a stage needs whole, and choose places for those that it computes."""
-    loaded = 0 if p.settings[Setting.SPLITS] else p.order[0]
-    for feature in range(loaded):
+    for feature in range(p.order[0]):
+        if _comes_in_parts(p, feature):
+            continue
         if p.features[feature, Column.STAGE] == stage and p.features[feature, Column.WHOLE]:
             if p.features[feature, Column.DOUBLED]:
                 number = index if p.settings[Setting.KEEPS] else p.features[feature, Column.RESIDENCIES]
@@ -455,7 +467,7 @@ def _execute_block(p: Any, tile: int, stage: int, block: Any) -> None:
 def _end_residencies(p: Any, tile: int) -> None:
     """Save or free the maps that a tile had whole."""
     for feature in range(len(p.features)):
-        if p.features[feature, Column.WHOLE] and not (p.settings[Setting.SPLITS] and feature < p.order[0]):
+        if p.features[feature, Column.WHOLE] and not _comes_in_parts(p, feature):
             _end_residency(p, feature, tile, (0, p.features[feature, Column.CHANNELS]))
 
 
