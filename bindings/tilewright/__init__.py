@@ -53,6 +53,11 @@ if TYPE_CHECKING:
     from tilewright.grouping.problem import GroupingMachine as GroupingMachine
     from tilewright.grouping.problem import GroupingObjective as GroupingObjective
     from tilewright.grouping.problem import Problem as GroupingProblem
+    from tilewright.offloading.plan import Plan as OffloadingPlan
+    from tilewright.offloading.problem import OffloadingLimits as OffloadingLimits
+    from tilewright.offloading.problem import OffloadingMachine as OffloadingMachine
+    from tilewright.offloading.problem import OffloadingObjective as OffloadingObjective
+    from tilewright.offloading.problem import Problem as OffloadingProblem
     from tilewright.residency.machine import OneMemory as OneMemory
     from tilewright.residency.machine import ResidencyLimits as ResidencyLimits
     from tilewright.residency.machine import ResidencyObjective as ResidencyObjective
@@ -104,6 +109,8 @@ _EXPORTS = {
     "fusion.problem": "FusionLimits FusionObjective FusionProblem",
     "grouping.plan": "GroupingPlan",
     "grouping.problem": "GroupingLimits GroupingMachine GroupingObjective GroupingProblem",
+    "offloading.plan": "OffloadingPlan",
+    "offloading.problem": "OffloadingLimits OffloadingMachine OffloadingObjective OffloadingProblem",
     "residency.machine": "OneMemory ResidencyLimits ResidencyObjective",
     "residency.plan": "ResidencyPlan",
     "residency.problem": "ResidencyProblem",
@@ -175,6 +182,11 @@ __all__ = [
     "Network",
     "NpuMachine",
     "NpuPlan",
+    "OffloadingLimits",
+    "OffloadingMachine",
+    "OffloadingObjective",
+    "OffloadingPlan",
+    "OffloadingProblem",
     "OneMemory",
     "OutOfTimeError",
     "Outcome",

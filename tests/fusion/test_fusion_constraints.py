@@ -252,10 +252,9 @@ def test_what_the_host_computes_has_no_tile() -> None:
     )  # fmt: skip
     with refused("constraints[0].say", "tile.rows(soft) == 1", "soft"):
         problem.where("tile.rows(soft) == 1")
-    impossible = problem.where("size(soft) == 2")
-    assert tw.solve(impossible, "downsets", confirm=False).status == "infeasible"
+    assert tw.solve(problem.where("size(soft) == 2"), "downsets").status == "infeasible"
     kept = problem.where("engine(soft) == HOST", "before(a, soft)", "groups == 1")
-    assert tw.solve(kept, "downsets", confirm=False).status == "optimal"
+    assert tw.solve(kept, "downsets").status == "optimal"
 
 
 def test_a_method_that_does_not_state_a_word_names_it() -> None:

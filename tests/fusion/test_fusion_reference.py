@@ -26,7 +26,7 @@ PATH = catalogue.formulation("fusion", "reference")
 
 OBJECTIVES = ("cycles", "energy", "memory", "traffic")
 
-FEW = 3_000
+FEW = 4_500
 """Constraints of problems by day."""
 
 
@@ -93,7 +93,7 @@ def pinned(plan: Json, hosted: set[str]) -> list[str]:
     return told
 
 
-@settings(max_examples=examples(300, 1))
+@settings(max_examples=examples(300, 2))
 @given(randoms)
 def test_the_model_counts_what_the_oracle_counts_of_any_plan(random: Random) -> None:
     need("gecode")

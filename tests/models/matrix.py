@@ -143,6 +143,27 @@ def _grouping() -> list[Cell]:
     return found
 
 
+def _offloading() -> list[Cell]:
+    layer: Json = {"input": [2, 2, 3], "kernels": 1, "kernel": [2, 2]}
+    machine: Json = {"macs_per_step": 8, "memory": 14}
+    two: Json = {"macs_per_step": 4, "memory": 9, "parts": 2, "memories": "own"}
+    found = []
+    for cost in ("duration", "loads"):
+        small = {"layer": {**layer, "input": [1, 2, 3]}, "machine": two}
+        found.append(Cell("offloading", cost, "parts 2, own", _with(small, cost)))
+        for name, changed, limits in (
+            ("", {}, {}),
+            ("steps 3", {}, {"steps": 3}),
+            ("reloads 1", {"memory": 18}, {"reloads": 1}),
+            ("channels all", {"memory": 18}, {"channels": "all"}),
+            ("form gemm", {"unit": [2, 1, 4]}, {"form": "gemm"}),
+            ("kernels preloaded", {"kernels": "preloaded"}, {}),
+        ):
+            table = {"layer": layer, "machine": {**machine, **changed}}
+            found.append(Cell("offloading", cost, name, _with(table, cost, limits)))
+    return found
+
+
 def _allocation() -> list[Cell]:
     machine: Json = {"array": [2, 3], "functional_units": 2, "clock_mhz": 1}
     table = {"network": SMALL_CHAIN, "machine": machine}
@@ -221,7 +242,7 @@ def _others() -> list[Cell]:
 @lru_cache(maxsize=1)
 def cells() -> tuple[Cell, ...]:
     """Return all rows whose problems the room takes."""
-    return (*_grouping(), *_tiling(), *_allocation(), *_others())
+    return (*_grouping(), *_offloading(), *_tiling(), *_allocation(), *_others())
 
 
 def problem(cell: Cell) -> Any:

@@ -131,6 +131,10 @@ SMALL: dict[tuple[str, str, str], Json] = {
         "machine": {"group_size": 2},
         "limits": {"steps": "kmin", "reloads": 2},
     },
+    ("offloading", "reference", "small.dzn"): {
+        "layer": {"input": [2, 2, 3], "kernels": 1, "kernel": [2, 2]},
+        "machine": {"macs_per_step": 8, "memory": 14},
+    },
     ("residency", "columns_divide", "small.dzn"): {
         "network": CHAIN,
         "machine": {"memory_bytes": 150},

@@ -208,19 +208,14 @@ def test_what_constraints_say_of_second_executions_holds(seed: int) -> None:
             break
         except TooLarge:
             continue
-    plans = [(plan | {"costs": costs}, costs) for plan, costs in plans]
     says, keeps = of_second(rng, plans)
-    if seed % 3 == 0 and (twice := [costs for plan, costs in plans if plan["again"]]):
-        most = rng.choice(twice)["cycles"]  # of both executions
-        says, keeps = f"cycles == {most}", lambda p: p["costs"]["cycles"] == most
     result = solved(problem.where(says))
     expected = least(problem, [costs for plan, costs in plans if keeps(plan)])
     shown = f"{says}: {json.dumps({'room': 'residency', **told})}"
     assert (result.status == "infeasible") == (expected is None), shown
     assert result.objective == expected, shown
     if result.plan is not None:
-        plan = json.loads(json.dumps(result.plan.to_json()))
-        assert keeps(oracle.told(told, plan) | {"costs": oracle.costs(told, plan)}), shown
+        assert keeps(oracle.told(told, json.loads(json.dumps(result.plan.to_json())))), shown
 
 
 @pytest.mark.parametrize("seed", range(examples(60, 1)))

@@ -461,6 +461,7 @@ def test_methods_with_kernels_say_so() -> None:
         "grouping exact",
         "grouping lns",
         "grouping sweep",
+        "offloading descent",
         "residency",
         "scheduling",
         "tiling",

@@ -19,7 +19,17 @@ from tilewright.core.packages import INSTALL_CPSAT, ORTOOLS, installed
 from tilewright.core.room import Room, bridge_of, room_of
 from tilewright.spec.errors import InputError, SolverMissingError, UnknownNameError
 
-ROOMS = ("grouping", "tiling", "allocation", "fusion", "bitwidth", "addresses", "scheduling", "residency")
+ROOMS = (
+    "grouping",
+    "tiling",
+    "allocation",
+    "fusion",
+    "bitwidth",
+    "addresses",
+    "scheduling",
+    "residency",
+    "offloading",
+)
 
 
 def folders(kind: str, room: str) -> list[Path]:

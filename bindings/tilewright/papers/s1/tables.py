@@ -12,7 +12,7 @@ from tilewright.core.version import __version__
 from tilewright.grouping.bounds.best import compulsory
 from tilewright.grouping.cost import objective, violation
 from tilewright.papers.figures import Say
-from tilewright.papers.s1 import plots, records
+from tilewright.papers.s1 import plots, records, wide
 from tilewright.papers.s1.rows import Row
 from tilewright.run.instance import Instance, parse
 from tilewright.run.methods import methods
@@ -21,11 +21,12 @@ from tilewright.run.solve import solve
 from tilewright.spec.errors import InputError, OutputError
 
 FIGURES = {
-    "s1": "all of the S1 paper: the four parts below",
+    "s1": "all of the S1 paper: the five parts below",
     "s1-grid": "figures 12 and 13: H = W in 4..12, group size 2..10, K_min steps",
     "s1-free": "the same grid with the number of steps free",
     "s1-lenet": "figure 11: LeNet-5's first convolution, group size 1..32",
     "s1-layers": "layers of LeNet-5, ResNet-8, ResNet-18, AlexNet and VGG16",
+    "s1-wide": "the grid where pixels may stay; kernels in DRAM, GeMM and several parts",
 }
 """What `reproduce` makes."""
 
@@ -81,12 +82,13 @@ def bundled(name: str, group: int, reloads: int = 2) -> Instance:
 
 
 def reproduce(figure: str, *, time_limit: float, folder: Path, say: Say) -> None:
-    """Run one of the parts ``s1-grid``, ``s1-free``, ``s1-lenet``, ``s1-layers``, or ``s1`` for all."""
+    """Run one of the parts of `FIGURES`, or ``s1`` for all."""
     parts: dict[str, Callable[[float, Path, Say], None]] = {
         "s1-grid": _grid,
         "s1-free": _free,
         "s1-lenet": _lenet,
         "s1-layers": _layers,
+        "s1-wide": _wide,
     }
     for name, part in parts.items():
         if figure in ("s1", name):
@@ -137,6 +139,15 @@ def _layers(time_limit: float, folder: Path, say: Say) -> None:
     _print_layers(rows, say)
     _print_first_version(rows, say)
     _compare_records(rows, folder, say)
+
+
+def _wide(time_limit: float, _folder: Path, say: Say) -> None:
+    solved = wide.solver(time_limit, say)
+    cells = wide.grid(SIZES, GROUPS, lambda size, group: grid_cell(size, group, "kmin"), solved)
+    say("S1 paper, section 2 without its second and third assumption: the grid of section 7.1, n = K_min")
+    wide.print_grid(cells, say)
+    wide.forms(solved, say)
+    wide.parts(solved, say)
 
 
 def _rows(
