@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import random
 import time
+from contextlib import suppress
 from typing import Any
 
 import pytest
@@ -12,6 +13,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from tests.oracles import Refused
 from tests.oracles import dsp as oracle
+from tests.oracles.inner_loop import Unfit
 
 from tilewright.spec.errors import InputError
 from tilewright.tiling import Plan, Problem, violation
@@ -56,7 +58,7 @@ def some_problem(rng: random.Random) -> Problem:
         "groups": groups,
         "batch": rng.choice([1, 1, 2]),
     }
-    limits = {"schedule": rng.choice(["kc", "oc", "oxyn/ox", "intra", "thesis"])}
+    limits = {"schedule": rng.choice(["any", "any", "kc", "oxyn/ox", "intra", "thesis"])}
     minimise = rng.choice(["cycles", "cycles", "energy", "accesses", "pareto"])
     return Problem.model_validate(
         {"layer": layer, "machine": machine, "limits": limits, "objective": {"minimise": minimise}}
@@ -149,6 +151,60 @@ def test_no_order_of_tiles_needs_a_loop_that_is_left_out() -> None:
                 for option in every
             }
             assert min(costs.values()) == min(costs[loop] for loop in some)
+
+
+@pytest.mark.parametrize(("divisor", "remainder"), [(7, 3), (5, 0)])
+def test_constraints_may_ask_for_a_loop_that_others_dominate(divisor: int, remainder: int) -> None:
+    machine = {
+        "kind": "dsp",
+        "memory_bytes": 40,
+        "element_bytes": 1,
+        "macs_per_cycle": 2,
+        "bus_elements_per_cycle": 2,
+        "dma_setup_cycles": 3,
+        "vector_unit": {"lanes": 2, "registers": 8, "unrolled_macs": 6},
+    }
+    asked = {
+        "layer": {"input": [2, 1, 3], "kernels": 3, "kernel": [1, 1]},
+        "machine": machine,
+        "objective": {"minimise": "cycles"},
+        "limits": {"schedule": "kc"},
+    }
+    problem = Problem.model_validate(asked).where(f"cycles % {divisor} == {remainder}")
+    told = problem.model_dump(mode="json")
+    layer, costs = oracle.Layer(told), set()
+    for step, order, reuse in oracle.plans(told, layer):
+        walk = oracle.Walk(layer, step, order, reuse)
+        for loop in oracle.inner_loops(told, step):
+            with suppress(Unfit):
+                costs.add(oracle.measures(told, layer, walk, 0, loop)[0])
+    found = kind.exhaustive(problem, time.monotonic() + 600)
+    assert found is not None
+    assert found.proven
+    assert found.value == min(cost for cost in costs if cost % divisor == remainder) > min(costs)
+
+
+@pytest.mark.parametrize("double_buffering", [True, False])
+def test_tiles_that_are_alike_are_counted(double_buffering: bool) -> None:
+    """Of 60,002 tiles the simulator executes nine, and charges what the closed form charges for all."""
+    problem = Problem.model_validate(
+        {
+            "layer": {"input": [2, 8, 8], "kernels": 2, "kernel": [3, 3], "batch": 30_001},
+            "machine": {
+                "kind": "dsp",
+                "memory_bytes": 16_384,
+                "double_buffering": double_buffering,
+                "vector_unit": {},
+            },
+            "objective": {"minimise": "cycles"},
+        }
+    )
+    plan = DspPlan((1, 1, 2, 6, 6, 1), "ncyxk", "tile", InnerLoop("x", "k", (1, 2, 1, 1, 1), "row"))
+    report = kind.simulate(problem, plan, overlapped=False)
+    assert len(report.labels) < 20
+    assert report.measures.steps == 60_002
+    costs = report.measures.accesses_elements, report.measures.duration_cycles, report.measures.energy_fj
+    assert costs == kind.rank(problem, plan)[:3]
 
 
 VECTOR = """
