@@ -43,7 +43,8 @@ def _bursts(problem: Problem, name: str, found: Runs) -> int:
 def structural_violation(problem: Problem, plan: Plan) -> tuple[int, str] | None:
     """Return the step, from 1, and the reason why a plan cannot be lowered, or None.
 
-    Blocks and moves must speak of what exists, blocks must have a size that a part takes.
+    Blocks and moves must speak of what exists, blocks must have a size that a part takes. No step loads what
+    it frees, or moves kernels that stay.
     """
     sizes, machine = problem.elements, problem.machine
     if not plan.steps:
@@ -78,6 +79,22 @@ def structural_violation(problem: Problem, plan: Plan) -> tuple[int, str] | None
                 ranges: Runs = getattr(moves, name)
                 if ranges and ranges[-1][1] > extent:
                     return at, f"{name} must be from 0 to {extent - 1}, has {list(ranges[-1])}"
+            for goes, comes in zip(MOVES[:2], MOVES[3:5], strict=True):
+                both = np.intersect1d(numbers(getattr(moves, goes)), numbers(getattr(moves, comes)))
+                if both.size:
+                    return at, f"{comes}: element {both[0]} is in {goes}, too"
+            if problem.kernels_stay and (broken := _kernels_that_stay(problem, at, moves)) is not None:
+                return at, broken
+    return None
+
+
+def _kernels_that_stay(problem: Problem, step: int, moves: Moves) -> str | None:
+    """Return what a step moves of kernels that must all be on chip from step 1 to the end, or None."""
+    if moves.free_kernels:
+        return "kernels must stay to the end"
+    wanted = problem.elements.n_kernel_elements * (step == 1 and problem.machine.kernels == "step1")
+    if (found := _size(moves.load_kernels)) != wanted:
+        return f"must load {wanted} elements of kernels that stay, loads {found}"
     return None
 
 
@@ -127,13 +144,9 @@ class _Walk(State):
         if not self.cells.all():
             patch, kernel, channel = (int(each[0]) for each in np.nonzero(~self.cells))
             return f"patch {patch}, kernel {kernel}, channel {channel} is computed by no step"
-        if self.problem.kernels_stay and not self.kernels.all():
-            return "kernels must stay to the end"
         return None
 
     def _may_leave(self, memory: int, moves: Moves) -> str | None:
-        if moves.free_kernels and self.problem.kernels_stay:
-            return "kernels must stay to the end"
         tables = (("free_inputs", self.inputs), ("free_kernels", self.kernels), ("write", self.outputs))
         for name, held in tables:
             found = numbers(getattr(moves, name))

@@ -62,7 +62,7 @@ class MultiplyBlock:
 
 
 class _Names:
-    """What the tensors of each memory are called, and which outputs each memory computes."""
+    """What the tensors of each memory are called, and which outputs each memory is to have."""
 
     def __init__(self, problem: Problem, plan: Plan) -> None:
         many = problem.n_memories
@@ -74,6 +74,7 @@ class _Names:
                 for part, block in enumerate(step.blocks):
                     if block is not None:
                         owner[problem.memory_of(part), _outputs(problem.elements, block)] = True
+        owner[0] |= ~owner.any(axis=0)  # what no part computes is missed there
         self.outputs = [np.flatnonzero(row) for row in owner]
 
     def place(self, memory: int, outputs: Numbers) -> Numbers:

@@ -57,7 +57,7 @@ class Moves:
     load_inputs, load_kernels
         ``I_slice`` and ``K_sub``: elements that are loaded.
     load_sums
-        Outputs that are not complete and come back, to be added to.
+        Outputs that were written and come back, to be added to.
     """
 
     free_inputs: Runs = ()

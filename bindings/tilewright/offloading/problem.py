@@ -87,8 +87,8 @@ class OffloadingLimits(Spec):
     steps : "free" or int
         Number of steps: any, or exactly the number given.
     reloads : int
-        ``nb_data_reload``, how often an element of input or kernels may be loaded in all (section 2.3); 0
-        lifts the limit.
+        ``nb_data_reload``, how often an element of input or kernels may be loaded into one memory (section
+        2.3); 0 lifts the limit.
     """
 
     table_name: ClassVar[str] = "limits"
@@ -273,7 +273,7 @@ class Problem(Minimising):
 
     @property
     def max_loads(self) -> int | None:
-        """How often one element of input or kernels may be loaded; None when the limit is lifted."""
+        """How often a memory may load one element of input or kernels; None when the limit is lifted."""
         return self.limits.reloads or None
 
     # Prices ----------------------------------------------------------------------------------------
