@@ -181,29 +181,46 @@ def _choose(
     kinds = np.stack([begins, ends, price], axis=1)
     signature = np.zeros(len(elements), dtype=np.int64)
     rows: list[tuple[list[int], int]] = []
-    if limited.any():
-        classes: dict[bytes, int] = {}
-        firsts = np.flatnonzero(np.r_[True, elements[1:] != elements[:-1]] & limited)
-        bounds = np.r_[np.flatnonzero(np.r_[True, elements[1:] != elements[:-1]]), len(elements)]
-        for first in firsts.tolist():
-            end = int(bounds[np.searchsorted(bounds, first, side="right")])
-            signature[first:end] = 1 + classes.setdefault(kinds[first:end].tobytes(), len(classes))
     span = len(room) + 1
     prices, priced = np.unique(price, return_inverse=True)
-    codes = ((signature * span + begins) * span + ends) * len(prices) + priced
+    codes = (begins * span + ends) * len(prices) + priced
+    if limited.any():
+        signature[limited] = 1 + _signatures(elements[limited], codes[limited])
+    codes += signature * (span * span * len(prices))
     _, firsts, inverse, counts = np.unique(codes, return_index=True, return_inverse=True, return_counts=True)
     alike = np.column_stack([signature, kinds])[firsts]
     if limited.any():
         assert limit is not None
-        for number in range(1, int(signature.max()) + 1):
-            members = np.flatnonzero(alike[:, 0] == number).tolist()
+        order = np.argsort(alike[:, 0], kind="stable")
+        starts = np.flatnonzero(np.r_[True, np.diff(alike[order, 0]) > 0])
+        for members in np.split(order, starts[1:]):
             least = int(counts[members[0]]) * (len(members) - (limit - 1))
-            if least > 0:
-                rows.append((members, least))
+            if alike[members[0], 0] and least > 0:
+                rows.append((members.tolist(), least))
     amounts = _solve(alike[:, 1], alike[:, 2], alike[:, 3], counts, room, rows)
     if amounts is None:
         return None
     return _spread(inverse, counts, amounts, alike[:, 0])
+
+
+def _signatures(elements: Numbers, codes: Numbers) -> Numbers:
+    """Return a number for each gap, equal for elements whose gaps are all alike.
+
+    Parameters
+    ----------
+    elements
+        Of each gap, ascending.
+    codes
+        Of each gap, equal for gaps that are alike.
+    """
+    starts = np.flatnonzero(np.r_[True, elements[1:] != elements[:-1]])
+    lengths = np.diff(np.r_[starts, len(elements)])
+    table = np.full((len(starts), int(lengths.max())), -1, dtype=np.int64)
+    row = np.repeat(np.arange(len(starts)), lengths)
+    table[row, np.arange(len(elements)) - starts[row]] = codes
+    _, inverse = np.unique(table, axis=0, return_inverse=True)
+    found: Numbers = inverse.reshape(-1)[row]
+    return found
 
 
 def _crowd(begins: Numbers, ends: Numbers, n_steps: int) -> Numbers:

@@ -17,6 +17,7 @@ from tilewright.offloading.problem import Problem
 from tilewright.offloading.state import last_state
 from tilewright.simulator import (
     MAX_NUMERIC_ELEMENTS,
+    Box,
     Cells,
     Compute,
     Engine,
@@ -32,7 +33,7 @@ from tilewright.simulator import (
     execute,
 )
 from tilewright.simulator.arithmetic.reference import random_values, reference_convolution
-from tilewright.simulator.program import Values
+from tilewright.simulator.program import Region, Values
 from tilewright.spec.errors import InputError
 
 
@@ -59,6 +60,10 @@ class MultiplyBlock:
         weights = chip[self.names[1]].reshape(-1)[self.kernels]
         found: Values = (weights @ values.T).reshape(-1)
         return found
+
+
+ALL = Box((None, None))
+"""The region that is all of a tensor."""
 
 
 class _Names:
@@ -96,7 +101,7 @@ def lower(problem: Problem, plan: Plan) -> Program:
     A last step without compute writes back what is left and frees the memories. The plan must keep
     `structural_violation`; the executor finds anything else.
     """
-    machine, sizes = problem.machine, problem.elements
+    machine, _sizes = problem.machine, problem.elements
     names = _Names(problem, plan)
     steps = []
     for step in plan.steps:
@@ -123,7 +128,6 @@ def lower(problem: Problem, plan: Plan) -> Program:
         _moves(problem, names, memory, rest, *last)
     steps.append(Step(tuple(last[0]), tuple(last[1]), label="empty the memory"))
     many = len(names.ends)
-    everything = Cells(2, np.arange(sizes.n_kernel_elements, dtype=np.intp))
     return Program(
         tensors=tuple(each for memory in range(many) for each in _tensors(problem, names, memory)),
         memories=tuple(Memory(f"mem{end}", machine.memory) for end in names.ends),
@@ -136,7 +140,7 @@ def lower(problem: Problem, plan: Plan) -> Program:
             ),
         ),
         steps=tuple(steps),
-        preloaded=tuple((f"kernels{end}", everything) for end in names.ends)
+        preloaded=tuple((f"kernels{end}", ALL) for end in names.ends)
         if machine.kernels == "preloaded"
         else (),
     )
@@ -156,6 +160,11 @@ def _tensors(problem: Problem, names: _Names, memory: int) -> list[Tensor]:
     return found
 
 
+def _kernels(problem: Problem, found: Runs) -> Region:
+    """Return a region of kernels; all of them are one, which is quicker to execute."""
+    return ALL if found == ((0, problem.elements.n_kernel_elements),) else _cells(found)
+
+
 def _cells(found: Runs | Numbers) -> Cells:
     return Cells(2, (numbers(found) if isinstance(found, tuple) else found).astype(np.intp))
 
@@ -171,15 +180,19 @@ def _moves(
 ) -> None:
     """Add the actions of one memory in one step."""
     end, bursts = names.ends[memory], bool(problem.machine.burst)
-    for tensor, gone in (("input", moves.free_inputs), ("kernels", moves.free_kernels)):
-        if gone:
-            free.append(Free(tensor + end, _cells(gone)))
+    if moves.free_inputs:
+        free.append(Free("input" + end, _cells(moves.free_inputs)))
+    if moves.free_kernels:
+        free.append(Free("kernels" + end, _kernels(problem, moves.free_kernels)))
     if moves.write:
         where = _cells(names.place(memory, numbers(moves.write)))
         write.append(WriteBack("output" + end, where, bursts=bursts * len(moves.write)))
-    for tensor, come in (("input", moves.load_inputs), ("kernels", moves.load_kernels)):
-        if come:
-            load.append(Load(tensor + end, _cells(come), bursts=bursts * len(come)))
+    if moves.load_inputs:
+        come = moves.load_inputs
+        load.append(Load("input" + end, _cells(come), bursts=bursts * len(come)))
+    if moves.load_kernels:
+        kernels = moves.load_kernels
+        load.append(Load("kernels" + end, _kernels(problem, kernels), bursts=bursts * len(kernels)))
     if moves.load_sums:
         where = _cells(names.place(memory, numbers(moves.load_sums)))
         load.append(Load("output" + end, where, bursts=bursts * len(moves.load_sums)))
@@ -199,7 +212,7 @@ def _compute(problem: Problem, names: _Names, part: int, block: Block) -> Comput
         _cells(names.place(memory, outputs)),
         operands=(
             ("input" + end, _cells(sizes.inputs_of(patches, channels))),
-            ("kernels" + end, _cells(sizes.kernels_of(kernels, channels))),
+            ("kernels" + end, ALL if problem.kernels_stay else _cells(sizes.kernels_of(kernels, channels))),
         ),
         macs_per_element=len(channels) * sizes.taps,
         operation=MultiplyBlock(inputs, weights, ("input" + end, "kernels" + end)),

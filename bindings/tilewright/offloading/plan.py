@@ -29,7 +29,13 @@ def runs(numbers: Iterable[int] | Numbers) -> Runs:
 
 def numbers(ranges: Runs) -> Numbers:
     """Return the numbers of ranges."""
-    return np.concatenate([np.arange(*span, dtype=np.int64) for span in ranges] or [np.empty(0, np.int64)])
+    if not ranges:
+        return np.empty(0, np.int64)
+    spans = np.array(ranges, dtype=np.int64)
+    lengths = spans[:, 1] - spans[:, 0]
+    before = np.cumsum(lengths) - lengths
+    found: Numbers = np.repeat(spans[:, 0] - before, lengths) + np.arange(int(lengths.sum()))
+    return found
 
 
 @dataclass(frozen=True)

@@ -34,6 +34,7 @@ SIZES = range(4, 13)
 GROUPS = range(2, 11)
 LAYERS = ("lenet5-conv1-g4", "resnet8-conv-g8", "resnet18-conv2-g8", "alexnet-conv2-g8", "vgg16-conv1_2-g8")
 LAYER_GROUPS = (4, 8, 16, 32)
+WIDE_LAYERS, WIDE_GROUPS = ("lenet5-conv1-g4", "resnet8-conv-g8", "resnet18-conv2-g8"), (4, 8)
 BASELINES = ("zigzag", "row_by_row")
 
 FIRST: dict[tuple[str, int], tuple[int, int]] = {
@@ -146,6 +147,7 @@ def _wide(time_limit: float, _folder: Path, say: Say) -> None:
     cells = wide.grid(SIZES, GROUPS, lambda size, group: grid_cell(size, group, "kmin"), solved)
     say("S1 paper, section 2 without its second and third assumption: the grid of section 7.1, n = K_min")
     wide.print_grid(cells, say)
+    wide.layers([bundled(name, group) for name in WIDE_LAYERS for group in WIDE_GROUPS], solved, say)
     wide.forms(solved, say)
     wide.parts(solved, say)
 

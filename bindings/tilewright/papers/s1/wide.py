@@ -128,6 +128,45 @@ def grid(
     return cells
 
 
+def layers(narrow: Sequence[Instance], solved: Solved, say: Say) -> None:
+    """Print layers of real networks by the paper's rule, as best known, and where pixels may stay.
+
+    Parameters
+    ----------
+    narrow
+        The layers with their group sizes, as instances of grouping.
+    """
+    say("layers of real networks, loads + steps: best known by the paper's rule, and where pixels may stay")
+    say(f"{'layer':<20} {'rule':>10} {'bound':>10} {'stay':>10} {'bound':>10} {'saved %':>8}")
+    best = records.known()
+    for instance in narrow:
+        record, problem = best[instance.sha256], instance.problem
+        group = problem.group_size
+        machine = {
+            "macs_per_step": group * problem.macs_per_patch,
+            "memory": problem.memory_needed(group * int(problem.patch_sizes.max()), group),
+            "kernels": "preloaded",
+        }
+        asked = parse(
+            {
+                "room": "offloading",
+                "name": f"{instance.name}-wide",
+                "layer": problem.layer.model_dump(
+                    include={"input", "kernels", "kernel", "stride", "padding"}
+                ),
+                "machine": machine,
+                "limits": {"channels": "all"},
+                "objective": {"minimise": "loads"},
+            }
+        )
+        result = solved(asked, None if record.steps is None else as_wide(asked.problem, record.steps))
+        saved = 100 * (1 - _cost(result) / _cost(record))
+        say(
+            f"{instance.name:<20} {_cost(record):>10,} {record.bound:>10,} {_cost(result):>10,} "
+            f"{result.bound or 0:>10,} {saved:>8.1f}"
+        )
+
+
 def _layer(name: str, machine: dict[str, Any], limits: dict[str, Any]) -> Instance:
     table = {"room": "offloading", "name": name, "layer": LAYER, "machine": machine, "limits": limits}
     return parse(table)
