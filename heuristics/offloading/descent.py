@@ -18,11 +18,11 @@ from tilewright.heuristics.offloading import row_by_row, zigzag
 from tilewright.heuristics.offloading._orders_kernel import anneal
 from tilewright.offloading import Plan, Problem
 from tilewright.offloading.cost import objective, violation
-from tilewright.offloading.keeping import Cut, duration, planned
-from tilewright.offloading.loops import plan_of, sizes_on
+from tilewright.offloading.keeping import Cut, planned
+from tilewright.offloading.loops import cost_of, plan_of, sizes_on
 from tilewright.offloading.placing import placed
 from tilewright.offloading.plan import Numbers, numbers
-from tilewright.offloading.sequences import ORDERS, Loops, largest_groups, rounds_of, strips
+from tilewright.offloading.sequences import ORDERS, Loops, largest_groups, stretched, strips
 from tilewright.offloading.sequences import row_by_row as rows
 from tilewright.spec.errors import InputError
 
@@ -87,7 +87,7 @@ class _Run:
 
     def try_loops(self, loops: Loops) -> int | None:
         """Take the plan of a nest of loops if it is better; return its cost, without bursts."""
-        cost = duration(self.problem, rounds_of(self.problem, loops))
+        cost = cost_of(self.problem, loops)
         if cost is not None and cost < self.cost:
             self.take(plan_of(self.problem, loops))
         return cost
@@ -181,7 +181,8 @@ def _change_orders(problem: Problem, search: RunContext, run: _Run) -> None:
         rounds = [
             [Cut(np.sort(found[first : first + size]), *everything)] for first in range(0, len(found), size)
         ]
-        made = planned(problem, rounds)
+        fitting = stretched(problem, list(rounds))
+        made = None if fitting is None else planned(problem, fitting)
         before = run.cost
         run.take(None if made is None else placed(problem, made))
         if run.cost < before:

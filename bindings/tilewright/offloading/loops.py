@@ -19,6 +19,7 @@ from tilewright.offloading.sequences import (
     largest_groups,
     rounds_of,
     row_by_row,
+    stretched,
     zigzag,
 )
 
@@ -47,15 +48,22 @@ def baseline(problem: Problem, path: Numbers, turning: bool) -> Plan | None:
 
 def plan_of(problem: Problem, loops: Loops) -> Plan | None:
     """Return the plan of a nest of loops, with addresses if they are asked for; None where there is none."""
-    plan = planned(problem, rounds_of(problem, loops))
+    rounds = stretched(problem, rounds_of(problem, loops))
+    plan = None if rounds is None else planned(problem, rounds)
     return None if plan is None else placed(problem, plan)
+
+
+def cost_of(problem: Problem, loops: Loops) -> int | None:
+    """Return what the plan of a nest of loops costs but for bursts; None where there is none."""
+    rounds = stretched(problem, rounds_of(problem, loops))
+    return None if rounds is None else duration(problem, rounds)
 
 
 def best_of(problem: Problem, tried: Iterable[Loops]) -> Plan | None:
     """Return the best plan of some nests of loops; None where none of them gives one."""
     costs = []
     for place, loops in enumerate(tried):
-        cost = duration(problem, rounds_of(problem, loops))
+        cost = cost_of(problem, loops)
         if cost is not None:
             costs.append((cost, place, loops))
     for _, _, loops in sorted(costs, key=lambda each: each[:2]):

@@ -79,7 +79,7 @@ def strips(problem: Problem, width: int, down: bool = False) -> Numbers:
 
 
 def rounds_of(problem: Problem, loops: Loops) -> list[Round]:
-    """Return the blocks of a nest of loops, step by step.
+    """Return the blocks of a nest of loops, step by step, whatever the number of steps should be.
 
     Several parts compute groups of patches that follow each other, with the same kernels and channels.
     """
@@ -95,6 +95,45 @@ def rounds_of(problem: Problem, loops: Loops) -> list[Round]:
         blocks: list[Cut | None] = [Cut(group, kernels[kernel], channels[channel]) for group in teams[team]]
         found.append(blocks + [None] * (parts - len(blocks)))
     return found
+
+
+def stretched(problem: Problem, rounds: list[Round]) -> list[Round] | None:
+    """Return a sequence with as many steps as the limits ask for, or None.
+
+    Where steps are too few, the largest blocks are cut in two: their patches, or kernels, or channels.
+    """
+    low, high = problem.steps_range
+    if len(rounds) > high:
+        return None
+    found = list(rounds)
+    while len(found) < low:
+        cells, at, part = max(
+            (0 if cut is None else cut.patches.size * cut.kernels.size * cut.channels.size, at, part)
+            for at, blocks in enumerate(found)
+            for part, cut in enumerate(blocks)
+        )
+        halves = _halves(problem, found[at][part]) if cells > 1 else None
+        if halves is None:
+            return None
+        alone: list[Cut | None] = [None] * problem.machine.parts
+        alone[part] = halves[1]
+        first = list(found[at])
+        first[part] = halves[0]
+        found[at : at + 1] = [first, alone]
+    return found
+
+
+def _halves(problem: Problem, cut: Cut | None) -> tuple[Cut, Cut] | None:
+    assert cut is not None
+    for axis, least in enumerate(problem.least_block):
+        items = cut[axis]
+        if len(items) >= 2 * least:
+            middle = len(items) // 2
+            return (
+                cut._replace(**{AXES[axis]: items[:middle]}),
+                cut._replace(**{AXES[axis]: items[middle:]}),
+            )
+    return None
 
 
 def _pieces(many: int, size: int) -> list[Numbers]:
