@@ -25,14 +25,21 @@ FIGURES = {
     "s1-grid": "figures 12 and 13: H = W in 4..12, group size 2..10, K_min steps",
     "s1-free": "the same grid with the number of steps free",
     "s1-lenet": "figure 11: LeNet-5's first convolution, group size 1..32",
-    "s1-layers": "layers of LeNet-5, ResNet-8, ResNet-18, AlexNet and VGG16",
+    "s1-layers": "layers of LeNet-5, ResNet-8, ResNet-18, AlexNet, VGG16 and MobileNetV2",
     "s1-wide": "the grid where pixels may stay; kernels in DRAM, GeMM and several parts",
 }
 """What `reproduce` makes."""
 
 SIZES = range(4, 13)
 GROUPS = range(2, 11)
-LAYERS = ("lenet5-conv1-g4", "resnet8-conv-g8", "resnet18-conv2-g8", "alexnet-conv2-g8", "vgg16-conv1_2-g8")
+LAYERS = (
+    "lenet5-conv1-g4",
+    "resnet8-conv-g8",
+    "resnet18-conv2-g8",
+    "alexnet-conv2-g8",
+    "vgg16-conv1_2-g8",
+    "mobilenetv2-dw-g8",
+)
 LAYER_GROUPS = (4, 8, 16, 32)
 WIDE_LAYERS, WIDE_GROUPS = ("lenet5-conv1-g4", "resnet8-conv-g8", "resnet18-conv2-g8"), (4, 8)
 BASELINES = ("zigzag", "row_by_row")
