@@ -85,10 +85,23 @@ def test_what_is_printed(capsys: pytest.CaptureFixture[str], tmp_path: Path) -> 
     reproducing.run("idsp-compute", time_limit=1, folder=tmp_path)
     shown = capsys.readouterr().out
     for words in (
-        "52,224 |    52,224        =",  # table 7.3
-        "326,144 |  326,144        =",  # table 7.4
-        "7,089,792 | 7,089,792        =",  # table 7.5
+        "52,224 |   52,224        = *",  # table 7.3
+        "326,144 |   326,144        =",  # table 7.4
+        "7,089,792 |7,089,792        = *",  # table 7.5
         "LeNet-5, transfers: 9.1 | 9.04 | -0.7 %",
         "vectors of x:    208,408    208,408",
     ):
         assert words in shown
+    assert max(map(len, shown.splitlines())) <= 80
+
+
+def test_stars_are_the_layers_of_whose_loop_a_part_is_chosen(
+    capsys: pytest.CaptureFixture[str], tmp_path: Path
+) -> None:
+    """All but AlexNet's conv2; section 7.5 says of no other all of its loop."""
+    reproducing.run("idsp-compute", time_limit=1, folder=tmp_path)
+    rows, loops = capsys.readouterr().out.split("The manual inner loops", 1)
+    chosen = [line for line in rows.splitlines() if line.startswith(("  LeNet-5", "  AlexNet"))]
+    assert [line.split()[1] for line in chosen if not line.endswith("*")] == ["conv2"]
+    assert len(chosen) == 12
+    assert " c/k n8 c2 k4 x kernel       64  31.9  24 of 28  body: c, k\n" in loops

@@ -12,6 +12,7 @@ from tilewright.papers.figures import Say
 from tilewright.papers.idsp.energy import Mapped, distance, energy_of, mapped, performance
 from tilewright.papers.idsp.setting import NETWORKS, machine, published
 from tilewright.tiling.dsp.inner_loop import (
+    DIMENSIONS,
     InnerLoop,
     LoopCosts,
     TileWork,
@@ -25,6 +26,9 @@ ALPHA = 16
 """By how much section 7.5 estimates that transfers of partial results can be reduced."""
 
 PARTS = ("redundant", "spilling", "unaligned")
+
+CHOSEN = {"pipelined": "pipelined", "taps": "positions"}
+"""What of a loop section 7.5 can leave open, beside the unrolling of some dimensions."""
 
 
 @dataclass(frozen=True)
@@ -162,37 +166,68 @@ def _beside(theirs: float, ours: float, width: int = 10) -> str:
     return f"{theirs:>{width},} |{ours:>{width},} {away:>8}"
 
 
+def _every() -> list[tuple[str, Prediction]]:
+    """Return all manually mapped layers, and what they are called in the tables."""
+    return [
+        (f"{title} {one.name}", one) for network, title in NETWORKS.items() for one in predictions(network)
+    ]
+
+
+def _loop_text(loop: InnerLoop) -> str:
+    """Return a loop as the tables have it: vectorised and pipelined dimension, body and kernel positions."""
+    body = " ".join(f"{d}{u}" for d, u in zip(DIMENSIONS, loop.unroll, strict=True) if u > 1)
+    return f"{loop.vector}/{loop.pipelined} {body or '1'} x {loop.taps}"
+
+
 def _print_rows(say: Say) -> None:
-    say("Tables 7.3 and 7.5, manual mapping (thesis | ours | distance): none of these numbers is an input;")
-    say("* marks loops of which section 7.5 leaves a part open, taken from tables 7.4 and 7.6 instead")
-    say(f"  {'layer':<15} {'cycles':^32} {'vector transfers':^32}   II of   lanes registers  loop")
-    for network, title in NETWORKS.items():
-        for one in predictions(network):
-            costs, star = one.costs, "*" if one.of.row.get("inferred") else " "
-            lanes = one.tiles * one.work.macs / (one.tiles * costs.macs)
-            say(
-                f"  {f'{title} {one.name}':<15} {_beside(one.of.row['cycles'], one.cycles)}  "
-                f"{_beside(one.counted, one.transfers)}  {costs.interval:>5} {lanes:>7.1f} "
-                f"{costs.live:>4} of {VectorUnit().registers} {star}{one.loop}"
-            )
-    say("  LeNet-5's fc3 is that of table 7.4, its conv1 that of table 7.3 (docs/reading-the-papers.md)")
+    say("Tables 7.3 and 7.5, manual mapping (thesis | ours | distance)")
+    say("Cycles are predicted: no loop is chosen by them. But three latencies are chosen")
+    say("for the interval of LeNet-5 fc4, so that its cycles are none.")
+    say("* Transfers are no independent prediction: section 7.5 leaves a part of this")
+    say("loop open, which is chosen by them instead (next table).")
+    say(f"  {'layer':<13} {'cycles':^31}  {'vector transfers':^29}")
+    for label, one in _every():
+        star = "*" if one.of.row.get("inferred") else ""
+        cycles, transfers = _beside(one.of.row["cycles"], one.cycles), (one.counted, one.transfers)
+        say(f"  {label:<13} {cycles} {_beside(*transfers, 9)} {star}".rstrip())
+    say("  fc3's transfers are those of table 7.4, LeNet-5 conv1's those of table 7.3")
+    say("  (docs/reading-the-papers.md).")
+    say("")
+    say("The manual inner loops: vectorised/pipelined dimension, body x kernel positions;")
+    say("initiation interval, lanes that are filled, registers; and what is not told in")
+    say("section 7.5, but chosen by the transfers of tables 7.4 and 7.6: the pipelined")
+    say("dimension, the positions, or the unrolling of dimensions in the body")
+    say(f"  {'layer':<13} {'loop':<21} {'interval':>8} {'lanes':>5} {'registers':>9}  chosen")
+    for label, one in _every():
+        costs = one.costs
+        lanes = one.work.macs / costs.macs
+        chosen = one.of.row.get("inferred", [])
+        words = CHOSEN.get(" ".join(chosen), f"body: {', '.join(chosen)}") if chosen else ""
+        say(
+            f"  {label:<13} {_loop_text(one.loop):<21} {costs.interval:>8} {lanes:>5.1f} "
+            f"{f'{costs.live} of {VectorUnit().registers}':>9}  {words}".rstrip()
+        )
 
 
 def _print_parts(say: Say) -> None:
     say("")
-    say("Tables 7.4 and 7.6, additional transfers (thesis | ours | distance)")
-    say(f"  {'layer':<15}" + "".join(f"{part:^31}" for part in PARTS))
-    for network, title in NETWORKS.items():
-        for one in predictions(network):
-            theirs, ours = one.of.row["additional"], one.parts
-            cells = "  ".join(_beside(theirs[part], ours[part], 9) for part in PARTS)
-            say(f"  {f'{title} {one.name}':<15} {cells}")
+    say("Tables 7.4 and 7.6, additional transfers (thesis | ours | distance), without")
+    say("those that are 0 in both; those of * are no independent prediction, as above.")
+    say("That both conv2 spill, and no other layer, is how the number of registers is")
+    say("chosen.")
+    for part in PARTS:
+        for label, one in _every():
+            theirs, ours = one.of.row["additional"][part], one.parts[part]
+            star = " *" if one.of.row.get("inferred") else ""
+            if theirs or ours:
+                say(f"  {part:<9} {label:<13} {_beside(theirs, ours)}{star}")
 
 
 def _print_factors(say: Say) -> None:
     claims = published()["figures_7"]
     say("")
-    say("Figures 7.1 to 7.4, manual mapping / model (thesis | ours | distance); the model's transfers: ours")
+    say("Figures 7.1 to 7.4, manual mapping / model (thesis | ours | distance); the")
+    say("model's transfers: ours")
     for network, title in NETWORKS.items():
         found = predictions(network)
         cycles = [one.cycles / one.least_cycles for one in found]
@@ -230,17 +265,9 @@ def _print_whole(say: Say) -> None:
             accesses=sum(one.of.accesses[one.of.best] for one in layers),
         )
         found = performance(network, energy, cycles)
-        shown = [
-            f"{unit.replace('_', ' ')} {row[unit]:g} | {found[unit]:.4g} | {distance(found[unit], row[unit])}"
-            for unit in (
-                "milliseconds",
-                "milliwatts",
-                "images_per_second",
-                "picojoules_per_op",
-                "utilisation",
-            )
-        ]
-        say(f"  {title}: " + "; ".join(shown))
+        for unit in ("milliseconds", "milliwatts", "images_per_second", "picojoules_per_op", "utilisation"):
+            words, away = unit.replace("_", " "), distance(found[unit], row[unit])
+            say(f"  {title}, {words}: {row[unit]:g} | {found[unit]:.4g} | {away}")
 
 
 def _print_best(say: Say) -> None:
@@ -250,27 +277,26 @@ def _print_best(say: Say) -> None:
         return (cycles * price.core_fj_per_cycle + transfers * price.local_fj_per_access) / 1e9
 
     say("")
-    say("Inner loops of the same tiles: manual, fastest, of least energy, and of least energy where a loop")
-    say("over input maps keeps its sums in registers; all ours; energy of core and local memory in uJ")
-    say(f"  {'layer':<15} {'cycles':>11} {'of peak':>7} {'transfers':>11} {'energy':>8}  loop")
+    say("Inner loops of the same tiles: manual, fastest, of least energy, and of least")
+    say("energy where a loop over input maps keeps its sums in registers; all ours;")
+    say("energy of core and local memory in uJ")
+    say(f"  {'layer':<13} {'cycles':>10} {'of peak':>7} {'transfers':>10} {'energy':>7}  loop")
     kept = VectorUnit(sums="kept")
-    for network, title in NETWORKS.items():
-        for one in predictions(network):
-            found = [one.best(VectorUnit()), one.best(VectorUnit(), energy=True), one.best(kept, energy=True)]
-            label = f"{title} {one.name}"
-            for loop, costs in [(one.loop, one.costs), *((best.loop, best.costs) for best in found)]:
-                cycles, transfers = one.total(costs)
-                say(
-                    f"  {label:<15} {cycles:>11,} {one.least_cycles / cycles:>7.1%} {transfers:>11,} "
-                    f"{energy(cycles, transfers):>8.1f}  {loop}"
-                )
-                label = ""
+    for label, one in _every():
+        found = [one.best(VectorUnit()), one.best(VectorUnit(), energy=True), one.best(kept, energy=True)]
+        for loop, costs in [(one.loop, one.costs), *((best.loop, best.costs) for best in found)]:
+            cycles, transfers = one.total(costs)
+            say(
+                f"  {label:<13} {cycles:>10,} {one.least_cycles / cycles:>7.1%} {transfers:>10,} "
+                f"{energy(cycles, transfers):>7.1f}  {_loop_text(loop)}"
+            )
+            label = ""
 
 
 def _print_conv1(say: Say) -> None:
     one = predictions("lenet5-clone")[0]
     say("")
-    say("LeNet-5 conv1 with the whole kernel in the body, as the thesis pipelines it: the fewest cycles, and")
-    say("the fewest without spilling")
+    say("LeNet-5 conv1 with the whole kernel in the body, as the thesis pipelines it: the")
+    say("fewest cycles, and the fewest without spilling")
     for vector, (fastest, clean) in without_spills(one).items():
         say(f"  vectors of {vector}: {fastest:>10,} {f'{clean:,}' if clean else 'all spill':>10}")
