@@ -125,3 +125,27 @@ def test_small_data_from_a_shell() -> None:
 def test_pyomo_refuses_large_tiles() -> None:
     with refused("tile", [1, 8, 8, 8, 8], "pairs of values"):
         build(VectorUnit(), TileWork((1, 8, 8, 8, 8), kernel=(3, 3)))
+
+
+@pytest.mark.parametrize(
+    ("work", "prices", "counted"),
+    [
+        (TileWork((1, 64, 64, 64, 64), kernel=(5, 5)), (1, 0), 10_485_760_000),  # 64^4 MACs, 25 taps twice
+        (TileWork((1, 8, 8, 8, 8), kernel=(3, 3)), (10**6, 0), 4_958_000_000),  # its best loop
+    ],
+)
+def test_minizinc_refuses_tiles_that_it_cannot_count(
+    work: TileWork, prices: tuple[int, int], counted: int
+) -> None:
+    """Where a bound exceeded what solvers count to, they would find the tile infeasible, or fail."""
+    with refused("tile", list(work.sizes), f"counts to {counted}", "2000000000"):
+        data(VectorUnit(), work, prices)
+
+
+def test_minizinc_says_so_of_data_that_it_is_given(tmp_path: Path) -> None:
+    need("gecode")
+    given = data(VectorUnit(), TileWork((1, 8, 8, 8, 8), kernel=(5, 5))) | {"size": [1, 64, 64, 64, 64]}
+    (tmp_path / "data.json").write_text(json.dumps(given))
+    command = ["minizinc", "--solver", "gecode", FOLDER / "inner_loop.mzn", tmp_path / "data.json"]
+    done = subprocess.run(command, capture_output=True, text=True, check=False, timeout=120)
+    assert "the model counts to 10485760000, solvers to 2000000000" in done.stdout + done.stderr

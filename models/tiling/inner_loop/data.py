@@ -2,10 +2,16 @@
 
 from __future__ import annotations
 
+from math import prod
 from typing import Any
 
+from tilewright.spec.errors import InputError
 from tilewright.tiling.dsp.inner_loop import DIMENSIONS, InnerLoop, TileWork
+from tilewright.tiling.dsp.inner_search import best_loop
 from tilewright.tiling.dsp.vector_unit import VectorUnit
+
+MOST = 2_000_000_000
+"""The model's `most`: the solvers of MiniZinc count that far."""
 
 
 def data(
@@ -16,7 +22,17 @@ def data(
     first: bool = True,
     last: bool = True,
 ) -> dict[str, Any]:
-    """Return the model's parameters; the arguments are those of `inner_search.best_loop`."""
+    """Return the model's parameters; the arguments are those of `inner_search.best_loop`.
+
+    Raises
+    ------
+    InputError
+        For a tile of which a solver has to count further than it can.
+    """
+    counted = _largest(unit, work, prices, first, last)
+    if counted > MOST:
+        limit = f"a tile for which the model counts to {counted}; the solvers of MiniZinc count to {MOST}"
+        raise InputError("tile", list(work.sizes), limit)
     table = unit.model_dump(exclude={"sums", "instruction_cache"})
     return {
         **table,
@@ -32,6 +48,28 @@ def data(
         "cycle_price": prices[0],
         "transfer_price": prices[1],
     }
+
+
+def _largest(unit: VectorUnit, work: TileWork, prices: tuple[int, int], first: bool, last: bool) -> int:
+    """Return the largest of the model's bounds and of what its optimum costs.
+
+    A solver also counts to the product of two quantities of which the model bounds only the result.
+    """
+    positions = prod(work.kernel)
+    loads = max(
+        -(-((min(unit.lanes, size) - 1) * stride + (taps - 1) * dilation + 1) // unit.lanes) + 1
+        for size, stride, taps, dilation in zip(
+            work.sizes[2:4], work.stride, work.kernel, work.dilation, strict=True
+        )
+    )
+    body, vectors = unit.unrolled_macs, unit.unrolled_macs * loads
+    ways = unit.load_latency + unit.shuffle_latency + unit.store_latency + unit.mac_latency
+    latency = ways + body * (unit.mac_latency + 2)
+    interval = latency + 5 * body + 4 * vectors + 2 * vectors + body * latency
+    run = (1 + 2 * unit.refill_cycles) * (4 * vectors + body + (max(work.sizes) + 1) * interval)
+    best = best_loop(unit, work, prices=prices, first=first, last=last)
+    cost = prices[0] * best.cycles + prices[1] * best.transfers
+    return max(work.groups * positions * positions * prod(work.sizes), run, cost, best.cycles, best.transfers)
 
 
 def loop(solution: dict[str, Any]) -> InnerLoop:

@@ -27,7 +27,7 @@ FIGURES = {
     "idsp-chapter8": "chapter 8: accesses, Ops/byte and throughput of every layer at 64 KB",
     "idsp-figure7.5": "figure 7.5: AlexNet's layers without reuse between tiles and without tiles of Kc",
     "idsp-energy": "tables 7.4, 7.6, 7.10 and 7.11: local traffic, energy, run-time",
-    "idsp-compute": "tables 7.3 to 7.6 and figures 7.1 to 7.4 by a model of the inner loop; the fastest loops",
+    "idsp-compute": "tables 7.3 to 7.6, figures 7.1 to 7.4: a model of the inner loop; the fastest loops",
     "idsp-mapping": "figures 7.1 to 7.4 and 7.6 to 7.9: manual mapping and model, layer by layer",
     "idsp-platforms": "tables 7.7, 7.8 and 7.12: CPU, GPU and DSP, and section 7.6's shares",
     "idsp-bits": "chapter 4 and section 7.4: fixed point, accumulator bounds, accuracy on digits",
