@@ -44,7 +44,7 @@ def solve(
     ----------
     problem : str, Path, Instance, Problem
         What to solve: a bundled instance's name, an instance file, or what has been read or built; with a
-        machine also a network in ONNX or TOML.
+        machine also a network in ONNX, TOML or of Caffe.
     method : str, callable
         ``auto``, a heuristic's name, the name of an exact search, or ``MODEL@SOLVER``; or a function of
         your own, called in this process with the problem, and with a `RunContext` if it takes a second
@@ -119,7 +119,8 @@ def read(
     Parameters
     ----------
     path
-        An instance file or the name of a bundled one; with a machine also a network in ONNX or TOML.
+        An instance file or the name of a bundled one; with a machine also a network in ONNX, TOML or of
+        Caffe.
     machine
         A file with the table of a machine, or the name of a bundled one; replaces that of an instance.
     room
@@ -129,8 +130,8 @@ def read(
     values
         Other values of fields, by dotted paths as ``machine.levels.buffer.capacity_bytes``.
     sizes, allow_unknown
-        Of a network in ONNX: sizes of its inputs by name, batch first; whether operations that no layer does
-        are kept as opaque ones.
+        Of a network in ONNX or of Caffe: sizes of its inputs by name, batch first; whether operations that
+        no layer does are kept as opaque ones.
 
     Raises
     ------

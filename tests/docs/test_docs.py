@@ -18,7 +18,7 @@ import pytest
 from conftest import nightly
 from tests import command
 
-from tilewright.run.instance import parse
+from tilewright.run.instance import NETWORK_SUFFIXES, parse
 
 ROOT = Path(__file__).parents[2]
 PAGES = [
@@ -69,8 +69,9 @@ def test_commands_run(page: Path, tmp_path: Path) -> None:
     text = page.read_text(encoding="utf-8")
     work = tmp_path / "work"
     work.mkdir()
-    for file in (ROOT / "docs" / "files").glob("*.onnx"):  # which pages offer
-        shutil.copy(file, work)
+    for suffix in NETWORK_SUFFIXES:
+        for file in (ROOT / "docs" / "files").glob(f"*{suffix}"):  # which pages offer
+            shutil.copy(file, work)
     for _, block in BLOCK.findall(text):
         if named := FILE.match(block):
             (work / named[1]).write_text(block)

@@ -98,10 +98,10 @@ SIZES = click.option(
     type=_Sizes(),
     multiple=True,
     metavar="NAME=N,C,H,W",
-    help="ONNX: sizes of an input, or of a tensor whose sizes nothing tells.",
+    help="ONNX, Caffe: sizes of an input, or of a tensor whose sizes nothing tells.",
 )
 ALLOW_UNKNOWN = click.option(
-    "--allow-unknown", is_flag=True, help="ONNX: keep whatever no layer does as opaque layers."
+    "--allow-unknown", is_flag=True, help="ONNX, Caffe: keep whatever no layer does as opaque layers."
 )
 SCHEDULER = click.option(
     "--scheduler",
@@ -181,7 +181,7 @@ def with_changes(options: Sequence[Callable[..., Any]]) -> Decorator:
 
 
 def opened(instance: str, changes: Mapping[str, Any]) -> Instance:
-    """Read an instance, or make one of a network in TOML or ONNX, with what is to be changed of it."""
+    """Read an instance, or make one of a network in TOML, ONNX or of Caffe, with what is to change."""
     if not any(changes.values()):
         from tilewright.run.instance import read
 

@@ -45,7 +45,7 @@ if TYPE_CHECKING:
     nargs=2,
     default=None,
     metavar="INSTANCE RESULT",
-    help="Of room bitwidth: the weights, formats and images of a project. [an ONNX file's, or made]",
+    help="Of room bitwidth: the weights, formats and images of a project. [an ONNX or Caffe file's, or made]",
 )
 @take_seed("Of a project's inputs, and of weights that are made. [0]")
 @on_instances
@@ -100,15 +100,16 @@ def _emit_project(
     sizes: Sequence[tuple[str, tuple[int, ...]]],
 ) -> None:
     from tilewright import codegen
+    from tilewright.run.instance import NETWORK_SUFFIXES
 
     if output is None:
         raise click.UsageError("a project is a folder: -o FOLDER/")
     given: codegen.QuantisedNetwork | codegen.TrainedNetwork | None = None
-    onnx = next((path for path in problem.files if path.suffix.lower() == ".onnx"), None)
-    if numbers is None and onnx is not None:
+    network = next((path for path in problem.files if path.suffix.lower() in NETWORK_SUFFIXES), None)
+    if numbers is None and network is not None:
         from tilewright.importing.training import read_trained  # for start-up time: onnx
 
-        given = read_trained(onnx, dict(sizes), codegen.images_of(problem.problem), seed)
+        given = read_trained(network, dict(sizes), codegen.images_of(problem.problem), seed)
         note(f"numbers: {given.origin}")
     if numbers is not None:
         bits, answer = read_both(numbers[0], {}, numbers[1])

@@ -19,7 +19,7 @@ if TYPE_CHECKING:
     from tilewright.bitwidth.calibration import Executor
 
 
-@click.command(name="import", short_help="Turn a NETWORK in ONNX into files.")
+@click.command(name="import", short_help="Turn a NETWORK in ONNX or of Caffe into files.")
 @click.argument("network", type=click.Path())
 @click.option("-o", "--output", type=click.Path(), required=True, metavar="DIR", help="Folder for the files.")
 @click.option(
@@ -76,7 +76,7 @@ def import_(
     allow_unknown: bool,
     as_json: bool,
 ) -> None:
-    """Turn a NETWORK in ONNX into a network file, and into an instance of a room."""
+    """Turn a NETWORK in ONNX or of Caffe into a network file, and into an instance of a room."""
     from tilewright import importing
     from tilewright.importing import files
 

@@ -1,4 +1,4 @@
-"""Networks from ONNX files, and instances of the rooms for them."""
+"""Networks from ONNX and Caffe files, and instances of the rooms for them."""
 
 from __future__ import annotations
 
@@ -7,6 +7,7 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any, NamedTuple
 
+from tilewright.importing import caffe
 from tilewright.importing.files import distinct_layers, shorten_list
 from tilewright.importing.functions import opaque
 from tilewright.importing.layouts import stored
@@ -33,7 +34,7 @@ LONGEST_SOURCE = 500
 def network(
     path: str | Path, sizes: Mapping[str, Sequence[int]] | None = None, *, allow_unknown: bool = False
 ) -> Network:
-    """Read a network from an ONNX file.
+    """Read a network from an ONNX or Caffe file.
 
     Parameters
     ----------
@@ -77,7 +78,9 @@ def with_parameters(
     try:
         _, found = open_network(path, sizes or {})
         refuse_quantised(found.network)
-        return Folding(found.network, found.operations, found.layer_of, read_initialisers(path)).folded()
+        return Folding(
+            found.network, found.operations, found.layer_of, read_initialisers(path, sizes or {})
+        ).folded()
     except InputError as error:
         raise error.in_file(str(path)) from None
 
@@ -179,7 +182,8 @@ def _source(path: Path, model: Model) -> str:
         for value in model.inputs
     )
     made_by = f" of {model.producer}" if model.producer else ""
-    source = f"{path.name}, an ONNX file{made_by}, for an input of {sizes}"
+    kind = "a Caffe file" if path.suffix.lower() == caffe.SUFFIX else f"an ONNX file{made_by}"
+    source = f"{path.name}, {kind}, for an input of {sizes}"
     if model.assumed:
         source += f"; sizes assumed to be those of what is read, of: {shorten_list(model.assumed, SHOWN)}"
     return "".join(sign if sign.isprintable() else "?" for sign in source)[:LONGEST_SOURCE]
@@ -251,7 +255,7 @@ class _Graph:
     """
 
     def __init__(self, model: Model, operations: Sequence[OnnxOperation]) -> None:
-        self.names = UniqueNames()
+        self.names = UniqueNames(given=model.producer == caffe.PRODUCER)
         self.tables: list[Table] = []
         self.inputs = {value.name: value for value in model.inputs}
         first = next((value.name for each in operations for value in each.given), model.inputs[0].name)

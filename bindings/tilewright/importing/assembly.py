@@ -11,7 +11,16 @@ from typing import Any
 
 from tilewright.core import catalogue
 from tilewright.importing.files import machine_file, network_table
-from tilewright.run.instance import Instance, build, digest, in_own_file, located, parse, tables
+from tilewright.run.instance import (
+    NETWORK_SUFFIXES,
+    Instance,
+    build,
+    digest,
+    in_own_file,
+    located,
+    parse,
+    tables,
+)
 from tilewright.run.machines import room_of_machine, rooms_of_networks, takes_networks
 from tilewright.spec.errors import InputError, did_you_mean
 
@@ -48,7 +57,7 @@ class Changes:
 
 
 def assemble(path: str | Path, changes: Changes) -> Instance:
-    """Read an instance or a network, in TOML or ONNX, and change what is asked for.
+    """Read an instance or a network, in TOML, in ONNX or of Caffe, and change what is asked for.
 
     Raises
     ------
@@ -122,7 +131,7 @@ def _base(path: Path, changes: Changes, origins: dict[str, Path | None]) -> tupl
 
     Files of single tables are noted in `origins`.
     """
-    if path.suffix.lower() == ".onnx":
+    if path.suffix.lower() in NETWORK_SUFFIXES:
         from tilewright import importing  # for start-up time: onnx
 
         network = importing.network(path, changes.sizes, allow_unknown=changes.allow_unknown)
@@ -130,7 +139,7 @@ def _base(path: Path, changes: Changes, origins: dict[str, Path | None]) -> tupl
     else:
         if changes.sizes or changes.allow_unknown:
             option = "--input" if changes.sizes else "--allow-unknown"
-            raise InputError(option, None, "is for networks in ONNX")
+            raise InputError(option, None, "is for networks in ONNX and of Caffe")
         table, files, own = tables(path)
         origins |= {key: file for key, file in own.items() if key not in origins}
     machine = None

@@ -28,6 +28,7 @@ from onnx import (
 from onnx.reference import ReferenceEvaluator
 
 from tilewright.core.files import exists
+from tilewright.importing import caffe
 from tilewright.importing.quantised import Bits, float_form, operand_bits, result_type
 from tilewright.spec.errors import InputError
 from tilewright.spec.layer import MAX_PLANE
@@ -141,7 +142,7 @@ class OnnxOperation:
 
 @dataclass(frozen=True)
 class Model:
-    """An ONNX file.
+    """An ONNX file, or one of Caffe that has become one.
 
     Attributes
     ----------
@@ -167,7 +168,7 @@ class Model:
 def read(
     path: Path, sizes: Mapping[str, Sequence[int]], *, allow_unknown: bool = False, batched: bool = True
 ) -> Model:
-    """Read an ONNX file; weights may be missing, as only their shapes count.
+    """Read an ONNX or Caffe file; weights may be missing, as only their shapes count.
 
     Parameters
     ----------
@@ -182,9 +183,12 @@ def read(
     Raises
     ------
     InputError
-        For files that are not ONNX, and graphs that are no networks.
+        For files that are neither, and graphs that are no networks.
     """
-    proto = _parsed(path)
+    if path.suffix.lower() == caffe.SUFFIX:
+        proto = caffe.translated(path, sizes, allow_unknown=allow_unknown)
+    else:
+        proto = _parsed(path)
     nodes = _live(proto.graph, allow_unknown)
     images = _inputs(proto.graph, nodes, sizes)
     reader = _Reader(proto, nodes, images, sizes, allow_unknown, batched)

@@ -28,9 +28,15 @@ class UniqueNames:
 
     Layers are called as their nodes are; where these are only counted, as their weights are, and where they
     have none, after the layer with a name of its own that they follow.
+
+    Parameters
+    ----------
+    given
+        Whether people or their programs gave the nodes' names, so that counted ones are names, too.
     """
 
-    def __init__(self) -> None:
+    def __init__(self, given: bool = False) -> None:
+        self.given = given
         self.used = {OWN_INPUT}
         self.counts: Counter[str] = Counter()
         self.stems = {OWN_INPUT: ""}
@@ -48,7 +54,7 @@ class UniqueNames:
         counted = re.compile(rf"{re.escape(operation.operator)}_?\d*|{NUMBERED.pattern}")
         weights = [value.name for value in operation.fixed if not NUMBERED.fullmatch(value.name)]
         own = ""
-        if not counted.fullmatch(operation.name):
+        if operation.name and (self.given or not counted.fullmatch(operation.name)):
             own = _clean(operation.name)
         elif does in TRAINED and weights:
             own = _clean(ROLE.sub("", weights[0]))

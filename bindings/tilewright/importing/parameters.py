@@ -1,4 +1,4 @@
-"""Weights of ONNX files, and batch normalisations folded into them."""
+"""Weights of ONNX and Caffe files, and batch normalisations folded into them."""
 
 from __future__ import annotations
 
@@ -12,6 +12,7 @@ from numpy.typing import NDArray
 from onnx import numpy_helper
 
 from tilewright.core.files import reason
+from tilewright.importing import caffe
 from tilewright.importing.model import OnnxOperation, Value
 from tilewright.simulator.arithmetic.fixed_point import Floats
 from tilewright.simulator.arithmetic.integer_layer import Parameters
@@ -26,18 +27,29 @@ EPSILON = 1e-5
 """Of a batch normalisation that does not tell its own."""
 
 
-def read_initialisers(path: Path) -> dict[str, NDArray[Any]]:
+def read_initialisers(path: Path, sizes: Mapping[str, Sequence[int]]) -> dict[str, NDArray[Any]]:
     """Return the numbers that a file stores, by the tensors' names, those of constants among them.
+
+    Those of a Caffe network are in the caffemodel of the same name beside it.
+
+    Parameters
+    ----------
+    sizes
+        As for `tilewright.importing.network`.
 
     Raises
     ------
     InputError
-        If they lie in files of their own that cannot be read.
+        If they lie in files of their own that are not there or cannot be read.
     """
-    try:
-        graph = onnx.load(path).graph
-    except (OSError, ValueError, onnx.checker.ValidationError) as error:
-        raise InputError("weights", path.name, f"lie in files that cannot be read: {reason(error)}") from None
+    if path.suffix.lower() == caffe.SUFFIX:
+        graph = caffe.translated(path, sizes, with_weights=True).graph
+    else:
+        try:
+            graph = onnx.load(path).graph
+        except (OSError, ValueError, onnx.checker.ValidationError) as error:
+            limit = f"lie in files that cannot be read: {reason(error)}"
+            raise InputError("weights", path.name, limit) from None
     stored = {tensor.name: numpy_helper.to_array(tensor) for tensor in graph.initializer}
     for node in graph.node:
         values = [each.t for each in node.attribute if each.name == "value"]

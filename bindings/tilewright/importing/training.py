@@ -1,4 +1,4 @@
-"""What an ONNX file computes: its weights, and its outputs for some inputs as onnxruntime gives them."""
+"""What an ONNX or Caffe file computes: its weights, and its outputs for some inputs by onnxruntime."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from tilewright.codegen.numbers.trained_network import TrainedNetwork
-from tilewright.importing import Imported, open_network
+from tilewright.importing import Imported, caffe, open_network
 from tilewright.importing.model import Model
 from tilewright.importing.parameters import Folding, read_initialisers
 from tilewright.simulator.arithmetic.network_executor import refuse_quantised, refuse_unknown
@@ -58,9 +58,10 @@ def read_trained(
 
 def _trained(path: Path, model: Model, found: Imported, images: int, seed: int) -> TrainedNetwork:
     refuse_quantised(found.network)
+    sizes = {value.name: value.shape or () for value in model.inputs}
     rng = np.random.default_rng(seed)
     try:
-        folding = Folding(found.network, found.operations, found.layer_of, read_initialisers(path))
+        folding = Folding(found.network, found.operations, found.layer_of, read_initialisers(path, sizes))
         network, parameters = folding.folded()
         missing = None
     except InputError as error:
@@ -83,7 +84,7 @@ def _trained(path: Path, model: Model, found: Imported, images: int, seed: int) 
     if missing is not None or known is None:
         origin = f"{missing or f'weights of {path.name}'}; inputs drawn from seed {seed}"
     else:
-        for name, theirs in _by_onnxruntime(path, parts, list(given)).items():
+        for name, theirs in _by_onnxruntime(path, sizes, parts, list(given)).items():
             layer = given[name]
             theirs = theirs.reshape(values[layer].shape)
             _compare(path, name, theirs, values[layer])
@@ -132,14 +133,19 @@ def _before_softmax(own: TrainedNetwork, name: str) -> str:
     return layers[read[0]].name if is_softmax and read[0] >= 0 else name
 
 
-def _by_onnxruntime(path: Path, parts: Sequence[Arrays], names: list[str]) -> dict[str, NDArray[np.float64]]:
+def _by_onnxruntime(
+    path: Path, sizes: Mapping[str, Sequence[int]], parts: Sequence[Arrays], names: list[str]
+) -> dict[str, NDArray[np.float64]]:
     """Return outputs of the file, by name, as onnxruntime computes them."""
     import onnxruntime  # start-up time
 
     options = onnxruntime.SessionOptions()
     options.log_severity_level = 3  # errors
+    source: str | bytes = str(path)
+    if path.suffix.lower() == caffe.SUFFIX:
+        source = caffe.translated(path, sizes, with_weights=True).SerializeToString()
     try:
-        session = onnxruntime.InferenceSession(str(path), options, providers=["CPUExecutionProvider"])
+        session = onnxruntime.InferenceSession(source, options, providers=["CPUExecutionProvider"])
         unread = {
             each.name: np.zeros([size if isinstance(size, int) else 1 for size in each.shape], np.float32)
             for each in session.get_inputs()

@@ -18,6 +18,9 @@ from tilewright.run.machines import with_own_machine
 from tilewright.spec.errors import InputError, InputErrors, did_you_mean, like
 from tilewright.spec.validation import validated
 
+NETWORK_SUFFIXES = (".onnx", ".prototxt")
+"""Of files of other programs that hold a network alone."""
+
 MAX_BYTES = 1_000_000
 """Largest instance file that is read."""
 
@@ -59,7 +62,7 @@ def read(path: str | Path) -> Instance:
     path = located(Path(path))
     origins: dict[str, Path] = {}
     try:
-        if path.suffix.lower() == ".onnx":
+        if path.suffix.lower() in NETWORK_SUFFIXES:
             raise _network_alone(path)
         table, files, origins = tables(path)
         if is_network(table):
@@ -185,7 +188,7 @@ def parse(table: dict[str, Any], path: Path | None = None, files: Sequence[Path]
 def _network_alone(path: Path) -> InputError:
     """Return the error of a network that is given where an instance is needed; it says how to make one."""
     made = "is a network, no instance; `--machine MACHINE` makes it one"
-    if path.suffix.lower() == ".onnx":
+    if path.suffix.lower() in NETWORK_SUFFIXES:
         return InputError("instance", str(path), made)
     names = f'`room = "tiling"`, `network = "{path.name}"` and a machine'
     return InputError("instance", str(path), f"{made}, and so does a file beside it that names {names}")
