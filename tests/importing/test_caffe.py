@@ -427,7 +427,7 @@ def test_weights_are_those_of_the_caffemodel_beside_it(file: Path) -> None:
     [given], [expected] = trained.inputs.values(), trained.expected.values()
     by_hand = caffe_layers.run(layers, {"data": given})["f"][0]
     np.testing.assert_allclose(expected.reshape(by_hand.shape), by_hand, rtol=1e-4, atol=1e-5)
-    assert "weights of net.prototxt" in trained.origin
+    assert "weights of net.caffemodel" in trained.origin
 
 
 def weights_error(file: Path) -> InputError:
@@ -439,8 +439,8 @@ def weights_error(file: Path) -> InputError:
 def test_missing_weights_are_said(file: Path) -> None:
     layers = small()
     file.write_text(caffe_layers.prototxt(layers))
-    assert "no net.caffemodel beside it" in str(weights_error(file))
-    assert "weights are made" in read_trained(file).origin
+    assert weights_error(file).field == "weights in net.caffemodel"
+    assert "not read: weights in net.caffemodel" in read_trained(file).origin
     layers[-1]["blobs"] = layers[-1]["blobs"][:1]
     file.with_suffix(".caffemodel").write_bytes(caffe_layers.caffemodel(layers))
     error = weights_error(file)

@@ -81,8 +81,10 @@ def _trained(path: Path, model: Model, found: Imported, images: int, seed: int) 
     given = {name: layer for name, layer in given.items() if layer in values}
     expected = {layer: values[_before_softmax(own, layer)] for layer in given.values()}
     known = version()
+    is_caffe = path.suffix.lower() == caffe.SUFFIX
+    stored_in = path.with_suffix(caffe.WEIGHTS).name if is_caffe else path.name
     if missing is not None or known is None:
-        origin = f"{missing or f'weights of {path.name}'}; inputs drawn from seed {seed}"
+        origin = f"{missing or f'weights of {stored_in}'}; inputs drawn from seed {seed}"
     else:
         for name, theirs in _by_onnxruntime(path, sizes, parts, list(given)).items():
             layer = given[name]
@@ -90,7 +92,7 @@ def _trained(path: Path, model: Model, found: Imported, images: int, seed: int) 
             _compare(path, name, theirs, values[layer])
             if _before_softmax(own, layer) == layer:
                 expected[layer] = theirs
-        origin = f"weights of {path.name}, inputs drawn from seed {seed}, outputs of onnxruntime {known}"
+        origin = f"weights of {stored_in}, inputs drawn from seed {seed}, outputs of onnxruntime {known}"
     return TrainedNetwork(network, parameters, inputs, expected, origin)
 
 

@@ -11,10 +11,10 @@ from tilewright.importing.caffe.connections import JUDGES, CaffeLayer, connected
 from tilewright.importing.caffe.graph import PRODUCER, Graph, Unread, stated_sizes
 from tilewright.importing.caffe.layers import GIVES, LAYERS, READS, SOURCES, sources
 from tilewright.importing.caffe.messages import field_names, read_text
-from tilewright.importing.caffe.weights import Blobs
+from tilewright.importing.caffe.weights import WEIGHTS, Blobs
 from tilewright.spec.errors import InputError, InputErrors, did_you_mean
 
-__all__ = ["PRODUCER", "SUFFIX", "translated"]
+__all__ = ["PRODUCER", "SUFFIX", "WEIGHTS", "translated"]
 
 SUFFIX = ".prototxt"
 
@@ -80,7 +80,8 @@ def _unknown_type(layer: CaffeLayer) -> InputError | None:
 
 def _add_inputs(graph: Graph, layer: CaffeLayer, sizes: Mapping[str, Sequence[int]]) -> None:
     """Add the inputs that a layer stands for."""
-    _check_fields(layer)
+    if layer.type in SOURCES:
+        _check_fields(layer)
     for name, shape in zip(layer.tops, sources(layer), strict=True):
         graph.inputs.append(name)
         graph.shapes[name] = stated_sizes(sizes, name, shape)

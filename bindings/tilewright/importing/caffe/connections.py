@@ -8,6 +8,7 @@ from typing import Any
 
 from tilewright.importing.caffe.messages import UnknownField, field_names, message
 from tilewright.spec.errors import InputError, did_you_mean
+from tilewright.spec.network import MAX_LAYERS
 
 OLD_TYPES = {
     "ABSVAL": "AbsVal",
@@ -94,8 +95,10 @@ def connected(net: Any, unknown: Sequence[UnknownField]) -> list[CaffeLayer]:
             raise InputError("layers.layer", None, limit)
     if not net.layer and not net.layers:
         raise InputError("layer", None, "is missing: a network has layers")
+    if len(net.layer or net.layers) > MAX_LAYERS:
+        raise InputError("layer", len(net.layer or net.layers), f"at most {MAX_LAYERS} layers")
     current: dict[str, str] = {}
-    used: set[str] = set()
+    used: dict[str, int] = {}
     found = list(_inputs(net, current, used))
     for place, each in enumerate(net.layer or net.layers):
         type_ = each.type if net.layer else _new_type(each.type)
@@ -113,7 +116,7 @@ def _new_type(number: int) -> str:
     return OLD_TYPES.get(name, "".join(word.title() for word in name.split("_")).replace("Hdf5", "HDF5"))
 
 
-def _inputs(net: Any, current: dict[str, str], used: set[str]) -> Iterator[CaffeLayer]:
+def _inputs(net: Any, current: dict[str, str], used: dict[str, int]) -> Iterator[CaffeLayer]:
     """Yield the inputs that a file names outside of its layers, as layers that give them."""
     shapes = [list(shape.dim) for shape in net.input_shape]
     if net.input_dim:
@@ -159,7 +162,7 @@ def _layer(
     place: int,
     type_: str,
     current: dict[str, str],
-    used: set[str],
+    used: dict[str, int],
     unknown: tuple[UnknownField, ...],
 ) -> CaffeLayer:
     """Return a layer, and note which tensors its blobs are from now on."""
@@ -174,10 +177,11 @@ def _layer(
         in_place = number < len(own.bottom) and own.bottom[number] == blob
         if blob in current and not in_place:
             raise InputError(f"layer {name}, top[{number}]", blob, "is given by a layer before it, too")
-        tensor = blob
+        tensor = blob if blob not in used else name
         while tensor in used:
-            tensor = name if tensor == blob and name not in used else f"{tensor}/{name}"
-        used.add(tensor)
+            used[blob] += 1
+            tensor = f"{blob}/{used[blob]}"
+        used[tensor] = 1
         current[blob] = tensor
         tops.append(tensor)
     shared = tuple(each if isinstance(each, str) else each.name for each in own.param)

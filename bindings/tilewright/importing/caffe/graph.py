@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections import Counter
 from collections.abc import Mapping, Sequence
 from typing import Any
 
@@ -49,21 +48,24 @@ class Graph:
     shapes
         Of tensors, batch first; None of an input whose sizes nothing tells.
     readers
-        How many layers read a tensor.
+        The layers that read a tensor.
     same
         Other names of tensors: those of layers that give what they read.
     """
 
     def __init__(self, layers: Sequence[CaffeLayer], blobs: Blobs | None) -> None:
         self.layers, self.blobs = layers, blobs
-        self.readers = Counter(name for layer in layers for name in layer.bottoms)
+        self.readers: dict[str, list[CaffeLayer]] = {}
+        for layer in layers:
+            for name in layer.bottoms:
+                self.readers.setdefault(name, []).append(layer)
         self.shapes: dict[str, Sizes | None] = {}
         self.same: dict[str, str] = {}
         self.nodes: list[NodeProto] = []
         self.tensors: dict[str, TensorProto] = {}
         self.inputs: list[str] = []
         self._shared: dict[str, str] = {}
-        self._used = {name for layer in layers for name in layer.tops}
+        self._used = {name: 1 for layer in layers for name in layer.tops}
 
     def shape(self, layer: CaffeLayer, number: int = 0) -> Sizes:
         """Return the shape of a tensor that a layer reads."""
@@ -195,11 +197,11 @@ class Graph:
         )
 
     def _unique(self, name: str) -> str:
-        found, number = name, 1
+        found = name
         while found in self._used:
-            number += 1
-            found = f"{name}_{number}"
-        self._used.add(found)
+            self._used[name] += 1
+            found = f"{name}_{self._used[name]}"
+        self._used[found] = 1
         return found
 
 

@@ -189,7 +189,7 @@ def _batch_norm(graph: Graph, layer: CaffeLayer) -> None:
         raise Unread("batch_norm_param.use_global_stats", False, "averages of the images are not computed")
     _check_rank(layer, shape, 2)
     [top] = layer.tops
-    after = [each for each in graph.layers if top in each.bottoms]
+    after = graph.readers.get(top, [])
     scale = after[0] if len(after) == 1 and _scales_channels(after[0]) else None
     numbers = graph.normalisation(layer, scale, shape[1])
     graph.add(layer, "BatchNormalization", [layer.bottoms[0], *numbers], shape, epsilon=own.eps)

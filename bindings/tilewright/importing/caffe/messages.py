@@ -17,8 +17,8 @@ from google.protobuf.message import DecodeError, Message
 
 from tilewright.spec.errors import InputError
 
-MAX_TEXT_BYTES = 20_000_000
-"""Largest prototxt that is read; those of networks of a thousand layers have a few hundred thousand."""
+MAX_TEXT_BYTES = 5_000_000
+"""Largest prototxt that is read: some 500 for each of as many layers as a network may have."""
 
 MAX_WEIGHT_BYTES = 2_000_000_000
 """Largest caffemodel that is read; protobuf takes no larger message."""

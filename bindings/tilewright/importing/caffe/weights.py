@@ -13,7 +13,8 @@ from numpy.typing import NDArray
 from tilewright.importing.caffe.messages import read_weights
 from tilewright.spec.errors import InputError
 
-SUFFIX = ".caffemodel"
+WEIGHTS = ".caffemodel"
+"""What the file with a network's weights ends in."""
 
 
 class Blobs:
@@ -31,10 +32,10 @@ class Blobs:
     """
 
     def __init__(self, path: Path) -> None:
-        self.path = path.with_suffix(SUFFIX)
+        self.path = path.with_suffix(WEIGHTS)
         if not self.path.is_file():
-            limit = f"are in no prototxt, and there is no {self.path.name} beside it"
-            raise InputError("weights", path.name, limit)
+            limit = f"are in no prototxt, and there is no such file beside {path.name}"
+            raise InputError(f"weights in {self.path.name}", None, limit)
         net = read_weights(self.path)
         self._of = {layer.name: layer.blobs for layer in (net.layer or net.layers) if layer.blobs}
 
