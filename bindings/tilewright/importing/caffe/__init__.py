@@ -63,7 +63,7 @@ def translated(
                 _add(graph, layer)
         except Unread as reason:
             if not allow_unknown or not layer.bottoms:
-                limit = f"is not read: {reason.limit}; {KEEPS}"
+                limit = f"is not read: {reason.limit}" + (f"; {KEEPS}" if layer.bottoms else "")
                 raise layer.error(reason.field, reason.value, limit) from None
             graph.opaque(layer, [sizes.get(name, graph.shape(layer)) for name in layer.tops])
     return graph.model(frozenset(inputs))
