@@ -14,6 +14,7 @@ from matplotlib.figure import Figure
 from picture_checks import check_fits
 from searches import joined_fronts, proven_best, undominated
 
+from tilewright.core.pebble_game import Work, pebble_game
 from tilewright.spec.errors import InputError, OutOfTimeError
 from tilewright.spec.layer import Layer
 from tilewright.tiling import (
@@ -27,9 +28,6 @@ from tilewright.tiling import (
     violation,
 )
 from tilewright.tiling import plot as pictures
-from tilewright.tiling.dsp.bounds import pebble_game
-from tilewright.tiling.dsp.machine import DspMachine
-from tilewright.tiling.dsp.nest import nest_of
 from tilewright.tiling.hierarchy.curve import any_schedule
 from tilewright.tiling.hierarchy.machine import HierarchyMachine
 from tilewright.tiling.hierarchy.nest import Nest
@@ -150,9 +148,9 @@ def test_elements_of_one_width_are_those_of_a_dsp(width: int) -> None:
     layer = {"input": [32, 16, 16], "kernels": 32, "kernel": [3, 3]}
     table = buffer(1024) | {"bits": dict.fromkeys(("input", "weights", "output", "partial"), width)}
     problem = Problem.model_validate({"layer": layer, "machine": table})
-    dsp = nest_of(problem.one_layer, DspMachine(kind="dsp", memory_bytes=4096))
+    work = Work.of(problem.one_layer)
     bound = any_schedule(problem.one_layer, problem.machine, 1024)
-    assert bound == pebble_game(dsp, 8 * 1024 // width).accesses > pebble_game(dsp, 2048).accesses
+    assert bound == pebble_game(work, 8 * 1024 // width).accesses > pebble_game(work, 2048).accesses
 
 
 def network(*capacities: int) -> Problem:

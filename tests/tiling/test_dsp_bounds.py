@@ -13,10 +13,12 @@ from hypothesis import strategies as st
 from layers import make, plans, problems
 
 from tilewright.core import catalogue
+from tilewright.core import pebble_game as game_module
+from tilewright.core.pebble_game import Work, pebble_game
 from tilewright.run.instance import read
 from tilewright.spec.layer import Layer
 from tilewright.tiling.dsp import bounds
-from tilewright.tiling.dsp.bounds import Work, fewest_tiles, fewest_transfers, in_units, pebble_game
+from tilewright.tiling.dsp.bounds import fewest_tiles, fewest_transfers, in_units, work_of
 from tilewright.tiling.dsp.cost import measure
 from tilewright.tiling.dsp.duration import duration
 from tilewright.tiling.dsp.exact import fewest_accesses, local_traffic
@@ -156,7 +158,7 @@ def handfuls(draw, most_macs):
 def test_no_schedule_beats_the_bound_and_no_plan_beats_the_best_schedule(problem, capacity):
     generated = problem.machine.padding == "generated"
     optimum = Pebbles(problem.one_layer, generated).fewest_accesses(capacity)
-    assert pebble_game(nest(problem), capacity).accesses <= optimum
+    assert pebble_game(work_of(nest(problem)), capacity).accesses <= optimum
     plan = fewest_accesses(nest(problem), capacity=capacity)
     assert plan is None or optimum <= plan.value
 
@@ -167,7 +169,7 @@ def test_product_of_two_by_two_matrices(capacity, optimum, bound):
     """Beside one element of each matrix there is no place, so that 5 of 8 products come without reuse."""
     problem = make({"input": [2, 1, 2], "kernels": 2, "kernel": [1, 1]})
     assert Pebbles(problem.one_layer, False).fewest_accesses(capacity) == optimum
-    assert pebble_game(nest(problem), capacity).accesses == bound
+    assert pebble_game(work_of(nest(problem)), capacity).accesses == bound
 
 
 # The lemmas -----------------------------------------------------------------------------------------
@@ -183,9 +185,9 @@ def test_weights_of_macs(problem, random):
     for pixel, _, output in every:
         uses.setdefault((pixel, output[3]), []).append(1)
     weights = [1 / len(uses[pixel, output[3]]) ** 0.5 for pixel, _, output in every]
-    work = Work.of(nest(problem))
+    work = work_of(nest(problem))
     assert work.macs == len(every)
-    assert work.needed == len({pixel for pixel, _, _ in every})
+    assert work.totals[0] == len({pixel for pixel, _, _ in every})
     if not every:
         return
     assert work.total == pytest.approx(sum(weights))
@@ -207,14 +209,14 @@ def test_every_order_of_the_macs_has_such_windows(problem, random):
     """Lemma 3: cut by weight or by count, no window of some cut is below the least weight."""
     generated = problem.machine.padding == "generated"
     every = [mac for mac in macs(problem.one_layer, generated) if mac[0] is not None]
-    work = Work.of(nest(problem))
+    work = work_of(nest(problem))
     counts = {}
     for pixel, _, output in every:
         counts[pixel, output[3]] = counts.get((pixel, output[3]), 0) + 1
     weights = np.array([1 / counts[pixel, output[3]] ** 0.5 for pixel, _, output in every])
     random.shuffle(weights)
     reached = np.cumsum(weights)
-    for number, share in zip(*bounds._windows(work), strict=True):
+    for number, share in zip(*game_module._windows(work), strict=True):
         ends = np.arange(1, number + 1)
         by_weight = np.searchsorted(reached, ends / number * reached[-1] * (1 - 1e-12)) + 1
         by_count = ends * len(weights) // number
@@ -229,14 +231,14 @@ def test_every_order_of_the_macs_has_such_windows(problem, random):
 @given(st.floats(0.1, 40), st.tuples(*[st.floats(0.3, 50)] * 3))
 def test_fewest_charges_is_a_minimum(share, uses):
     """Against all small numbers of inputs and weights, with as few outputs as then will do."""
-    work = Work(1, 1, share, 1, 1, uses)
-    found = bounds._fewest_charges(bounds.CHARGES, np.array([share]), work)[0]
+    work = Work((1, 1, 1), 1, share, 1, 1, uses)
+    found = game_module._fewest_charges(game_module.CHARGES, np.array([share]), work)[0]
     least = [max(1, int(np.ceil(share / use - 1e-9))) for use in uses]
     a, b = np.meshgrid(*(np.arange(low, low + 400) for low in least[:2]), indexing="ij")
     c = np.maximum(least[2], np.ceil(share**2 / (a * b) - 1e-9))
-    for charge, parts in zip(bounds.CHARGES, found, strict=True):
+    for charge, parts in zip(game_module.CHARGES, found, strict=True):
         smallest = (charge[0] * a + charge[1] * b + charge[2] * c).min()
-        assert parts <= smallest <= parts + 3 * bounds.PARTS + 0.2 * parts  # rounded up, one by one
+        assert parts <= smallest <= parts + 3 * game_module.PARTS + 0.2 * parts  # rounded up, one by one
 
 
 # Plans ----------------------------------------------------------------------------------------------
@@ -267,7 +269,7 @@ def test_random_plans_keep_every_bound(data):
     total, tiles = duration(here, plan, local), int(np.prod(here.trips(plan.tile)))
     for minimise in OBJECTIVES[:3]:
         assert bounds.best_bound(here, minimise, local).value <= measure(here, plan, minimise, local)
-    assert fewest_tiles(here, Work.of(here)) <= tiles
+    assert fewest_tiles(here, work_of(here)) <= tiles
     assert fewest_transfers(here, total.accesses, tiles) <= total.transfers
 
 
@@ -276,8 +278,8 @@ def test_random_plans_keep_every_bound(data):
 def test_no_plan_beats_the_bound_where_memory_is_short(problem):
     """Many maps, so that it is not the compulsory traffic that counts."""
     here = nest(problem)
-    work, found = Work.of(here), fewest_accesses(here)
-    game = pebble_game(here, here.machine.buffer_capacity, work, here.machine.units[:3])
+    work, found = work_of(here), fewest_accesses(here)
+    game = pebble_game(work, here.machine.buffer_capacity, here.machine.units[:3])
     assert in_units(here, work, game) <= found.value
     report = simulate(problem, found.plan, overlapped=False)
     assert game.accesses <= report.accesses
@@ -285,13 +287,13 @@ def test_no_plan_beats_the_bound_where_memory_is_short(problem):
 
 @given(problems(side=12, channels=6), st.lists(st.integers(3, 400), min_size=2, max_size=6))
 def test_more_memory_never_raises_the_bound(problem, capacities):
-    found = [pebble_game(nest(problem), capacity).accesses for capacity in sorted(capacities)]
+    found = [pebble_game(work_of(nest(problem)), capacity).accesses for capacity in sorted(capacities)]
     assert found == sorted(found, reverse=True)
 
 
 def test_large_layers_never_have_a_higher_bound_with_more_memory():
     layer = {"input": [64, 56, 56], "kernels": 96, "kernel": [3, 3], "padding": [1, 1, 1, 1]}
-    found = [pebble_game(nest(make(layer)), capacity).accesses for capacity in range(16, 20_000, 97)]
+    found = [pebble_game(work_of(nest(make(layer))), capacity).accesses for capacity in range(16, 20_000, 97)]
     assert found == sorted(found, reverse=True)
     assert found[0] > 30 * found[-1]
 

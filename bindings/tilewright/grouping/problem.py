@@ -156,8 +156,8 @@ class Problem(Minimising):
                     "machine.memory",
                     machine.memory,
                     f"one patch ({int(self.patch_sizes.max()) * self.pixel_elements}), the kernels "
-                    f"({self.kernel_elements}) and its outputs ({self.patch_outputs}) need {needed} elements; "
-                    "room offloading loads kernels step by step",
+                    f"({self.kernel_elements}) and its outputs ({self.patch_outputs}) need {needed} "
+                    "elements; room offloading loads kernels step by step",
                 )
         steps = self.limits.steps
         if isinstance(steps, int) and not self.kmin <= steps <= self.kmax:

@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-from math import isqrt
-
 import numpy as np
 
 from tilewright.core.bounds import Bound
+from tilewright.core.pebble_game import Work, pebble_game
 from tilewright.offloading.problem import Problem
+from tilewright.spec.layer import Layer
 
 
 def best_bound(problem: Problem) -> Bound:
@@ -21,9 +21,8 @@ def best_bound(problem: Problem) -> Bound:
     if machine.burst:
         bursts = 2 + (machine.kernels != "preloaded")  # of input, outputs and kernels, at least one each
     found = Bound("compulsory", once + machine.burst * bursts + machine.compute * steps, steps)
-    moved = memory_bound(problem)
     first_writes = machine.write * sizes.n_outputs if problem.minimise == "loads" else 0
-    value = min(machine.load, machine.write) * moved - first_writes + machine.compute * steps
+    value = memory_bound(problem) - first_writes + machine.burst * bursts + machine.compute * steps
     return Bound("memory", value, steps) if value > found.value else found
 
 
@@ -55,30 +54,22 @@ def fewest_steps(problem: Problem) -> int:
 
 
 def memory_bound(problem: Problem) -> int:
-    """Return a number of elements that every plan loads or writes, through a memory of limited size.
+    """Return cycles of loads and writes that no plan is below, through memories of limited size.
 
-    In any run of steps in which x elements are loaded or written, at most ``2 S + x`` elements are used, of
-    input, kernels and outputs together: what was there, what came, and what is there at the end. With I, W
-    and O of each, the cells computed are at most ``sqrt(R I W O)`` (Loomis and Whitney), where no pixel lies
-    under more than R positions of windows; and that is at most ``sqrt(R) ((2 S + x) / 3) ** 1.5``.
+    With L loads of input and kernels, V stays of outputs and C outputs a plan takes ``load L + (load + write)
+    V - load C``, and the pebble game bounds ``L + 2 V - C`` (docs/tiling-bounds.md, lemma 1) by charging a
+    stay no more than a load. Several memories are one with room for all that they hold.
     """
-    limit, sizes = problem.machine.memory, problem.elements
-    if limit is None or problem.kernels_stay or problem.limits.steps != "free":
+    limit, layer = problem.machine.memory, problem.layer
+    generated = problem.machine.padding == "generated" and any(layer.padding)
+    if limit is None or problem.kernels_stay:
         return 0
-    size = limit * problem.n_memories
-    shared = 1
-    if problem.limits.form == "direct":
-        layer = problem.layer
-        shared = min(layer.kernel[0], -(-layer.kernel[0] // layer.stride[0])) * -(
-            -layer.kernel[1] // layer.stride[1]
-        )
-        if layer.dilation != (1, 1):
-            shared = layer.kernel[0] * layer.kernel[1]
-    macs = int((sizes.inputs >= 0).sum()) * sizes.n_kernels  # without those of padding that is made on chip
-    best = 0
-    for moved in {max(1, size * part // 4) for part in (1, 2, 3, 4, 6, 8, 12, 16, 24, 32)}:
-        together = 2 * size + moved
-        # The largest integer that no run exceeds: sqrt(R * (together / 3) ** 3), rounded up.
-        most = isqrt(shared * together**3 // 27 + 1) + 1
-        best = max(best, moved * max(0, -(-macs // most) - 1))
-    return best
+    if problem.limits.form == "gemm":
+        if generated:  # what is no element of a row differs from patch to patch
+            return 0
+        sizes = problem.elements
+        layer = Layer(input=(sizes.n_channels, 1, sizes.n_patches), kernels=sizes.n_kernels, kernel=1)
+    work = Work.of(layer, generated=generated)
+    load, write = problem.machine.load, problem.machine.write
+    moved = pebble_game(work, limit * problem.n_memories).accesses
+    return load * moved + (write - load) * work.totals[2]

@@ -8,10 +8,8 @@ from functools import lru_cache
 
 import numpy as np
 
+from tilewright.core.pebble_game import Work, pebble_game
 from tilewright.spec.layer import Layer
-from tilewright.tiling.dsp.bounds import Work, pebble_game
-from tilewright.tiling.dsp.machine import MAX_BYTES, DspMachine
-from tilewright.tiling.dsp.nest import Nest
 from tilewright.tiling.hierarchy.loops import REDUCED, extents
 from tilewright.tiling.hierarchy.machine import HierarchyMachine
 from tilewright.tiling.measures import HierarchyPoint
@@ -26,15 +24,13 @@ def any_schedule(layer: Layer, machine: HierarchyMachine, capacity: int) -> int:
     added_up = any(extents(layer)[loop] > 1 for loop in REDUCED)
     widths = bits.input, bits.weights, bits.partial if added_up else bits.output
     usable = 8 * capacity // machine.levels[1].copies
-    nest, work = _game(layer)
-    return pebble_game(nest, usable, work, widths).accesses
+    return pebble_game(_work(layer), usable, widths).accesses
 
 
 @lru_cache(maxsize=256)
-def _game(layer: Layer) -> tuple[Nest, Work]:
-    """Return a layer as the game sees it; of a DSP it takes nothing but that padding is stored."""
-    nest = Nest(layer, DspMachine(kind="dsp", memory_bytes=MAX_BYTES))
-    return nest, Work.of(nest)
+def _work(layer: Layer) -> Work:
+    """Return a layer as the game sees it: padding is stored."""
+    return Work.of(layer)
 
 
 def summed(
