@@ -88,8 +88,9 @@ class Maker:
             own["global_pooling"] = True
             return self.add("Pooling", (images, channels, 1, 1), param=("pooling_param", own))
         (kh, kw), (sh, sw) = ([self.pick(1, min(4, side)) for side in (height, width)] for _ in range(2))
-        sh, sw = min(sh, kh), min(sw, kw)  # windows that follow each other
         ph, pw = self.pick(0, kh - 1), self.pick(0, kw - 1)
+        if own["pool"] == "AVE" or not (ph or pw):  # else a window may begin behind the input, which Caffe
+            sh, sw = min(sh, kh), min(sw, kw)  # refuses without padding, and ONNX counts for an average
         own |= {"kernel_h": kh, "kernel_w": kw, "stride_h": sh, "stride_w": sw, "pad_h": ph, "pad_w": pw}
         own["round_mode"] = self.one_of("CEIL", "CEIL", "FLOOR")
         up, padded = own["round_mode"] == "CEIL", bool(ph or pw)

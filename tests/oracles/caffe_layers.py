@@ -257,16 +257,23 @@ ENUMS = ("pool", "operation", "norm_region", "round_mode", "phase")
 """Fields whose texts stand without quotes."""
 
 
-def caffemodel(layers: Sequence[Layer]) -> bytes:
-    """Return the weights of a network as Caffe stores them: messages of protobuf, field by field."""
+def caffemodel(layers: Sequence[Layer], old: bool = False) -> bytes:
+    """Return the weights of a network as Caffe stores them: messages of protobuf, field by field.
+
+    The old syntax has other numbers of fields, and four sizes for each blob.
+    """
+    net, name, blobs = (2, 4, 6) if old else (100, 1, 7)
     found = b""
     for layer in layers:
-        own = _message(1, layer["name"].encode())
+        own = _message(name, layer["name"].encode())
         for blob in layer.get("blobs", []):
-            shape = _message(1, b"".join(_varint(size) for size in blob.shape))
-            numbers = struct.pack(f"<{blob.size}f", *blob.ravel())
-            own += _message(7, _message(7, shape) + _message(5, numbers))
-        found += _message(100, own)
+            if old:
+                sizes = [1] * (4 - blob.ndim) + list(blob.shape)
+                shape = b"".join(_varint(at << 3) + _varint(size) for at, size in enumerate(sizes, start=1))
+            else:
+                shape = _message(7, _message(1, b"".join(_varint(size) for size in blob.shape)))
+            own += _message(blobs, shape + _message(5, struct.pack(f"<{blob.size}f", *blob.ravel())))
+        found += _message(net, own)
     return found
 
 
