@@ -11,6 +11,7 @@ from tilewright.codegen.numbers.quantised_network import QuantisedNetwork
 from tilewright.codegen.numbers.quantised_operations import QuantisedOperations
 from tilewright.codegen.project.machine import image_bits, machine_of, machine_text
 from tilewright.codegen.project.nodes import ALIGNED, EmittedNode, layer_text, operation_text, read_scales
+from tilewright.codegen.project.vectors import EmittedVectors, layers_source, refuse_vectors
 from tilewright.codegen.project_files import (
     Files,
     array_literal,
@@ -29,7 +30,7 @@ from tilewright.tiling.operations.plan import OperationPlan
 
 __all__ = ["network_project"]
 
-RUNTIME = ("bits.h", "dma.h", "dma.c", "expected.h", "layers.h", "layers.c", "main.c", "numbers.h")
+RUNTIME = ("bits.h", "dma.h", "dma.c", "expected.h", "layers.h", "main.c", "numbers.h")
 """Sources that are the same for every network."""
 
 OPERANDS = {
@@ -39,6 +40,14 @@ OPERANDS = {
     "output": "inputs of several scales, brought to one,",
 }
 """What does not fit an operand of the machine."""
+
+VECTOR_COUNT = [
+    "    if (counted && vector_counts.macs)",
+    '        printf("%s, vectors loaded, stored, multiplied\\t%ld\\t%ld\\t%ld\\n", part_names[part],',
+    "               vector_counts.loads, vector_counts.stores, vector_counts.macs);",
+    "    memset(&vector_counts, 0, sizeof vector_counts);",
+]
+"""What tells how many vectors a layer moves."""
 
 RUN = (
     "void run_network(const unsigned char *weights, const unsigned char *images, unsigned char *outputs, "
@@ -95,6 +104,7 @@ class _Project:
         parts = {part.name: (part.problem, plan) for part, plan in zip(problem.parts, plans, strict=True)}
         operations = QuantisedOperations(self.quantised.network, parts)
         self.nodes = self._nodes(operations, parts)
+        self.vectors = self._vectors()
         self._check_widths()
         before, now = quantised.network.formats, self.quantised.network.formats
         self.narrowed = [
@@ -128,6 +138,13 @@ class _Project:
             found.append(EmittedNode(each, part, plan, name, arrays[each.tensor], inputs, stored, read))
         return found
 
+    def _vectors(self) -> dict[str, EmittedVectors]:
+        """Return the inner loops of layers by name, on a machine with a vector unit."""
+        if self.machine.vector_unit is None:
+            return {}
+        refuse_vectors(self.machine, self.nodes)
+        return {each.name: EmittedVectors.of(each) for each in self.nodes if isinstance(each.plan, DspPlan)}
+
     def _check_widths(self) -> None:
         """Refuse numbers that do not fit the machine's elements."""
         for each in self.nodes:
@@ -155,8 +172,9 @@ class _Project:
         told = "" if right is None else f", of which {right} are put into the right class"
         output_bits = c_bits(self.bits.output)
         return project_files(
-            {"project": RUNTIME},
+            {"project": (*RUNTIME, "vectors.h") if self.vectors else RUNTIME},
             {
+                "layers.c": layers_source(bool(self.vectors)),
                 "machine.h": machine_text(self.machine, self.image, self.nodes),
                 "network.h": self._header(),
                 "network.c": self._network(),
@@ -226,6 +244,7 @@ class _Project:
             '#include "network.h"',
             "",
             '#include "bits.h"',
+            *(['#include "vectors.h"', "", "#include <stdio.h>"] if self.vectors else []),
             "",
             "const char *const part_names[PARTS] = {",
             *(f"    {quote(each.name)}," for each in self.nodes),
@@ -236,6 +255,8 @@ class _Project:
         for each in self.nodes:
             planned = isinstance(each.plan, DspPlan)
             text = layer_text(each) if planned else operation_text(each, self.batch)
+            if each.name in self.vectors:
+                text = [*text, "", *self.vectors[each.name].text(each.identifier)]
             lines += ["", *text]
         lines += ["", "/* Tensors in external memory. */", *self._arrays()]
         lines += ["", *self._run()]
@@ -255,6 +276,12 @@ class _Project:
             lines.append(
                 "Written by the host before they are read, with borders, concatenated, in other bits or "
                 f"another scale: the inputs of {safe_text(', '.join(gathered))}."
+            )
+        if self.vectors:
+            lines.append(
+                "Inner loops are in vectors, as planned (vectors.h). What they read and add up is laid out "
+                "along the lanes in arrays of the program, beside the plan's memory: on a chip, the DMA "
+                "controller would write it so. Biases are added at the end, outside of the accumulator."
             )
         if hosted:
             lines.append(f"Computed by the host: {safe_text(', '.join(hosted))}.")
@@ -290,6 +317,7 @@ class _Project:
             "    if (counted)",
             "        memcpy(part_counts[part], dma_counts, sizeof dma_counts);",
             "    memset(dma_counts, 0, sizeof dma_counts);",
+            *(VECTOR_COUNT if self.vectors else []),
             "}",
             "",
             RUN,
@@ -322,6 +350,8 @@ class _Project:
         if isinstance(each.plan, DspPlan):
             kernels, biases = self.places[each.name]
             sums = "partial_sums" if each.sums_leave else "NULL"
+            if each.name in self.vectors:
+                lines.append(f"    inner_loop = &{each.identifier}_loop;")
             lines += [
                 f"    run_layer(&{each.identifier}, {inputs[0]}, weights + {kernels},",
                 f"              (const int32_t *)(weights + {biases}), {sums}, {output});",

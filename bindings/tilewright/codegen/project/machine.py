@@ -7,6 +7,7 @@ from collections.abc import Sequence
 from tilewright.codegen.c_text import align_comments
 from tilewright.codegen.numbers.c_integers import C_BITS, are_packed, c_integer, c_sum_bits
 from tilewright.codegen.project.nodes import EmittedNode
+from tilewright.codegen.project.vectors import vector_lines
 from tilewright.codegen.project_files import machine_header
 from tilewright.spec.errors import InputError
 from tilewright.spec.network import Add, Map, NamedLayer, Pool
@@ -78,6 +79,7 @@ def machine_text(machine: DspMachine, image: int, nodes: Sequence[EmittedNode]) 
             f"#define COPIES {machine.copies}",
             f"#define MEMORY_BYTES {max(1, size)}",
             f"#define MOST_INPUTS {inputs}",
+            *(vector_lines(machine, nodes) if machine.vector_unit is not None else []),
         ],
         'ON_CHIP __attribute__((section(".scratchpad")))',
     )

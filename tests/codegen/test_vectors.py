@@ -1,0 +1,237 @@
+"""C in vectors: run with sanitizers, compared with the integer network and with executed inner loops."""
+
+from __future__ import annotations
+
+from itertools import product
+from pathlib import Path
+from random import Random
+from typing import Any
+
+import numpy as np
+import pytest
+from compiled import CHECKED
+from conftest import examples, nightly, refused
+from numbered import Table, numbers
+from test_project import Built, assert_as_planned, assert_equal, needs_compiler
+from tests.oracles import inner_loop as oracle
+
+from tilewright import codegen
+from tilewright.codegen import QuantisedNetwork
+from tilewright.tiling import Plan, Problem, violation
+from tilewright.tiling.dsp.inner_loop import DIMENSIONS, InnerLoop
+from tilewright.tiling.dsp.plan import ORDERED, REUSES, DspPlan
+
+COUNTED = "vectors loaded, stored, multiplied"
+"""What the program calls its counts of a layer."""
+
+Sizes = tuple[int, ...]
+Counts = tuple[int, int, int]
+
+
+def problem_of(random: Random, layers: list[Table], unit: Table, element_bytes: int) -> Problem:
+    machine: Table = {
+        "kind": "dsp",
+        "memory_bytes": 2**20,
+        "element_bytes": element_bytes,
+        "macs_per_cycle": unit["lanes"] * unit.get("mac_slots", 1),
+        "bus_elements_per_cycle": unit["lanes"] * unit.get("memory_slots", 1),
+        "double_buffering": random.random() < 0.7,
+        "padding": random.choice(["loaded", "generated"]),
+        "vector_unit": unit,
+    }
+    return Problem.model_validate({"network": {"layers": layers}, "machine": machine})
+
+
+def some_layers(random: Random, count: int) -> list[Table]:
+    """Return convolutions one after the other, of any kernel, stride, dilation, groups; and a last layer."""
+    batch = random.choice([1, 2])
+    shape = [random.choice([2, 4]), random.randint(6, 9), random.randint(6, 9)]
+    layers: list[Table] = []
+    for number in range(count):
+        kernel = [random.randint(1, min(3, side)) for side in shape[1:]]
+        stride = [random.choice([1, 1, 2]) for _ in kernel]
+        pads = [random.randint(0, extent - 1) for extent in (kernel[0], kernel[0], kernel[1], kernel[1])]
+        room = [side + sum(pads[2 * i : 2 * i + 2]) for i, side in enumerate(shape[1:])]
+        dilation = [
+            random.choice([1, 2]) if 2 * (extent - 1) < side else 1
+            for extent, side in zip(kernel, room, strict=True)
+        ]
+        kernels = random.choice([2, 4, 6])
+        layers.append(
+            {
+                "name": f"conv{number}",
+                "input": list(shape),
+                "kernels": kernels,
+                "kernel": kernel,
+                "stride": stride,
+                "dilation": dilation,
+                "padding": pads,
+                "groups": random.choice([1, 1, 2]),
+                "bias": random.random() < 0.5,
+                "batch": batch,
+            }
+        )
+        shape = [
+            kernels,
+            *(
+                (side - (extent - 1) * gap - 1) // step + 1
+                for side, extent, gap, step in zip(room, kernel, dilation, stride, strict=True)
+            ),
+        ]
+    inputs = shape[0] * shape[1] * shape[2]
+    return [*layers, {"name": "fc", "kind": "fc", "inputs": inputs, "outputs": 5, "batch": batch}]
+
+
+def some_unit(random: Random) -> Table:
+    return {
+        "lanes": random.choice([1, 2, 4, 4, 8]),
+        "registers": random.choice([4, 8, 28]),
+        "unrolled_macs": 24,
+        "mac_latency": random.randint(1, 8),
+        "sums": random.choice(["reloaded", "kept"]),
+    }
+
+
+def some_loop(random: Random) -> InnerLoop:
+    unroll = tuple(random.choice([1, 1, 2, 3, 4]) for _ in DIMENSIONS)
+    taps = random.choice(["kernel", "row", "tap"])
+    return InnerLoop(random.choice(DIMENSIONS), random.choice(DIMENSIONS), unroll, taps)  # type: ignore[arg-type]
+
+
+def some_plan(random: Random, problem: Problem) -> Plan:
+    """Return a plan of any tiles, orders, reuse and inner loops that there is C for."""
+    found: list[Any] = []
+    for _, part in problem.parts:
+        while True:
+            tile = tuple(random.choice([1, 2, 3, 5, 99]) for _ in range(6))
+            order = "".join(random.sample(ORDERED, len(ORDERED)))
+            one = DspPlan(tile, order, random.choice(REUSES), some_loop(random))
+            if one.inner_loop is not None and one.inner_loop.vector == "k" and tile[5] < 99:
+                continue  # sums in lanes may leave the chip
+            if violation(part, Plan((one,))) is None:
+                found.append(one)
+                break
+    return Plan(tuple(found))
+
+
+def executed(problem: Problem, plan: Plan) -> dict[str, Counts]:
+    """Return loads, stores and multiplications of each layer, each inner loop executed tile by tile."""
+    machine = problem.machine
+    assert machine.kind == "dsp" and machine.vector_unit is not None
+    unit, found = machine.vector_unit.model_dump(), {}
+    for part, planned in zip(problem.parts, plan.layers, strict=True):
+        assert isinstance(planned, DspPlan) and planned.inner_loop is not None
+        layer = part.problem.one_layer
+        rows, columns = layer.output_plane
+        sizes = (layer.groups, layer.batch, layer.kernels // layer.groups, rows, columns)
+        whole = (*sizes, layer.input[0] // layer.groups)
+        cuts = [pieces(size, most) for size, most in zip(whole, planned.tile, strict=True)]
+        loads = stores = macs = 0
+        known: dict[Sizes, oracle.Run] = {}
+        for at in product(*(range(len(cut)) for cut in cuts)):
+            g, n, c, y, x, k = tile = tuple(cut[i] for cut, i in zip(cuts, at, strict=True))
+            if tile not in known:
+                work = {
+                    "sizes": (n, c, y, x, k),
+                    "groups": g,
+                    "kernel": layer.kernel,
+                    "stride": layer.stride,
+                    "dilation": layer.dilation,
+                }
+                known[tile] = oracle.Run(unit, work, planned.inner_loop.to_json())
+            run = known[tile]
+            _, begin, _, end = run.ends()
+            biases = g * -(-c // unit["lanes"]) if planned.inner_loop.vector == "c" else 0
+            first, last = at[5] == 0, at[5] == len(cuts[5]) - 1
+            # The program loads biases when sums are complete, as they are not part of the accumulator.
+            loads += run.loads + last * (end // 2 + biases)
+            stores += run.stores + first * (begin - biases) + last * (end // 2)
+            macs += run.macs
+        found[part.name] = loads, stores, macs
+    return found
+
+
+def pieces(size: int, most: int) -> list[int]:
+    """Return the sizes of tiles along a dimension: the smallest step that needs no more of them."""
+    trips = -(-size // most)
+    step = -(-size // trips)
+    return [min(step, size - first) for first in range(0, size, step)]
+
+
+def agree(seed: int, folder: Path, *flags: str) -> None:
+    """Any network of convolutions, plan and loop: bit for bit the integer network, and the model's counts."""
+    random = Random(seed)
+    problem = problem_of(random, some_layers(random, 2), some_unit(random), random.choice([1, 2, 2, 4]))
+    plan = some_plan(random, problem)
+    assert problem.network is not None
+    machine = problem.machine
+    assert machine.kind == "dsp"
+    most = min(8, 8 * machine.element_bytes), min(32, 8 * machine.element_bytes)
+    network, _ = numbers(random, problem.network, most)
+    drawn = np.random.default_rng(seed)
+    images = network.quantise(drawn.normal(0, 2, (3, *problem.network.layers[0].input)))
+    values = QuantisedNetwork(network, images, None, "a test")
+    built = Built(folder, codegen.project("a test", "", problem, plan, values), *flags)
+    assert_equal(built, problem, values)
+    counted = {name: built.told.pop(f"{name}, {COUNTED}") for name, _ in problem.parts}
+    assert counted == executed(problem, plan)
+    assert_as_planned(built, problem, plan)
+
+
+@needs_compiler
+@pytest.mark.parametrize("seed", range(2))
+def test_any_inner_loop_computes_and_moves_what_is_planned(seed: int, tmp_path: Path) -> None:
+    agree(seed, tmp_path, "-O0", *CHECKED)
+
+
+@nightly
+@needs_compiler
+@pytest.mark.parametrize("seed", range(2, examples(100)))
+def test_many_do(seed: int, tmp_path: Path) -> None:
+    agree(seed, tmp_path, *(("-O2",) if seed % 3 == 0 else ("-O0", *CHECKED)))
+
+
+@needs_compiler
+def test_lenet_s_first_layer_as_the_thesis_mapped_it(tmp_path: Path) -> None:
+    """Eight images, columns in 28 of 32 lanes, a whole kernel in the body: the transfers of table 7.3."""
+    layer = {"name": "conv1", "input": [1, 32, 32], "kernels": 32, "kernel": [5, 5], "batch": 8}
+    problem = problem_of(Random(0), [layer], {"lanes": 32}, 2)
+    plan = Plan((DspPlan((1, 1, 32, 28, 28, 1), "ncyxk", "tile", InnerLoop("x", "y")),))
+    built = Built(tmp_path, codegen.project("conv1", "", problem, plan), "-O2")
+    loads, stores, macs = built.told.pop(f"conv1, {COUNTED}")
+    assert loads + stores == 52224
+    assert macs == 8 * 32 * 28 * 25  # a vector for each row of outputs, and kernel position
+    assert executed(problem, plan) == {"conv1": (loads, stores, macs)}
+    assert_as_planned(built, problem, plan)
+    assert "body 1 x kernel" in (tmp_path / "src" / "network.c").read_text()
+
+
+def lone(loop: InnerLoop, unit: Table, element_bytes: int = 2) -> tuple[Problem, Plan]:
+    layer = {"name": "conv", "input": [4, 6, 6], "kernels": 4, "kernel": [3, 3]}
+    problem = problem_of(Random(0), [layer], unit, element_bytes)
+    return problem, Plan((DspPlan((1, 1, 2, 4, 4, 2), "kncyx", "none", loop),))
+
+
+@pytest.mark.parametrize(
+    ("loop", "unit", "element_bytes", "field", "value", "limit"),
+    [
+        (InnerLoop("k", "c"), {"lanes": 4}, 2, "plan.inner_loop.vector", "k", "sums leave the chip"),
+        (InnerLoop("c", "y"), {"lanes": 3}, 2, "machine.vector_unit.lanes", 3, "a power of two"),
+        (InnerLoop("x", "y"), {"lanes": 256}, 1, "machine.vector_unit.lanes", 256, "128"),
+        (InnerLoop("c", "y"), {"lanes": 4}, 3, "machine.element_bytes", 3, "1, 2, 4, 8 bytes"),
+    ],
+)
+def test_what_there_are_no_vectors_for_is_refused(
+    loop: InnerLoop, unit: Table, element_bytes: int, field: str, value: object, limit: str
+) -> None:
+    problem, plan = lone(loop, unit, element_bytes)
+    with refused(field, value, limit):
+        codegen.project("net", "", problem, plan)
+
+
+def test_without_a_vector_unit_nothing_is_of_vectors() -> None:
+    problem, plan = lone(InnerLoop("c", "y"), {"lanes": 4})
+    plain = problem.with_(machine={"vector_unit": None})
+    files = codegen.project("net", "", plain, Plan((DspPlan(plan.layers[0].tile, "kncyx", "none"),)))  # type: ignore[union-attr]
+    assert "src/vectors.h" not in files
+    assert not any(b"vector" in text for path, text in files.items() if path.endswith((".c", ".h")))
