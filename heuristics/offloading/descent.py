@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable, Iterator
-from itertools import zip_longest
+from itertools import product, zip_longest
 
 import numpy as np
 
@@ -31,6 +31,12 @@ SHARE = 0.5
 
 BEST = 12
 """Nests of loops that are tried on all paths."""
+
+STAGES = (0.4, 0.5)
+"""Of the time that is left, for loops on the widest path, and then for loops through parts of the outputs."""
+
+PARTS = (1, 2, 3, 4, 6, 8, 12, 16)
+"""Groups and kernel groups of a part of the outputs that are tried."""
 
 ATTEMPTS = 4_000
 """Changes of a first round of annealing; each round has half as many again."""
@@ -103,22 +109,65 @@ class _Run:
 
 
 def _change_loops(problem: Problem, run: _Run, until: float) -> None:
-    """Try all sizes and orders on the widest path, then the best of them on the others."""
+    """Try loops on the widest path, loops through parts of the outputs, and the best loops on other paths."""
     first, *others = _paths(problem)
-    found = []
-    for number, loops in enumerate(_candidates(problem, first)):
-        if time.monotonic() > until or run.done:
-            return
+    simple = _candidates(problem, first)
+    found: list[tuple[int, int, Loops]] = []
+    for loops in _by(simple, until, STAGES[0]):
         cost = run.try_loops(loops)
+        if run.done:
+            return
         if cost is not None:
-            found.append((cost, number, loops))
-    for _, _, loops in sorted(found, key=lambda each: each[:2])[:BEST]:
-        for path in others:
-            if time.monotonic() > until or run.done:
+            found.append((cost, len(found), loops))
+    ranked = [loops for _, _, loops in sorted(found, key=lambda each: each[:2])]
+    others_of = (
+        loops._replace(path=path, sizes=(patches, *loops.sizes[1:]))
+        for loops in ranked[:BEST]
+        for path in others
+        if (patches := largest_groups(problem, path, *loops.sizes[1:]))
+    )
+    for candidates, share in ((_in_parts(problem, first), STAGES[1]), (others_of, 1.0), (simple, 1.0)):
+        for loops in _by(candidates, until, share):
+            run.try_loops(loops)
+            if run.done:
                 return
-            patches = largest_groups(problem, path, *loops.sizes[1:])
-            if patches:
-                run.try_loops(loops._replace(path=path, sizes=(patches, *loops.sizes[1:])))
+
+
+def _by(candidates: Iterator[Loops], until: float, share: float) -> Iterator[Loops]:
+    """Yield candidates for a share of the time that is left."""
+    now = time.monotonic()
+    end = now + share * max(0.0, until - now) if share < 1 else until
+    while time.monotonic() < end:
+        loops = next(candidates, None)
+        if loops is None:
+            return
+        yield loops
+
+
+def _in_parts(problem: Problem, path: Numbers) -> Iterator[Loops]:
+    """Yield loops through parts of the outputs whose sums stay on chip, those that load least first.
+
+    Each part loads the kernels of its kernel groups and the input of its groups, about once.
+    """
+    memory, whole = problem.machine.memory, problem.elements
+    if memory is None or problem.kernels_stay or whole.n_channels == 1:
+        return
+    needed = len(whole.needed_inputs())
+    found: list[tuple[int, tuple[int, int, int], tuple[int, int]]] = []
+    for sizes in sizes_on(problem, path):
+        block = sizes[2] * (sizes[0] + sizes[1] * whole.taps)
+        for groups, kernel_groups in product(PARTS, PARTS):
+            patches, kernels = groups * sizes[0], kernel_groups * sizes[1]
+            if patches * kernels + block > memory:
+                continue
+            loads = -(-whole.n_patches // patches) * whole.n_kernel_elements
+            loads += -(-whole.n_kernels // kernels) * needed
+            steps = whole.n_cells // (sizes[0] * sizes[1] * sizes[2])
+            cost = problem.machine.load * loads + problem.machine.compute * steps
+            found.append((cost, sizes, (groups, kernel_groups)))
+    for _, sizes, outer in sorted(found):
+        for order in ((2, 0, 1), (2, 1, 0)):
+            yield Loops(path, sizes, order, outer=outer)
 
 
 def _paths(problem: Problem) -> list[Numbers]:

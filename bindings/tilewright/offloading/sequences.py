@@ -6,7 +6,7 @@ plane. Where kernels do not fit, they come in groups, too, and channels in slice
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from itertools import permutations
 from typing import NamedTuple
 
@@ -35,12 +35,16 @@ class Loops(NamedTuple):
         Axes from the outermost loop to the innermost.
     turning
         Whether an inner loop goes back and forth, so that it begins with what is on chip.
+    outer
+        Groups and kernel groups of a part of the outputs, where the loops go through one part after the other
+        so that its sums stay; (0, 0) where there are no parts.
     """
 
     path: Numbers
     sizes: tuple[int, int, int]
     order: tuple[int, int, int]
     turning: bool = True
+    outer: tuple[int, int] = (0, 0)
 
 
 def row_by_row(problem: Problem) -> Numbers:
@@ -91,7 +95,7 @@ def rounds_of(problem: Problem, loops: Loops) -> list[Round]:
     channels = _pieces(whole.n_channels, sizes[2])
     counts = (len(teams), len(kernels), len(channels))
     found: list[Round] = []
-    for team, kernel, channel in _walk(counts, loops.order, loops.turning).tolist():
+    for team, kernel, channel in _iterations(counts, loops):
         blocks: list[Cut | None] = [Cut(group, kernels[kernel], channels[channel]) for group in teams[team]]
         found.append(blocks + [None] * (parts - len(blocks)))
     return found
@@ -138,6 +142,23 @@ def _halves(problem: Problem, cut: Cut | None) -> tuple[Cut, Cut] | None:
 
 def _pieces(many: int, size: int) -> list[Numbers]:
     return [np.arange(first, min(first + size, many), dtype=np.int64) for first in range(0, many, size)]
+
+
+def _iterations(counts: tuple[int, int, int], loops: Loops) -> Iterator[tuple[int, int, int]]:
+    """Yield the groups, kernel groups and channel slices of the steps."""
+    if loops.outer == (0, 0):
+        yield from map(tuple, _walk(counts, loops.order, loops.turning).tolist())
+        return
+    many = [-(-count // size) for count, size in zip(counts, loops.outer, strict=False)]
+    for parts in _walk((many[0], many[1], 1), (0, 1, 2), loops.turning).tolist():
+        firsts = [part * size for part, size in zip(parts, loops.outer, strict=False)]
+        here = [
+            min(size, count - first) for size, count, first in zip(loops.outer, counts, firsts, strict=False)
+        ]
+        for team, kernel, channel in _walk(
+            (here[0], here[1], counts[2]), loops.order, loops.turning
+        ).tolist():
+            yield firsts[0] + team, firsts[1] + kernel, channel
 
 
 def _walk(counts: tuple[int, int, int], order: tuple[int, int, int], turning: bool) -> NDArray[np.int64]:
