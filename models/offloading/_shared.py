@@ -13,6 +13,10 @@ from tilewright.offloading.keeping import Cut, Round, planned
 from tilewright.offloading.loops import last_useful_step
 from tilewright.offloading.plan import Numbers, numbers
 from tilewright.offloading.state import states
+from tilewright.spec.constraints import Term
+
+WORDS = ("step", "steps")
+"""What the models state of constraints: not what is moved, as `Items.plan` chooses anew what stays."""
 
 MOST = 60_000
 """Most cells times steps times parts of a model."""
@@ -75,6 +79,12 @@ class Items:
     def macs(self, kernel: int, channel: int) -> int:
         """Return the MACs of a patch with an item of kernels and one of channels."""
         return len(self.kernels[kernel]) * len(self.channels[channel]) * self.problem.elements.taps
+
+    def cell(self, one: Term) -> tuple[int, int, int]:
+        """Return the patch and the items of kernels and channels that a term `step` speaks of."""
+        row, column, kernel, channel = map(int, one.arguments)
+        patch = row * self.problem.layer.output_plane[1] + column
+        return patch, kernel if len(self.kernels) > 1 else 0, channel if len(self.channels) > 1 else 0
 
     def amounts(self, plan: Plan) -> Iterator[tuple[dict[tuple[int, ...], int], ...]]:
         """Yield how much is on chip at the end of each step of a plan.

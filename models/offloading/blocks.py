@@ -2,7 +2,7 @@
 
 It states what `held` states. Amounts of classes are whole numbers, loads are what an amount grows by.
 
-Extras: the bound, a horizon from a quick plan, and for several parts an order of their first patches.
+Extras: the bound, and a horizon from a quick plan.
 """
 
 from __future__ import annotations
@@ -15,12 +15,13 @@ from ortools.sat.python import cp_model
 from tilewright.offloading import Plan, Problem
 from tilewright.offloading.bounds import best_bound
 from tilewright.offloading.loops import last_useful_step
+from tilewright.spec.constraints import Term
 
-from ._shared import Items, why_not
+from ._shared import WORDS, Items, why_not
 
 WRITTEN_FOR = "cpsat"
 
-__all__ = ["build", "read", "size", "start", "suits", "why_not"]
+__all__ = ["WORDS", "build", "read", "size", "start", "suits", "term", "why_not"]
 
 
 def suits(problem: Problem) -> bool:
@@ -58,7 +59,7 @@ def build(problem: Problem, extras: bool = True) -> Any:
     cost = _hold(m)
     m.objective_value = cost + problem.machine.compute * sum(m.used)
     m.minimize(m.objective_value)
-    if extras and not problem.constraints:
+    if extras:
         m.add(m.objective_value >= best_bound(problem).value).with_name("bound")
     return m
 
@@ -214,6 +215,15 @@ def _sum_lives(
         there[memory, k].append(many * held)
         before = held
     return many * (machine.load + machine.write) * sum(rises)
+
+
+def term(m: Any, one: Term) -> Any:
+    """Return a term of the vocabulary."""
+    if one.word == "steps":
+        return sum(m.used)
+    cell = m.items.cell(one)
+    parts = range(m.problem.machine.parts)
+    return sum((k + 1) * m.cell[(*cell, part, k)] for part in parts for k in range(m.n_steps))
 
 
 def start(m: Any, plan: Plan) -> None:

@@ -17,10 +17,11 @@ import pyomo.environ as pyo
 from tilewright.offloading import Plan, Problem
 from tilewright.offloading.bounds import best_bound
 from tilewright.offloading.loops import last_useful_step
+from tilewright.spec.constraints import Term
 
-from ._shared import Items, why_not
+from ._shared import WORDS, Items, why_not
 
-__all__ = ["build", "read", "size", "start", "suits", "why_not"]
+__all__ = ["WORDS", "build", "read", "size", "start", "suits", "term", "why_not"]
 
 
 COUNTED = (("input_load", "input_held"), ("kernel_load", "kernel_held"), ("output_rise", "output_held"))
@@ -80,7 +81,7 @@ def build(problem: Problem, extras: bool = True) -> Any:
         + machine.compute * sum(m.used[k] for k in m.STEPS)
         + fixed
     )
-    if extras and not problem.constraints:
+    if extras:
         m.bound = pyo.Constraint(expr=m.objective.expr >= best_bound(problem).value)
     return m
 
@@ -199,11 +200,7 @@ def _data(m: Any) -> None:
     def an_output_is_held_while_it_is_added_to(m: Any, i: int, j: int, part: int, k: int) -> Any:
         return m.output_held[i, j, problem.memory_of(part), k] >= m.adds[i, j, part, k]
 
-    for load, held in (
-        ("input_load", "input_held"),
-        ("kernel_load", "kernel_held"),
-        ("output_rise", "output_held"),
-    ):
+    for load, held in COUNTED:
         now, came = getattr(m, held), getattr(m, load)
 
         def what_was_not_there_came(m: Any, *key: Any, now: Any = now, came: Any = came) -> Any:
@@ -247,6 +244,14 @@ def _data(m: Any) -> None:
         @m.Constraint(m.PATCHES, m.KERNELS, m.PARTS, m.STEPS)
         def an_output_is_computed_there(m: Any, i: int, j: int, part: int, k: int) -> Any:
             return m.adds[i, j, part, k] <= m.owner[i, j, problem.memory_of(part)]
+
+
+def term(m: Any, one: Term) -> Any:
+    """Return a term of the vocabulary."""
+    if one.word == "steps":
+        return sum(m.used[k] for k in m.STEPS)
+    cell = m.items.cell(one)
+    return sum((k + 1) * m.cell[(*cell, part, k)] for part in m.PARTS for k in m.STEPS)
 
 
 def start(m: Any, plan: Plan) -> None:

@@ -9,6 +9,7 @@ there are 20 pixels. In grouping, where nothing stays that a step does not need,
 
 from __future__ import annotations
 
+from dataclasses import replace
 from functools import cache
 from pathlib import Path
 
@@ -64,31 +65,21 @@ TWO_CHANNELS = tw.OffloadingProblem(
 def test_a_sum_stays_or_goes_and_comes_back() -> None:
     """Two products that are added up: two inputs and two weights are loaded, a sum is written, two steps."""
     assert tw.solve(TWO_CHANNELS, "zigzag").objective == 4 + 1 + 2
-    one = Block(((0, 1),), ((0, 1),), ((0, 1),))
-    other = Block(((0, 1),), ((0, 1),), ((1, 2),))
-    plan = tw.OffloadingPlan(
-        steps=(
-            Step((one,), (Moves(load_inputs=((0, 1),), load_kernels=((0, 1),)),)),
-            Step(
-                (other,),
-                (
-                    Moves(
-                        free_inputs=((0, 1),),
-                        free_kernels=((0, 1),),
-                        write=((0, 1),),
-                        load_inputs=((1, 2),),
-                        load_kernels=((1, 2),),
-                        load_sums=((0, 1),),
-                    ),
-                ),
-            ),
-        )
+    blocks = [Block(((0, 1),), ((k, k + 1),), ((c, c + 1),)) for k, c in ((0, 0), (1, 0), (1, 1), (0, 1))]
+    come = Moves(write=((1, 2),), free_kernels=((3, 4),), load_kernels=((1, 2),), load_sums=((0, 1),))
+    moves = (
+        Moves(load_inputs=((0, 1),), load_kernels=((0, 1),)),
+        Moves(write=((0, 1),), free_kernels=((0, 1),), load_kernels=((2, 3),)),
+        Moves(free_inputs=((0, 1),), free_kernels=((2, 3),), load_inputs=((1, 2),), load_kernels=((3, 4),)),
+        come,
     )
-    report = tw.simulate(TWO_CHANNELS, plan, numeric=True)
+    steps = tuple(Step((block,), (each,)) for block, each in zip(blocks, moves, strict=True))
+    two_kernels = TWO_CHANNELS.with_(layer={"kernels": 2})
+    report = tw.simulate(two_kernels, tw.OffloadingPlan(steps=steps), numeric=True)
     assert report.valid and report.numeric
-    assert report.measures.duration_cycles == 4 + 1 + 2 + 2  # one more is written, and one more loaded
-    lost = tw.OffloadingPlan(steps=(plan.steps[0], Step((other,), (Moves(load_inputs=((1, 2),)),))))
-    assert not tw.simulate(TWO_CHANNELS, lost).valid
+    assert report.measures.duration_cycles == 6 + 2 + 4 + 2  # one more is written, and one more loaded
+    lost = Step((blocks[3],), (replace(come, load_sums=()),))
+    assert not tw.simulate(two_kernels, tw.OffloadingPlan(steps=(*steps[:3], lost))).valid
 
 
 def test_a_layer_whose_kernels_do_not_fit() -> None:

@@ -117,6 +117,24 @@ REFUSED: dict[str, tuple[Json, Json, list[Json]]] = {
             },
         ],
     ),
+    "a sum that is written and loaded at once": (
+        {"input": [2, 1, 1], "kernels": 1, "kernel": [1, 1]},
+        {"macs_per_step": 1},
+        [
+            {"blocks": [block([0, 1])], "moves": [{"load_inputs": [[0, 1]], "load_kernels": [[0, 1]]}]},
+            {
+                "blocks": [block([0, 1], [1, 2])],
+                "moves": [
+                    {
+                        "write": [[0, 1]],
+                        "load_inputs": [[1, 2]],
+                        "load_kernels": [[1, 2]],
+                        "load_sums": [[0, 1]],
+                    }
+                ],
+            },
+        ],
+    ),
     "an element that is freed and loaded at once": (
         LAYER,
         {"macs_per_step": 1},

@@ -23,7 +23,7 @@ MOST_MOVES = 300_000
 """Steps that are looked at in one problem."""
 
 MOST_AWAY = 10
-"""Elements of one kind that are not on chip, where there are bursts."""
+"""Elements that are not on chip and may be: of one kind, where there are bursts; of all, in a `Listing`."""
 
 MOST_BLOCKS = 30_000
 """Ways to give each part a block, or none."""
@@ -227,8 +227,8 @@ class Walk:
         layer, memory = self.layer, self.memories[at]
         found = {key: _numbers(moves.get(key, [])) for key in chain.from_iterable(MOVES)}
         for kind, (goes, comes) in enumerate(MOVES):
-            if kind < 2 and found[goes] & found[comes]:
-                raise Refused(f"step {step}: loads what it frees")
+            if found[goes] & found[comes]:
+                raise Refused(f"step {step}: loads what it frees or writes")
             memory.gone(kind, found[goes], step)
         if layer.stay and found["free_kernels"]:
             raise Refused(f"step {step}: kernels stay")
@@ -416,9 +416,6 @@ class Enumeration:
       many go as must: they can be forgotten for nothing before any later step.
     - A run that is loaded does not begin or end with an element that no cell needs any more: without it
       there are as many runs.
-    - No step writes sums that it loads again. Take a longest row of such sums. If both neighbours are written
-      with it, it saves a run of writes, but is a run of loads by itself; the other way round likewise. If one
-      is written and one is loaded, or there is but one, it saves none. None is both, as the row is longest.
 
     Everything else is tried: elements that no cell needs any more may be loaded between others, so that runs
     are joined; complete outputs may stay; sums may go and come, in any step.
@@ -672,3 +669,177 @@ class Enumeration:
 def least(problem: Json, sequence: list[list[Json | None]] | None = None) -> int | None:
     """Return the least cost of all plans, or of all that compute these blocks; None if there is none."""
     return Enumeration(problem, sequence).least()
+
+
+# Plans with constraints ------------------------------------------------------------------------------
+
+
+class Told(NamedTuple):
+    """What the rest of a plan depends on, if all costs and all numbers of loads are asked for.
+
+    Attributes
+    ----------
+    held
+        By memory: input elements, kernels' elements that do not stay, and outputs.
+    loaded
+        Memory, kind and number of each element of input and kernels, as often as it was loaded.
+    """
+
+    held: tuple[tuple[frozenset[int], ...], ...]
+    loaded: tuple[tuple[int, int, int], ...]
+    loads: int
+    cycles: int
+
+
+class Listing:
+    """Plans of a tiny problem: of all with the same blocks in the same order, one for each cost and loads.
+
+    Nothing is left out else: what is on chip in a step is any set that has what its blocks need.
+    """
+
+    def __init__(self, problem: Json) -> None:
+        self.problem, self.layer, self.moves = problem, Layer(problem), 0
+        if self.layer.machine["placement"] != "counted":
+            raise TooLarge("placement is not enumerated")
+        layer, blocks = self.layer, [()]
+        for axes in product(*(range(1, 1 << n) for n in (layer.patches, layer.kernels, layer.channels))):
+            try:
+                blocks.append(layer.block(*map(_listed, axes)))
+            except Refused:
+                continue
+        self.shares = [
+            share for share in product(blocks, repeat=layer.machine["parts"]) if self._apart(share)
+        ]
+
+    def _apart(self, share: tuple[Any, ...]) -> bool:
+        """Whether some part computes, and no two add to the same output."""
+        added = [block.needs(self.layer)[2] for block in share if block]
+        return bool(added) and len(set().union(*added)) == sum(map(len, added))
+
+    def told(self, share: tuple[Any, ...]) -> list[Json | None]:
+        """Return the blocks of all parts as a plan has them."""
+        return [
+            {axis: [[n, n + 1] for n in sorted(found)] for axis, found in block._asdict().items()}
+            if block
+            else None
+            for block in share
+        ]
+
+    def plans(self) -> Iterator[tuple[Json, int]]:
+        """Yield plans and their costs."""
+        empty = (frozenset[int](),) * 3
+        start = Told((empty,) * self.layer.memories, (), 0, 0)
+        return self._plans([], {}, {start: []})
+
+    def _plans(
+        self, shares: list[Any], homes: dict[int, int], known: dict[Told, list[Json]]
+    ) -> Iterator[tuple[Json, int]]:
+        """Yield plans that begin with these blocks; `known` has the steps so far, by what is then."""
+        layer = self.layer
+        done = set().union(*(block.cells for share in shares for block in share if block))
+        if len(done) == layer.patches * layer.kernels * layer.channels:
+            ends = {(told.cycles + self._end(told), told.loads): steps for told, steps in known.items()}
+            if layer.limits["steps"] in ("free", len(shares)):
+                for steps in ends.values():
+                    yield {"steps": steps}, cost(self.problem, {"steps": steps})
+            return
+        for share in self.shares:
+            now = dict(homes)
+            for part, block in enumerate(share):
+                for output in block.needs(layer)[2] if block else ():
+                    now.setdefault(output, part if layer.memories > 1 else 0)
+            cells = [cell for block in share if block for cell in block.cells]
+            if done.isdisjoint(cells) and self._at_home(share, now):
+                after = self._after(share, homes, known)
+                if after:
+                    yield from self._plans([*shares, share], now, after)
+
+    def _at_home(self, share: tuple[Any, ...], homes: dict[int, int]) -> bool:
+        return self.layer.memories == 1 or all(
+            homes[output] == part
+            for part, block in enumerate(share)
+            if block
+            for output in block.needs(self.layer)[2]
+        )
+
+    def _end(self, told: Told) -> int:
+        return sum(self.layer.written(held[2]) for held in told.held)
+
+    def _after(
+        self, share: tuple[Any, ...], homes: dict[int, int], known: dict[Told, list[Json]]
+    ) -> dict[Told, list[Json]]:
+        """Return what can be after one more step."""
+        layer, by_memory = self.layer, []
+        for at in range(layer.memories):
+            needs: list[set[int]] = [set(), set(), set()]
+            for block in share if layer.memories == 1 else share[at : at + 1]:
+                for mine, more in zip(needs, block.needs(layer) if block else (), strict=False):
+                    mine |= more
+            sums = {output for output, home in homes.items() if home == at}
+            most = [set(range(layer.in_dram)), set(range(layer.weights)), sums | needs[2]]
+            if layer.stay:
+                needs[1] = most[1] = set()
+            room = layer.room - (layer.weights if layer.stay else 0)
+            if sum(len(all_ - least) for least, all_ in zip(needs, most, strict=True)) > MOST_AWAY:
+                raise TooLarge
+            sets = [
+                [frozenset(least | set(_listed(more))) for more in _subsets(_bits(all_ - least))]
+                for least, all_ in zip(needs, most, strict=True)
+            ]
+            by_memory.append([held for held in product(*sets) if sum(map(len, held)) <= room])
+        self.moves += len(known) * prod(map(len, by_memory))
+        if self.moves > MOST_MOVES:
+            raise TooLarge
+        after: dict[Told, list[Json]] = {}
+        for (state, steps), held in product(known.items(), product(*by_memory)):
+            now, moves = self._step(state, held, homes, first=not steps)
+            if now not in after and max(map(now.loaded.count, now.loaded), default=0) <= layer.reloads:
+                after[now] = [*steps, {"blocks": self.told(share), "moves": moves}]
+        return after
+
+    def _step(
+        self, state: Told, held: tuple[tuple[frozenset[int], ...], ...], homes: dict[int, int], first: bool
+    ) -> tuple[Told, list[Json]]:
+        """Return what is after a step in which `held` is on chip, and its moves."""
+        layer, moves, loaded = self.layer, [], list(state.loaded)
+        loads, cycles = state.loads, state.cycles + layer.machine["compute"]
+        for at, (before, now) in enumerate(zip(state.held, held, strict=True)):
+            gone = [old - new for old, new in zip(before, now, strict=True)]
+            came = [new - old for old, new in zip(before, now, strict=True)]
+            came[2] &= homes.keys()  # others come into being
+            loaded += [(at, kind, n) for kind in (0, 1) for n in came[kind]]
+            if first and layer.machine["kernels"] == "step1":
+                came[1] = frozenset(range(layer.weights))
+            loads += sum(map(len, came))
+            cycles += sum(map(layer.loaded, came)) + layer.written(gone[2])
+            both = [*zip(MOVES, gone, came, strict=True)]
+            table = {names[side]: sets[side] for names, *sets in both for side in (0, 1)}
+            moves.append(
+                {name: [[n, n + 1] for n in sorted(found)] for name, found in table.items() if found}
+            )
+        return Told(held, tuple(sorted(loaded)), loads, cycles), moves
+
+
+def plans(problem: Json) -> Iterator[tuple[Json, int]]:
+    """Yield plans of a tiny problem with their costs: of the same blocks one for each cost and loads."""
+    return Listing(problem).plans()
+
+
+def sequences(problem: Json) -> Iterator[tuple[Json, int]]:
+    """Yield the best plan of all blocks in all orders, of which only the blocks are told, and its cost."""
+    found = Listing(problem)
+    every = found.layer.patches * found.layer.kernels * found.layer.channels
+
+    def ordered(steps: list[Json], done: set[tuple[int, int, int]]) -> Iterator[list[Json]]:
+        if len(done) == every:
+            yield steps
+            return
+        for share in found.shares:
+            cells = set().union(*(block.cells for block in share if block))
+            if not cells & done:
+                yield from ordered([*steps, {"blocks": found.told(share)}], done | cells)
+
+    for steps in ordered([], set()):
+        best = least(problem, [step["blocks"] for step in steps])
+        if best is not None:
+            yield {"steps": steps}, best

@@ -44,7 +44,7 @@ def structural_violation(problem: Problem, plan: Plan) -> tuple[int, str] | None
     """Return the step, from 1, and the reason why a plan cannot be lowered, or None.
 
     Blocks and moves must speak of what exists, blocks must have a size that a part takes. No step loads what
-    it frees, or moves kernels that stay.
+    it frees or writes, or moves kernels that stay.
     """
     sizes, machine = problem.elements, problem.machine
     if not plan.steps:
@@ -79,7 +79,7 @@ def structural_violation(problem: Problem, plan: Plan) -> tuple[int, str] | None
                 ranges: Runs = getattr(moves, name)
                 if ranges and ranges[-1][1] > extent:
                     return at, f"{name} must be from 0 to {extent - 1}, has {list(ranges[-1])}"
-            for goes, comes in zip(MOVES[:2], MOVES[3:5], strict=True):
+            for goes, comes in zip(MOVES[:3], MOVES[3:], strict=True):
                 both = np.intersect1d(numbers(getattr(moves, goes)), numbers(getattr(moves, comes)))
                 if both.size:
                     return at, f"{comes}: element {both[0]} is in {goes}, too"

@@ -73,12 +73,17 @@ def best_of(problem: Problem, tried: Iterable[Loops]) -> Plan | None:
     return None
 
 
-@lru_cache(maxsize=8)
 def last_useful_step(problem: Problem) -> int:
     """Return the most steps that a plan has which is no worse than a quick one, counting from 1."""
+    most = problem.steps_range[1]
+    return most if narrow() or problem.constraints else _last_useful_step(problem)
+
+
+@lru_cache(maxsize=8)
+def _last_useful_step(problem: Problem) -> int:
     fewest, most = problem.steps_range
     compute = problem.machine.compute
-    if fewest == most or not compute or narrow() or problem.constraints or problem.machine.burst:
+    if fewest == most or not compute or problem.machine.burst:
         return most
     plans = (baseline(problem, row_by_row(problem), False), baseline(problem, zigzag(problem), True))
     known = [objective(problem, plan) for plan in plans if plan is not None]

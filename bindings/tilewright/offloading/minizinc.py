@@ -9,6 +9,7 @@ import numpy as np
 
 from tilewright.offloading.plan import Block, Moves, Plan, Step, numbers, runs
 from tilewright.offloading.problem import Problem
+from tilewright.offloading.state import states
 from tilewright.spec.constraints import Term
 
 MOST = 4_000
@@ -84,13 +85,18 @@ def data(problem: Problem) -> dict[str, Any]:
     }
 
 
-def term(problem: Problem, _formulation: Path, one: Term) -> str | None:
+def term(problem: Problem, _formulation: Path, one: Term) -> str:
     """Return a term of the vocabulary in MiniZinc."""
-    return {"steps": "n_steps", "cost": "objective"}.get(one.word)
+    if one.word == "step":
+        row, column, kernel, channel = map(int, one.arguments)
+        patch = row * problem.layer.output_plane[1] + column
+        cell = f"{patch + 1}, {kernel + 1}, {channel + 1}"
+        return f"sum(b in PART, k in STEP)(k * computed[b, k, {cell}])"
+    return {"steps": "n_steps", "loads": "all_loads", "cost": "objective"}[one.word]
 
 
 def start(problem: Problem, plan: Plan) -> list[int]:
-    """Return what the blocks of a plan consist of, in the order of `chosen`."""
+    """Return what the blocks of a plan consist of and what is on chip, in the order of `chosen`."""
     sizes, most = problem.elements, problem.steps_range[1]
     found = []
     for name, many in (
@@ -103,14 +109,26 @@ def start(problem: Problem, plan: Plan) -> list[int]:
             for part, block in enumerate(step.blocks):
                 if block is not None:
                     table[k, part, numbers(getattr(block, name))] = 1
-        found.append(table.reshape(-1))
-    return [int(value) for value in np.concatenate(found)]
+        found.append(table)
+    for name, many in (
+        ("inputs", sizes.n_inputs),
+        ("kernels", sizes.n_kernel_elements),
+        ("outputs", sizes.n_outputs),
+    ):
+        table = np.zeros((most, problem.n_memories, many), dtype=np.int64)
+        for k, state in enumerate(states(problem, plan)):
+            if name != "kernels" or not problem.kernels_stay:
+                table[k] = getattr(state, name)
+        found.append(table)
+    return [int(value) for table in found for value in table.reshape(-1)]
 
 
 def decisions(problem: Problem, solution: Any) -> list[int]:
-    """Return what the blocks of a solution consist of, in the order of `start`."""
-    tables = (solution.has_patch, solution.has_kernel, solution.has_channel)
-    return [int(value) for table in tables for value in np.array(table).swapaxes(0, 1).reshape(-1)]
+    """Return what the blocks of a solution consist of and what is on chip, in the order of `start`."""
+    blocks = (solution.has_patch, solution.has_kernel, solution.has_channel)
+    held = (solution.input_held, solution.weight_held, solution.output_held)
+    tables = [*map(np.array, blocks), *(np.array(table)[:, 1:-1] for table in held)]
+    return [int(value) for table in tables for value in table.swapaxes(0, 1).reshape(-1)]
 
 
 def plan(problem: Problem, solution: Any) -> Plan:
