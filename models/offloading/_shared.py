@@ -35,6 +35,23 @@ def why_not(problem: Problem) -> str | None:
     return None
 
 
+def suits(problem: Problem) -> bool:
+    """Whether a model takes a problem."""
+    return why_not(problem) is None
+
+
+def size(problem: Problem) -> int:
+    """Return about how many constraints a model gives: links of cells and classes in every step."""
+    items = Items(problem)
+    links = sum(len(needs) for needs, _ in items.inputs) + 4 * items.n_cells
+    return links * last_useful_step(problem) * problem.machine.parts
+
+
+def constant_cost(problem: Problem) -> int:
+    """Return the fixed cost less a load and a write of each output, which count whenever a sum comes."""
+    return problem.fixed_cost - (problem.machine.load + problem.machine.write) * problem.elements.n_outputs
+
+
 @dataclass(frozen=True)
 class Items:
     """What a model decides about: what cannot be cut is one item, elements that are alike are one class.

@@ -17,23 +17,11 @@ from tilewright.offloading.bounds import best_bound
 from tilewright.offloading.loops import last_useful_step
 from tilewright.spec.constraints import Term
 
-from ._shared import WORDS, Items, why_not
+from ._shared import WORDS, Items, constant_cost, size, suits, why_not
 
 WRITTEN_FOR = "cpsat"
 
 __all__ = ["WORDS", "build", "read", "size", "start", "suits", "term", "why_not"]
-
-
-def suits(problem: Problem) -> bool:
-    """Whether the model takes a problem."""
-    return why_not(problem) is None
-
-
-def size(problem: Problem) -> int:
-    """Return about how many constraints the model gives: links of cells and classes in every step."""
-    items = Items(problem)
-    links = sum(len(needs) for needs, _ in items.inputs) + 4 * items.n_cells
-    return links * last_useful_step(problem) * problem.machine.parts
 
 
 def build(problem: Problem, extras: bool = True) -> Any:
@@ -168,9 +156,7 @@ def _hold(m: Any) -> Any:
             m.add_exactly_one(homes)
             for part, k in product(parts, steps):
                 m.add_implication(m.adds[i, j, part, k], homes[problem.memory_of(part)])
-    kernels_once = problem.n_memories * sizes.n_kernel_elements if machine.kernels == "step1" else 0
-    first_writes = sizes.n_outputs if problem.minimise == "loads" else 0
-    return cost + machine.load * (kernels_once - sizes.n_outputs) - machine.write * first_writes
+    return cost + constant_cost(problem)
 
 
 def _live(

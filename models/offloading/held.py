@@ -19,25 +19,13 @@ from tilewright.offloading.bounds import best_bound
 from tilewright.offloading.loops import last_useful_step
 from tilewright.spec.constraints import Term
 
-from ._shared import WORDS, Items, why_not
+from ._shared import WORDS, Items, constant_cost, size, suits, why_not
 
 __all__ = ["WORDS", "build", "read", "size", "start", "suits", "term", "why_not"]
 
 
 COUNTED = (("input_load", "input_held"), ("kernel_load", "kernel_held"), ("output_rise", "output_held"))
 """What counts what comes, and what it counts."""
-
-
-def suits(problem: Problem) -> bool:
-    """Whether the model takes a problem."""
-    return why_not(problem) is None
-
-
-def size(problem: Problem) -> int:
-    """Return about how many constraints the model gives: links of cells and classes in every step."""
-    items = Items(problem)
-    links = sum(len(needs) for needs, _ in items.inputs) + 4 * items.n_cells
-    return links * last_useful_step(problem) * problem.machine.parts
 
 
 def build(problem: Problem, extras: bool = True) -> Any:
@@ -62,6 +50,8 @@ def build(problem: Problem, extras: bool = True) -> Any:
     _blocks(m)
     _limits(m, fewest)
     _data(m)
+    _reloads(m)
+    _memories(m)
     machine = problem.machine
     loads = sum(m.input_load[key] for key in m.input_load) + sum(m.kernel_load[key] for key in m.kernel_load)
     stays = sum(
@@ -71,15 +61,11 @@ def build(problem: Problem, extras: bool = True) -> Any:
         for memory in m.MEMORIES
         for k in m.STEPS
     )
-    outputs = problem.elements.n_outputs
-    writes_left_out = outputs if problem.minimise == "loads" else 0
-    kernels = problem.n_memories * problem.elements.n_kernel_elements if machine.kernels == "step1" else 0
-    fixed = machine.load * (kernels - outputs) - machine.write * writes_left_out
     m.objective = pyo.Objective(  # (14, definition 3)
         expr=machine.load * loads
         + (machine.load + machine.write) * stays
         + machine.compute * sum(m.used[k] for k in m.STEPS)
-        + fixed
+        + constant_cost(problem)
     )
     if extras:
         m.bound = pyo.Constraint(expr=m.objective.expr >= best_bound(problem).value)
@@ -160,7 +146,7 @@ def _limits(m: Any, fewest: int) -> None:
 
 
 def _data(m: Any) -> None:
-    """Hold what blocks need, count what comes, and keep the memory."""
+    """Hold what blocks need, and count what comes."""
     problem, items = m.problem, m.items
     inputs = range(len(items.inputs))
     kernels = [] if problem.kernels_stay else [(j, c) for j in m.KERNELS for c in m.CHANNELS]
@@ -209,17 +195,27 @@ def _data(m: Any) -> None:
 
         setattr(m, f"{load}_counted", pyo.Constraint(list(now), rule=what_was_not_there_came))
 
-    @m.Constraint(inputs, m.MEMORIES)  # (9)
+
+def _reloads(m: Any) -> None:
+    """Load nothing more often than allowed."""
+    problem, items = m.problem, m.items
+
+    @m.Constraint(range(len(items.inputs)), m.MEMORIES)  # (9)
     def inputs_are_not_loaded_too_often(m: Any, f: int, memory: int) -> Any:
         if problem.max_loads is None:
             return pyo.Constraint.Skip
-        return sum(m.input_load[f, memory, k] for k in m.STEPS) <= problem.max_loads * whole[f]
+        return sum(m.input_load[f, memory, k] for k in m.STEPS) <= problem.max_loads * len(items.inputs[f][1])
 
     @m.Constraint(m.WEIGHTS, m.MEMORIES)
     def kernels_are_not_loaded_too_often(m: Any, j: int, c: int, memory: int) -> Any:
         if problem.max_loads is None:
             return pyo.Constraint.Skip
         return sum(m.kernel_load[j, c, memory, k] for k in m.STEPS) <= problem.max_loads * items.macs(j, c)
+
+
+def _memories(m: Any) -> None:
+    """Keep the size of the memories, and compute each output in one of them."""
+    problem, items = m.problem, m.items
 
     @m.Constraint(m.MEMORIES, m.STEPS)  # (12)
     def fits_on_chip(m: Any, memory: int, k: int) -> Any:
@@ -229,8 +225,8 @@ def _data(m: Any) -> None:
         outputs = sum(
             len(items.kernels[j]) * m.output_held[i, j, memory, k] for i in m.PATCHES for j in m.KERNELS
         )
-        data = sum(m.input_held[f, memory, k] for f in inputs) + sum(
-            m.kernel_held[j, c, memory, k] for j, c in kernels
+        data = sum(m.input_held[f, memory, k] for f in range(len(items.inputs))) + sum(
+            m.kernel_held[j, c, memory, k] for j, c in m.WEIGHTS
         )
         return stay + data + outputs <= problem.machine.memory
 

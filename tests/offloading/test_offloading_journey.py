@@ -107,6 +107,14 @@ def test_what_no_machine_can_do_is_refused() -> None:
         )
     with refused("limits.steps", 2, "between 3 and 6"):
         PROBLEM.with_(limits={"steps": 2})
+    with refused("machine.unit", (4, 1), "takes three numbers: patches, kernels, channels"):
+        PROBLEM.with_(machine={"unit": (4, 1)})
+
+
+@pytest.mark.parametrize("address", [-4, 2**31, 1.0, True, "0"])
+def test_an_address_that_is_none_is_told(address: object) -> None:
+    with refused("plan.addresses[1]", address, "must be an integer from 0"):
+        tw.OffloadingPlan.from_json({"steps": [], "addresses": [0, address]})
 
 
 def test_addresses_are_asked_for_and_judged() -> None:

@@ -101,7 +101,7 @@ def lower(problem: Problem, plan: Plan) -> Program:
     A last step without compute writes back what is left and frees the memories. The plan must keep
     `structural_violation`; the executor finds anything else.
     """
-    machine, _sizes = problem.machine, problem.elements
+    machine = problem.machine
     names = _Names(problem, plan)
     steps = []
     for step in plan.steps:

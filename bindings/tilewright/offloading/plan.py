@@ -124,8 +124,13 @@ class Plan(RoomPlan):
             raise InputError("plan", sorted(unknown), "unknown keys; there are steps and addresses", file)
         steps = tuple(_step(each, f"plan.steps[{at}]", file) for at, each in enumerate(data["steps"]))
         where = data.get("addresses")
-        if where is not None and not (isinstance(where, list) and all(map(_is_number, where))):
-            raise InputError("plan.addresses", where, "must be a list of integers from 0", file)
+        if where is not None and not isinstance(where, list):
+            raise InputError("plan.addresses", where, "must be a list", file)
+        for at, address in enumerate(where or ()):
+            if not _is_number(address):
+                raise InputError(
+                    f"plan.addresses[{at}]", address, "must be an integer from 0, below 2**31", file
+                )
         return cls(steps, None if where is None else tuple(where))
 
 

@@ -49,6 +49,15 @@ def vocabulary(problem: Problem) -> Vocabulary:
     def step(row: int, column: int, kernel: int, channel: int) -> Term:
         return Term("step", (row, column, kernel, channel))
 
+    def related(name: str, meaning: str, operator: str) -> Word:
+        return Word(
+            name,
+            meaning,
+            takes=(*cell, *cell),
+            gives="truth",
+            means=lambda *which: compared(operator, step(*which[:4]), step(*which[4:])),
+        )
+
     return Vocabulary.of(
         [
             Word(
@@ -67,20 +76,8 @@ def vocabulary(problem: Problem) -> Vocabulary:
                 unit="elements",
             ),
             Word("cost", "what is minimised", lambda seen: seen.cost, unit="cycles"),
-            Word(
-                "same_step",
-                "whether two of those are in one step",
-                takes=(*cell, *cell),
-                gives="truth",
-                means=lambda *which: compared("==", step(*which[:4]), step(*which[4:])),
-            ),
-            Word(
-                "before",
-                "whether one of those is in an earlier step than another",
-                takes=(*cell, *cell),
-                gives="truth",
-                means=lambda *which: compared("<", step(*which[:4]), step(*which[4:])),
-            ),
+            related("same_step", "whether two of those are in one step", "=="),
+            related("before", "whether one of those is in an earlier step than another", "<"),
         ],
         view,
     )

@@ -28,6 +28,7 @@ POSITIONS = {
     "array": ("rows", "columns"),
     "conv_array": ("input channels", "output channels", "rows"),
     "edges": ("from", "to"),
+    "unit": ("patches", "kernels", "channels"),
 }
 """What stands at each position of a list whose length is fixed, by the field's name."""
 
