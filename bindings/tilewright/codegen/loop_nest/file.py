@@ -149,6 +149,12 @@ def _notes(layers: Sequence[PlannedLayer]) -> list[str]:
             "Transfers and computation take turns here. Under double buffering, which the machine has, each "
             "buffer exists twice, and the gets of the next tile are issued before this one is computed.",
         ]
+    if machine.vector_unit is not None:
+        notes += [
+            "",
+            "The loops within a tile are over elements, not in vectors as the plan's inner loop; the project "
+            "of a network has that.",
+        ]
     memory = CMemory.of(layers)
     warning = memory.warning()
     told = f"WARNING: this {warning}." if warning else f"Memory: {memory.told()}."

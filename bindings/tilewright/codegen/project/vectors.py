@@ -9,7 +9,7 @@ from typing import NamedTuple
 
 import numpy as np
 
-from tilewright.codegen.c_text import align_comments
+from tilewright.codegen.c_text import align_comments, group_digits
 from tilewright.codegen.numbers.c_integers import C_BITS, c_integer
 from tilewright.codegen.project.nodes import EmittedNode
 from tilewright.codegen.project_files import array_literal
@@ -84,12 +84,16 @@ class EmittedVectors(NamedTuple):
         A full tile.
     kinds
         Sizes of all tiles, each with its body and the vectors that it spills.
+    moved, multiplied
+        Vectors that are loaded and stored, and multiplications of vectors, of all tiles, by the model.
     """
 
     loop: InnerLoop
     unit: VectorUnit
     work: TileWork
     kinds: tuple[tuple[TileWork, Unroll, int], ...]
+    moved: int
+    multiplied: int
 
     @classmethod
     def of(cls, node: EmittedNode) -> EmittedVectors:
@@ -99,11 +103,16 @@ class EmittedVectors(NamedTuple):
         unit = nest.machine.vector_unit
         assert unit is not None
         loop, step = loop_of(nest, node.plan), nest.step(node.plan.tile)
-        works = dict.fromkeys(work_of(nest, kind.sizes) for kind in kinds_of_tiles(nest, step))
-        kinds = tuple(
-            (work, cls._body(unit, work, loop), loop_costs(unit, work, loop).spilled) for work in works
-        )
-        return cls(loop, unit, work_of(nest, step), kinds)
+        kinds: dict[TileWork, tuple[Unroll, int]] = {}
+        moved = multiplied = 0
+        for kind in kinds_of_tiles(nest, step):
+            work = work_of(nest, kind.sizes)
+            costs = loop_costs(unit, work, loop)
+            kinds[work] = cls._body(unit, work, loop), costs.spilled
+            moved += kind.number * costs.total(first=kind.first, last=kind.last)[1]
+            multiplied += kind.number * costs.macs
+        every = tuple((work, *rest) for work, rest in kinds.items())
+        return cls(loop, unit, work_of(nest, step), every, moved, multiplied)
 
     @staticmethod
     def _body(unit: VectorUnit, work: TileWork, loop: InnerLoop) -> Unroll:
@@ -162,6 +171,8 @@ class EmittedVectors(NamedTuple):
         body = ", ".join(map(str, self.body))
         lines = [
             f"/* Inner loop: {loop}. */",
+            f"/* Planned: {group_digits(self.moved)} vectors loaded and stored, "
+            f"{group_digits(self.multiplied)} multiplied. */",
             f"static void {name}_tile(const work_t *w)",
             "{",
         ]

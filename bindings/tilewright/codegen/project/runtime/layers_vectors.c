@@ -51,7 +51,7 @@ static void lay_input(const run_t *r, const tile_t *tile, const work_t *w)
     const range_t rows = present(l, tile, Y), columns = present(l, tile, X);
     const int top = under(l, tile, Y).begin, left = under(l, tile, X).begin;
     const long from = copy_of(r, IN, tile);
-    memset(laid_input, 0, sizeof laid_input);
+    memset(laid_input, 0, sizeof laid_input); /* what is beyond the tile must not count, whatever its weights */
     for (int n = 0; n < w->size[VN]; n++)
         for (int g = 0; g < w->groups; g++)
             for (int k = 0; k < w->size[VK]; k++)
@@ -73,7 +73,6 @@ static void lay_weights(const run_t *r, const tile_t *tile, const work_t *w)
     const int c_begin = whole ? span(l, tile, C).begin : 0, k_begin = whole ? span(l, tile, K).begin : 0;
     const int c_lanes = vector == VC ? LANES : 1, k_lanes = vector == VK ? LANES : 1;
     const long from = copy_of(r, W, tile);
-    memset(laid_weights, 0, sizeof laid_weights);
     for (int g = 0; g < w->groups; g++)
         for (int c = 0; c < w->size[VC]; c++)
             for (int k = 0; k < w->size[VK]; k++)
