@@ -137,3 +137,18 @@ def test_loads_and_costs(random: Random) -> None:
     ]
     cases = random.sample(lot, 1) + random.sample(cases_of_steps(random, problem), random.randint(0, 1))
     hold_to(problem, cases, iter(plans), ["reference@gecode", "auto"], random.randint(0, 1))
+
+
+def test_what_contradicts_is_named() -> None:
+    """A cell of the first step is not behind another; the limit on steps and the third are innocent."""
+    problem = tw.OffloadingProblem(
+        layer=tw.Layer(input=(2, 1, 2), kernels=1, kernel=1),
+        machine=tw.OffloadingMachine(macs_per_step=1, memory=3),
+        limits=tw.OffloadingLimits(steps=4),
+    )
+    said = ("step(0, 0, 0, 0) == 1", "before(0, 1, 0, 1, 0, 0, 0, 0)", "loads >= 5")
+    result = tw.solve(problem.where(*said), time_limit=60)
+    assert result.status == "infeasible"
+    assert result.contradiction is not None
+    assert result.contradiction["minimal"]
+    assert sorted(result.contradiction["of"]) == ["constraints[0]", "constraints[1]"]
