@@ -32,7 +32,7 @@ SHARE = 0.5
 BEST = 12
 """Nests of loops that are tried on all paths."""
 
-STAGES = (0.4, 0.5)
+STAGES = (0.6, 0.5)
 """Of the time that is left, for loops on the widest path, and then for loops through parts of the outputs."""
 
 PARTS = (1, 2, 3, 4, 6, 8, 12, 16)
