@@ -97,7 +97,7 @@ def test_pipelines(random: Random) -> None:
     check(random, pipeline(random), METHODS)
 
 
-@settings(max_examples=examples(120, 7))
+@settings(max_examples=examples(120, 4))
 @given(randoms)
 def test_pipelines_with_buffers(random: Random) -> None:
     check(random, pipeline(random, buffers=True), METHODS)

@@ -32,13 +32,13 @@ def agree(problem: AllocationProblem) -> None:
     assert objective(problem, outcome.plan) == outcome.bound
 
 
-@settings(max_examples=examples(300))
+@settings(max_examples=examples(300, 15))
 @given(randoms)
 def test_reference_agrees_with_the_search(random: Random) -> None:
     agree(pipeline(random, wide=4))
 
 
-@settings(max_examples=examples(200))
+@settings(max_examples=examples(200, 10))
 @given(randoms)
 def test_reference_agrees_with_the_search_where_buffers_are_limited(random: Random) -> None:
     agree(pipeline(random, buffers=True))

@@ -6,7 +6,7 @@ from collections.abc import Iterator
 from random import Random
 
 import pytest
-from conftest import examples
+from conftest import examples, nightly
 from hypothesis import assume, given, settings
 from numbered import randoms
 from offloading_at_random import Json, table_at_random
@@ -139,6 +139,7 @@ def test_loads_and_costs(random: Random) -> None:
     hold_to(problem, cases, iter(plans), ["reference@gecode", "auto"], random.randint(0, 1))
 
 
+@nightly
 def test_what_contradicts_is_named() -> None:
     """A cell of the first step is not behind another; the limit on steps and the third are innocent."""
     problem = tw.OffloadingProblem(

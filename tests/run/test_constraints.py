@@ -98,7 +98,7 @@ def step_of(plan: Json, patch: tuple[int, int]) -> int:
     return 1 + next(k for k, group in enumerate(plan["groups"]) if list(patch) in group)
 
 
-@settings(max_examples=examples(60))
+@settings(max_examples=examples(60, 4))
 @given(randoms)
 def test_groups(random: Random) -> None:
     rows, columns = random.choice([(2, 2), (1, 4), (2, 2), (1, 5)])
@@ -203,7 +203,7 @@ def tile_plans(problem: Json) -> Iterator[tuple[Json, int]]:
             continue
 
 
-@settings(max_examples=examples(40))
+@settings(max_examples=examples(40, 4))
 @given(randoms)
 def test_tiles(random: Random) -> None:
     layer = {
@@ -267,7 +267,7 @@ def test_tiles(random: Random) -> None:
     hold_to(problem, cases, tile_plans(table), methods, random.randint(0, 3))
 
 
-@settings(max_examples=examples(30, 3))
+@settings(max_examples=examples(30, 2))
 @given(randoms)
 def test_what_contradicts_is_named_and_none_of_it_can_be_left_out(random: Random) -> None:
     problem = tw.TilingProblem(

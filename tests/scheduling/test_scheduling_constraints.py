@@ -119,7 +119,7 @@ def steps_of(plan: Json) -> list[Step]:
     ]
 
 
-@settings(max_examples=examples(200, 10))
+@settings(max_examples=examples(200, 6))
 @given(randoms)
 def test_all_words_against_all_plans(random: Random) -> None:
     problem = problem_at_random(random.randint(0, 10**6), random.choice([2, 2, 3]), most=3, native=2)

@@ -9,7 +9,7 @@ from math import prod
 from random import Random
 
 import pytest
-from conftest import examples, refused
+from conftest import examples, nightly, refused
 from hypothesis import assume, given, settings
 from numbered import randoms
 from tests.constrained import Case, Json, hold_to
@@ -196,7 +196,7 @@ def test_nests(random: Random) -> None:
     hold_to(problem, cases, nests(table), methods, random.randint(0, 4))
 
 
-@settings(max_examples=examples(60, 5))
+@settings(max_examples=examples(60, 3))
 @given(randoms)
 def test_orders_and_costs_are_for_the_reference_model(random: Random) -> None:
     layer = {
@@ -246,6 +246,7 @@ def test_orders_and_costs_are_for_the_reference_model(random: Random) -> None:
     hold_to(problem, cases, nests(table, walks), methods, random.randint(0, 1))
 
 
+@nightly
 def test_what_is_local_to_no_node_is_for_models() -> None:
     problem = tw.read("resnet18-conv2-eyeriss").problem.where("utilisation >= 97")
     with refused("constraints[0].say", "utilisation >= 97", "exhaustive cannot honour it"):
