@@ -56,7 +56,7 @@ def dearest(room: str, place: int) -> Any:
 
 
 @pytest.mark.parametrize(
-    ("room", "path"), thinned(MODELS, 6), ids=lambda value: getattr(value, "stem", value)
+    ("room", "path"), thinned(MODELS, 8), ids=lambda value: getattr(value, "stem", value)
 )
 def test_a_model_begins_with_a_start(room: str, path: Path) -> None:
     need(solver_of(path))
