@@ -15,9 +15,12 @@ from compiled import CHECKED, Compiled
 from conftest import THOROUGH
 from fusion_at_random import AnyGroups, excited, machine, network, output, problem, randoms, rectified, scaled
 from fusion_at_random import plan as any_plan
-from hypothesis import assume, given, settings
+from hypothesis import HealthCheck, assume, given, settings
+from tests.numbered import numbers as integers
+from tests.numbered import tables
 
 from tilewright import codegen, fusion
+from tilewright.codegen import QuantisedNetwork
 from tilewright.codegen.numbers.network_numbers import NetworkNumbers
 from tilewright.codegen.stream import numbers_of, stream_project
 from tilewright.core import catalogue
@@ -55,7 +58,11 @@ class Built(Compiled):
 def assert_right(built: Built, problem: Problem, plan: Plan, numbers: NetworkNumbers) -> None:
     """The program computes what the network does, moves what is simulated, and takes what is planned."""
     size = problem.machine.element_bytes
-    expected = np.concatenate([numbers.maps[name].ravel() for name in numbers.outputs])
+    arrays = problem.machine.arrays
+    batches = range(0, numbers.images, arrays)
+    expected = np.concatenate(
+        [numbers.maps[name][at : at + arrays].ravel() for at in batches for name in numbers.outputs]
+    )
     assert (built.outputs(size) == expected).all()
     report = fusion.simulate(problem, plan)
     assert report.violation is None
@@ -91,6 +98,49 @@ def assert_any_is_right(random: Random) -> None:
         assert_right(
             Built(Path(folder), files, *CHECKED, "-DON_CHIP(buffer)="), made, plan, numbers_of(made, seed)
         )
+
+
+def assert_given_is_right(random: Random) -> None:
+    """A random plan of a random network with numbers in random formats is executed right, in batches."""
+    layers = {"layers": tables(random, ("relu",))}
+    try:
+        made: AnyGroups = problem(random, layers, machine={"element_bytes": random.choice([1, 2])})
+    except InputError:
+        assume(False)
+    network, _ = integers(random, made.network)
+    drawn = np.random.default_rng(random.getrandbits(32))
+    count = made.machine.arrays * 2 + random.randint(0, 1)
+    images = network.quantise(drawn.normal(0, 2, (count, *made.network.layers[0].input)))
+    labels = drawn.integers(0, 3, count) if random.random() < 0.5 else None
+    values, plan = QuantisedNetwork(network, images, labels, "a test"), any_plan(random, made)
+    try:
+        files = stream_project(made, plan, 0, "net", "", values)
+    except InputError as error:
+        told = ("rounded", "last layer", "other layers", "one input", "bits do not fit", "before a bias")
+        assert any(words in error.limit for words in told), error
+        assume(False)
+    with tempfile.TemporaryDirectory() as folder, pytest.MonkeyPatch.context() as patch:
+        patch.setattr(execution, "violation", lambda problem, plan: None)
+        built = Built(Path(folder), files, *CHECKED, "-DON_CHIP(buffer)=")
+        assert_right(built, made, plan, numbers_of(made, 0, values))
+    right = [row for row in built.lines if row[0] == "images in the right class"]
+    assert len(right) == (labels is not None)
+
+
+@needs_compiler
+@settings(max_examples=300 if THOROUGH else 3, suppress_health_check=[HealthCheck.filter_too_much])
+@given(randoms)
+def test_any_quantised_network_computes_what_its_integers_do(random: Random) -> None:
+    assert_given_is_right(random)
+
+
+def test_fewer_images_than_arrays_are_refused() -> None:
+    layers = [{"name": "c", "input": [2, 4, 4], "kernels": 2, "kernel": [3, 3]}]
+    made: Problem = problem(Random(1), {"layers": layers}, machine={"element_bytes": 2, "arrays": 3})
+    network, _ = integers(Random(1), made.network)
+    values = QuantisedNetwork(network, network.quantise(np.zeros((2, 2, 4, 4))), None, "a test")
+    with pytest.raises(InputError, match=r"machine\.arrays = 3: .* a test has 2"):
+        stream_project(made, Plan(()), 0, "net", "", values)
 
 
 @pytest.mark.nightly
@@ -146,10 +196,6 @@ def test_what_has_no_stream_is_refused() -> None:
     plan = catalogue.heuristic("fusion", "greedy").plan(problem)
     with pytest.raises(InputError, match="is not valid: "):
         codegen.project("net", "", problem, Plan(plan.groups[1:]))
-    nothing: Any = None
-    values = codegen.QuantisedNetwork(nothing, nothing, None, "a plan of bit widths")
-    with pytest.raises(InputError, match="numbers are made from a seed"):
-        codegen.project("net", "", problem, plan, values)
     wide = unchecked_copy(problem, machine=unchecked_copy(problem.machine, element_bytes=4))
     with pytest.raises(InputError, match=r"machine\.element_bytes = 4: .* 2"):
         stream_project(wide, plan, 0, "net", "")

@@ -92,7 +92,7 @@ def project(
     ----------
     given
         Weights, formats and images, of the same network, or weights and inputs in floating point; made from
-        the seed when left out. Plans of fusion take those in floating point only.
+        the seed when left out.
 
     Raises
     ------
@@ -141,13 +141,10 @@ def _numbered(
 ) -> dict[str, bytes]:
     """Return the project of a plan of fusion or of residency."""
     room = room_of(problem)
-    if isinstance(given, QuantisedNetwork) and isinstance(problem, fusion.Problem):
-        raise InputError("room", room.name, "its numbers are made from a seed; none can be given")
     broken = room.violation(problem, plan)
     if broken is not None:
         raise InputError("plan", room.name, f"is not valid: {broken}")
     if isinstance(problem, fusion.Problem):
-        assert not isinstance(given, QuantisedNetwork)
         return stream_project(problem, plan, seed, name, source, given)
     return addressed_project(problem, plan, seed, name, source, given)
 

@@ -135,21 +135,11 @@ class _Project:
                 f"layer {operation.name}: a sum of the C program has {bits} bits, at least {bits // 8} bytes"
             )
             raise InputError("machine.sum_bytes", machine.sum_bytes, limit)
-        if not self._bias_first(operation):
+        if not arithmetic.takes_bias_first(8 * self._size):
             reason = (
                 "there is no C for blocks of input channels whose sums may wrap around before a bias is added"
             )
             raise refusal(self._problem.network, operation.op.spec, reason)
-
-    def _bias_first(self, operation: Operation) -> bool:
-        """Whether it makes no difference if a bias is added within the accumulator or after it."""
-        arithmetic = self._numbers.operations[operation.name]
-        if arithmetic.bias_within or arithmetic.biases is None:
-            return True
-        biases, kernels = (np.abs(each).astype(object) for each in (arithmetic.biases, arithmetic.kernels))
-        widest = max(bits or 8 * self._size for _, bits in arithmetic.reads)
-        most = (biases << arithmetic.bias_shift) + (kernels.sum(axis=1) << (widest - 1))
-        return bool(most.max() < 1 << (arithmetic.sum_bits - 1))
 
     def _named(self) -> tuple[dict[int, str], list[str]]:
         """Return what C calls the tensors that are ever in DRAM, and arrays for those between steps."""

@@ -128,6 +128,12 @@ class QuantisedNetwork:
         images, (expected,) = trained.inputs[OWN_INPUT], trained.expected.values()
         return cls(found, found.quantise(images), None, trained.origin, expected)
 
+    def first(self, count: int) -> QuantisedNetwork:
+        """Return the numbers with the first images only."""
+        labels = None if self.labels is None else self.labels[:count]
+        expected = None if self.expected is None else self.expected[:count]
+        return replace(self, images=self.images[:count], labels=labels, expected=expected)
+
     def stored(self, image: int, output: int) -> QuantisedNetwork:
         """Return the numbers with images and outputs of layers in some bits at most.
 

@@ -2,16 +2,21 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
+from functools import partial
 from itertools import accumulate
+from math import prod
+from typing import Any
 
 import numpy as np
+from numpy.typing import NDArray
 
 from tilewright.codegen.c_text import identifier, safe_text
-from tilewright.codegen.numbers.c_integers import c_integer, pack_elements
+from tilewright.codegen.numbers.c_integers import c_integer, c_sum_bits, pack_elements
+from tilewright.codegen.numbers.element_numbers import element_numbers
 from tilewright.codegen.numbers.made_numbers import NARROW
-from tilewright.codegen.numbers.network_numbers import NetworkNumbers
-from tilewright.codegen.numbers.trained_network import TrainedNetwork
+from tilewright.codegen.numbers.network_numbers import NetworkNumbers, refusal
+from tilewright.codegen.numbers.quantised_network import GivenNumbers, QuantisedNetwork
 from tilewright.codegen.numbers.trained_numbers import coarse_numbers
 from tilewright.codegen.project_files import (
     Files,
@@ -28,41 +33,58 @@ from tilewright.fusion.machine import BUFFERS, HOST
 from tilewright.simulator.arithmetic.fixed_point import Format, Integers
 from tilewright.spec.errors import InputError
 from tilewright.spec.graph import Operation
-from tilewright.spec.network import Map
+from tilewright.spec.network import OWN_INPUT, Map
 
 RUNTIME = ("engine.h", "engine.c", "network.h", "main.c")
 """Sources that are the same for every network."""
 
 
 def stream_project(
-    problem: Problem, plan: Plan, seed: int, name: str, source: str, trained: TrainedNetwork | None = None
+    problem: Problem, plan: Plan, seed: int, name: str, source: str, given: GivenNumbers | None = None
 ) -> Files:
     """Return the files of a project that computes a network in groups as planned, by their paths.
 
     Parameters
     ----------
-    trained
-        Its numbers and inputs; made from the seed when left out.
+    given
+        Its numbers, quantised or in floating point, and images to run it on; made from the seed by default.
 
     Raises
     ------
     InputError
-        For an operation that there is no C for, and for elements that are too wide.
+        For an operation that there is no C for, and for elements that are too wide; for numbers of another
+        network, that elements do not hold, or with fewer images than the machine computes at a time.
     """
     size = problem.machine.element_bytes
     if size > NARROW:
         limit = f"C is emitted for elements of at most {NARROW} bytes"
         raise InputError("machine.element_bytes", size, limit)
-    return _Project(problem, numbers_of(problem, seed, trained), plan, name, source).files()
+    return _Project(problem, numbers_of(problem, seed, given), plan, name, source).files()
 
 
-def numbers_of(problem: Problem, seed: int = 0, trained: TrainedNetwork | None = None) -> NetworkNumbers:
+def numbers_of(problem: Problem, seed: int = 0, given: GivenNumbers | None = None) -> NetworkNumbers:
     """Return the numbers of a project."""
+    if isinstance(given, QuantisedNetwork):
+        return _quantised_numbers(problem, given)
     skipped = [op.name for op in problem.ops if left_out(problem, op)]
     machine = problem.machine
     return coarse_numbers(
-        problem.network, problem.graph, machine.element_bytes, machine.arrays, seed, trained, skipped
+        problem.network, problem.graph, machine.element_bytes, machine.arrays, seed, given, skipped
     )
+
+
+def _quantised_numbers(problem: Problem, given: QuantisedNetwork) -> NetworkNumbers:
+    """Return the numbers of a quantised network, for as many images as there are full batches of."""
+    machine = problem.machine
+    for op in problem.ops:
+        if any(access.channels for access in op.accesses):
+            limit = "reads some channels of a map alone; there is no C for it"
+            raise refusal(problem.network, op.spec, limit)
+    images = len(given.images) // machine.arrays * machine.arrays
+    if not images:
+        limit = f"the machine computes so many images at a time; {given.origin} has {len(given.images)}"
+        raise InputError("machine.arrays", machine.arrays, limit)
+    return element_numbers(problem.network, problem.graph, machine.element_bytes, given.first(images))
 
 
 def left_out(problem: Problem, op: Operation) -> bool:
@@ -79,13 +101,24 @@ class _Project:
         parameters = [each.parameters for each in numbers.operations.values()]
         begins = dict(zip(numbers.operations, _begins(parameters), strict=True))
         self._parameters = np.concatenate(parameters)
-        self._inputs = np.concatenate([numbers.maps[each].ravel() for each in numbers.inputs])
-        self._outputs = sum(numbers.maps[each].size for each in numbers.outputs)
+        self._shapes = {OWN_INPUT: problem.graph.own_input} | {op.name: op.spec.output for op in problem.ops}
         self._tensors, self._arrays = self._named()
         self._texts = [
-            GroupText(f"group{number}", tables, numbers, self._tensors, begins)
+            GroupText(f"group{number}", tables, numbers, self._tensors, self._shapes, begins)
             for number, tables in enumerate(self._groups, 1)
         ]
+        for tables in self._groups:
+            for each in tables.split:
+                self._refuse_sums(each)
+
+    def _refuse_sums(self, name: str) -> None:
+        """Refuse sums over blocks of input channels to which a bias cannot be added first."""
+        if not self._numbers.operations[name].takes_bias_first(8 * self._machine.element_bytes):
+            (op,) = (op for op in self._problem.ops if op.name == name)
+            reason = (
+                "there is no C for blocks of input channels whose sums may wrap around before a bias is added"
+            )
+            raise refusal(self._problem.network, op.spec, reason)
 
     def _tables(self, plan: Plan) -> list[Tables]:
         """Return the tables of all groups but what is left out."""
@@ -96,20 +129,19 @@ class _Project:
                 found.append(planned_tables(self._problem, group))
                 continue
             (op,) = (ops[name] for name in group.nodes)
-            if op.producers and not left_out(self._problem, op):
+            if op.name in self._numbers.operations:
                 found.append(host_tables(self._problem, op))
         return found
 
     def _named(self) -> tuple[dict[str, str], list[str]]:
         """Return what C calls all tensors in external memory, and arrays for those that stay there."""
-        maps = self._numbers.maps
         tensors: dict[str, str] = {}
         for array, names in (
             ("network_input", self._numbers.inputs),
             ("network_output", self._numbers.outputs),
         ):
-            begins = _begins([maps[name] for name in names])
-            tensors |= {name: f"{array} + {at}" for name, at in zip(names, begins, strict=True)}
+            begins = accumulate(map(self._elements_of, names), initial=0)
+            tensors |= {name: f"{array} + {at}" for name, at in zip(names, begins, strict=False)}
         arrays: list[str] = []
         taken: set[str] = set()
         for tables in self._groups:
@@ -117,31 +149,44 @@ class _Project:
                 if name not in tensors:
                     tensors[name] = identifier(name, taken)
                     taken.add(tensors[name])
-                    arrays.append(f"static element_t {tensors[name]}[{maps[name].size}];")
+                    arrays.append(f"static element_t {tensors[name]}[{self._elements_of(name)}];")
         return tensors, arrays
+
+    def _elements_of(self, name: str) -> int:
+        """Return how many elements a tensor has for the images that are computed at a time."""
+        return self._machine.arrays * prod(self._shapes[name])
+
+    def _in_batches(self, names: Sequence[str], maps: Mapping[str, NDArray[Any]]) -> NDArray[Any]:
+        """Return the values of some tensors, batch by batch of images, tensor by tensor."""
+        arrays = self._machine.arrays
+        batches = range(0, self._numbers.images, arrays)
+        return np.concatenate([maps[name][at : at + arrays].ravel() for at in batches for name in names])
 
     # Files ----------------------------------------------------------------------------------------------
 
     def files(self) -> Files:
         """Return all files."""
         numbers = self._numbers
-        images = self._machine.arrays
+        images = numbers.images
+        told = "an image" if images == 1 else f"{images} images"
+        if numbers.right is not None:
+            told += f", of which {numbers.right} are put into the right class"
         return project_files(
             {"stream": RUNTIME, "project": ("expected.h", "numbers.h")},
             {"machine.h": self._machine_text(), "network.c": self._network()},
             {
                 "title": title_of(self._title),
-                "images": "an image" if images == 1 else f"{images} images",
+                "images": told,
                 "inputs": self._listed(numbers.inputs),
                 "outputs": self._listed(numbers.outputs),
                 "origin": safe_text(numbers.origin),
             },
             {
-                "input.bin": self._elements(self._inputs),
+                "input.bin": self._elements(self._in_batches(numbers.inputs, numbers.maps)),
                 "parameters.bin": self._elements(self._parameters),
+                "labels.bin": numbers.labels_data,
                 **numbers.reference_data(
-                    8 * self._machine.element_bytes,
-                    lambda maps: np.concatenate([each.ravel() for each in maps.values()]),
+                    8 * self._machine.element_bytes, partial(self._in_batches, numbers.outputs)
                 ),
             },
         )
@@ -164,9 +209,10 @@ class _Project:
         sizes["MOST_PARTS"] = max(
             len(parts) for tables in self._groups for _, parts in tables.operations.values()
         )
-        sizes["NETWORK_INPUTS"] = self._inputs.size
+        sizes["NETWORK_INPUTS"] = sum(map(self._elements_of, self._numbers.inputs))
         sizes["NETWORK_PARAMETERS"] = self._parameters.size
-        sizes["NETWORK_OUTPUTS"] = self._outputs
+        sizes["NETWORK_OUTPUTS"] = sum(map(self._elements_of, self._numbers.outputs))
+        sums = [each.sum_bits for each in self._numbers.operations.values() if each.kind == "CONV"]
         return machine_header(
             told,
             [
@@ -174,7 +220,13 @@ class _Project:
                 f"#define ELEMENT_BITS {8 * machine.element_bytes}",
                 f"#define ELEMENT_MIN ({least})",
                 "",
+                "/* Sums, of which accumulators keep the last bits. */",
+                f"typedef u{c_integer(c_sum_bits(sums))} sum_t;",
+                "",
+                "/* Images that are computed at a time, and how often. */",
                 f"#define IMAGES {machine.arrays}",
+                f"#define BATCHES {self._numbers.images // machine.arrays}",
+                f"#define LABELS {int(self._numbers.labels is not None)} /* whether classes are known */",
                 f"#define GROUPS {len(self._groups)}",
                 "",
                 "/* Elements of the buffers on chip and of the arrays in external memory. */",

@@ -46,6 +46,8 @@ class Tables:
         Of each buffer.
     accumulators
         The most sums that are not complete.
+    split
+        Names of operations that sum over some of their input channels at a time.
     """
 
     nodes: tuple[str, ...]
@@ -55,6 +57,7 @@ class Tables:
     instructions: tuple[Addressed, ...]
     elements: tuple[int, int, int]
     accumulators: int
+    split: frozenset[str] = frozenset()
 
 
 def planned_tables(problem: Problem, group: Group) -> Tables:
@@ -70,11 +73,12 @@ def planned_tables(problem: Problem, group: Group) -> Tables:
             tensors = tuple(problem.graph.name(access.source) for access in feature.sources)
         maps.append(Placed(feature.shape, area, tensors))
     issued = tuple(addresses.instructions())
-    sums = [
-        prod(end - begin for begin, end in (each.rows, each.columns, each.channels))
+    partial = [
+        each
         for each, *_ in issued
         if each.what == "compute" and each.summed[1] - each.summed[0] < fused.summed(each.feature)
     ]
+    sums = [prod(end - begin for begin, end in (each.rows, each.columns, each.channels)) for each in partial]
     return Tables(
         group.nodes,
         False,
@@ -83,6 +87,7 @@ def planned_tables(problem: Problem, group: Group) -> Tables:
         tuple(sorted(issued, key=lambda each: each.instruction.start)),
         addresses.elements,
         problem.machine.arrays * max(sums, default=0),
+        frozenset(fused.op(each.feature).name for each in partial),
     )
 
 
@@ -115,6 +120,8 @@ class GroupText:
         Of the group; those of its tables begin with it.
     tensors
         What C calls the tensors in external memory.
+    shapes
+        Theirs.
     parameters
         Where those of each operation begin.
     """
@@ -125,10 +132,11 @@ class GroupText:
         tables: Tables,
         numbers: NetworkNumbers,
         tensors: Mapping[str, str],
+        shapes: Mapping[str, Shape],
         parameters: Mapping[str, int],
     ) -> None:
         self._name, self._tables, self._numbers = name, tables, numbers
-        self._tensors, self._parameters = tensors, parameters
+        self._tensors, self._shapes, self._parameters = tensors, shapes, parameters
 
     @property
     def description(self) -> str:
@@ -171,20 +179,27 @@ class GroupText:
     def _channels(self, name: str, placed: Placed) -> int:
         if len(placed.tensors) == 1:
             return placed.shape[0]
-        channels: int = self._numbers.maps[name].shape[1]
-        return channels
+        return self._shapes[name][0]
 
     def _operations(self) -> list[str]:
         parts: list[str] = []
+        reads: list[str] = []
         rows: list[str] = []
         for number, (op, read) in self._tables.operations.items():
             rows += [
                 f"[{number}] = {{ /* {safe_text(op.name)} */",
                 *self._operation(op, len(parts), len(read)),
             ]
-            parts += [array_literal((f"{self._name}_maps + {part.map}", part.first)) for part in read]
+            how = iter(self._numbers.operations[op.name].reads)
+            for part in read:
+                first = f"{self._name}_reads + {len(reads)}"
+                parts.append(array_literal((f"{self._name}_maps + {part.map}", part.first, first)))
+                # Tensors that lie side by side outside are one map on chip, each in a format of its own.
+                tensors = max(1, len(self._tables.maps[part.map].tensors))
+                reads += [array_literal(next(how)) for _ in range(tensors)]
         table = [f"    {row}" for row in rows]
         return [
+            *self._table("read_t", "reads", reads),
             *self._table("part_t", "parts", parts),
             f"static const operation_t {self._name}_operations[] = {{",
             *table,
@@ -195,13 +210,16 @@ class GroupText:
         spec, arithmetic = op.spec, self._numbers.operations[op.name]
         window, groups, bias = window_fields(op)
         kernel, stride, padding, dilation = map(array_literal, window)
+        within = arithmetic.bias_within or op.name in self._tables.split
         return [
             f"    .parts = {self._name}_parts + {first}, .part_count = {count},",
             f"    .input_channels = {spec.input[0]}, .kernels = {spec.output[0]}, .groups = {groups},",
             f"    .kernel = {kernel}, .stride = {stride}, .padding = {padding}, .dilation = {dilation},",
             f"    .parameters = network_parameters + {self._parameters[op.name]},",
             f"    .has_bias = {bias}, .bias_shift = {arithmetic.bias_shift},",
-            f"    .relu = {int(arithmetic.relu)}, .shift = {arithmetic.shift},",
+            f"    .sum_bits = {arithmetic.sum_bits}, .bias_within = {int(within)},",
+            f"    .relu = {int(arithmetic.relu)}, .shift = {arithmetic.shift}, "
+            f".divisor = {arithmetic.divisor}, .bits = {arithmetic.bits},",
             "},",
         ]
 

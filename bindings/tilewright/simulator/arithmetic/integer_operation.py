@@ -65,6 +65,15 @@ class IntegerOperation(NamedTuple):
             return self.kernels.ravel()
         return np.hstack([self.biases[:, None], self.kernels]).ravel()
 
+    def takes_bias_first(self, element_bits: int) -> bool:
+        """Whether it makes no difference if a bias is added within the accumulator or after it."""
+        if self.bias_within or self.biases is None:
+            return True
+        biases, kernels = (np.abs(each).astype(object) for each in (self.biases, self.kernels))
+        widest = max(bits or element_bits for _, bits in self.reads)
+        most = (biases << self.bias_shift) + (kernels.sum(axis=1) << (widest - 1))
+        return bool(most.max() < 1 << (self.sum_bits - 1))
+
     def results(self, layer: AnyLayer, given: Sequence[Integers]) -> Integers:
         """Return what the operation computes of whole maps, shape (images, C, H, W), before it is scaled."""
         read = [

@@ -10,12 +10,12 @@ ON_CHIP(output_buffer) element_t output_buffer[SOME(OUTPUT_BUFFER)];
 ON_CHIP(parameter_buffer) element_t parameter_buffer[SOME(PARAMETER_BUFFER)];
 
 /* Registers of the convolution array: sums that are not complete. */
-static uint32_t accumulators[SOME(ACCUMULATORS)];
+static sum_t accumulators[SOME(ACCUMULATORS)];
 
 /* A result as it is stored. */
-static element_t stored(const operation_t *o, int64_t value, int64_t divisor)
+static element_t stored(const operation_t *o, int64_t value)
 {
-    return (element_t)rescaled(o->relu ? MAX(value, 0) : value, o->shift, divisor, ELEMENT_BITS);
+    return (element_t)rescaled(o->relu ? MAX(value, 0) : value, o->shift, o->divisor, o->bits);
 }
 
 /* Places ----------------------------------------------------------------------------------------------- */
@@ -108,39 +108,53 @@ typedef struct {
     int each; /* parameters of an output channel */
 } work_t;
 
-/* Add up an output value's products with one input channel; sums wrap around as an accumulator does. */
-static uint32_t channel_sum(const work_t *w, view_t view, const map_t *map, int image, int channel,
-                            const element_t *weights, int y, int x)
+/* How a channel of a part is read. */
+static read_t read_of(const part_t *part, int channel)
+{
+    const map_t *map = part->map;
+    return part->reads[map->tensor_count > 1 ? tensor_of(map, &channel) - map->tensors : 0];
+}
+
+/* A value as an operation reads it. */
+static inline int64_t operand(read_t how, element_t value)
+{
+    return how.bits ? rescaled(value, how.shift, 1, how.bits) : value;
+}
+
+/* Add up an output value's products with one input channel. */
+static sum_t channel_sum(const work_t *w, int p, int image, int channel, const element_t *weights, int y, int x)
 {
     const operation_t *o = w->operation;
+    const map_t *map = o->parts[p].map;
+    const read_t how = read_of(&o->parts[p], channel);
     const int top = y * o->stride[0] - o->padding[0], left = x * o->stride[1] - o->padding[1];
     const range_t down = inside(top, o->dilation[0], o->kernel[0], map->rows);
     const range_t across = inside(left, o->dilation[1], o->kernel[1], map->columns);
-    uint32_t sum = 0;
+    sum_t sum = 0;
     for (int ky = down.begin; ky < down.end; ky++)
         for (int kx = across.begin; kx < across.end; kx++) {
             const int row = top + ky * o->dilation[0], column = left + kx * o->dilation[1];
-            const int32_t value = *at(view, image, channel, row, column);
-            sum += (uint32_t)(value * weights[ky * o->kernel[1] + kx]);
+            const int64_t value = operand(how, *at(w->views[p], image, channel, row, column));
+            sum += (sum_t)(value * weights[ky * o->kernel[1] + kx]);
         }
     return sum;
 }
 
 /* Add up an output value's products with the input channels that are on chip. */
-static uint32_t sum_of(const work_t *w, int image, int k, int y, int x)
+static sum_t sum_of(const work_t *w, int image, int k, int y, int x)
 {
     const operation_t *o = w->operation;
     const int deep = o->input_channels / o->groups, window = o->kernel[0] * o->kernel[1];
     const int group_first = k / (o->kernels / o->groups) * deep;
     const int bias = o->has_bias && w->summed.begin == 0;
     const element_t *weights = w->parameters + (k - w->channels.begin) * w->each + bias;
-    uint32_t sum = 0;
+    sum_t sum = 0;
     for (int p = 0; p < o->part_count; p++) {
         const part_t *part = &o->parts[p];
         const int begin = MAX(group_first + w->summed.begin, part->first);
         const int end = MIN(group_first + w->summed.end, part->first + part->map->channels);
         for (int c = begin; c < end; c++)
-            sum += channel_sum(w, w->views[p], part->map, image, c - part->first,
+            sum += channel_sum(w, p, image, c - part->first,
                                weights + (c - group_first - w->summed.begin) * window, y, x);
     }
     return sum;
@@ -154,18 +168,16 @@ static void convolve(const work_t *w)
     long place = 0;
     for (int image = 0; image < IMAGES; image++)
         for (int k = w->channels.begin; k < w->channels.end; k++) {
-            const element_t *bias = w->parameters + (k - w->channels.begin) * w->each;
+            const element_t *own = w->parameters + (k - w->channels.begin) * w->each;
+            const int64_t bias = first && o->has_bias ? *own * ((int64_t)1 << o->bias_shift) : 0;
             for (int y = w->rows.begin; y < w->rows.end; y++)
                 for (int x = w->columns.begin; x < w->columns.end; x++, place++) {
-                    uint32_t sum = sum_of(w, image, k, y, x);
-                    if (first && o->has_bias) /* a bias is no wider than a sum, so it may be added first */
-                        sum += (uint32_t)*bias << o->bias_shift;
+                    sum_t sum = sum_of(w, image, k, y, x) + (o->bias_within ? (sum_t)bias : 0);
                     if (splits)
                         sum = accumulators[place] = sum + (first ? 0 : accumulators[place]);
-                    if (last) {
-                        const int32_t value = (int32_t)sum;
-                        *at(w->result, image, k, y, x) = stored(o, value, 1);
-                    }
+                    if (last)
+                        *at(w->result, image, k, y, x) =
+                            stored(o, wrapped(sum, o->sum_bits) + (o->bias_within ? 0 : bias));
                 }
         }
 }
@@ -190,10 +202,11 @@ static int64_t pooled(const work_t *w, kind_t kind, int image, int c, int y, int
     const map_t *map = o->parts[p].map;
     const range_t down = inside(top, 1, o->kernel[0], map->rows);
     const range_t across = inside(left, 1, o->kernel[1], map->columns);
+    const read_t how = read_of(&o->parts[p], c);
     int64_t found = kind == MAX_POOL ? ELEMENT_MIN : 0;
     for (int ky = down.begin; ky < down.end; ky++)
         for (int kx = across.begin; kx < across.end; kx++) {
-            const element_t value = *at(w->views[p], image, c, top + ky, left + kx);
+            const int64_t value = operand(how, *at(w->views[p], image, c, top + ky, left + kx));
             found = kind == MAX_POOL ? MAX(found, value) : found + value;
         }
     return found;
@@ -204,13 +217,13 @@ static int64_t combined(const work_t *w, kind_t kind, int image, int c, int y, i
     const operation_t *o = w->operation;
     if (kind == COPY) {
         const int p = part_of(o, &c);
-        return *at(w->views[p], image, c, y, x);
+        return operand(read_of(&o->parts[p], c), *at(w->views[p], image, c, y, x));
     }
     int64_t found = kind == MULTIPLY;
     for (int p = 0; p < o->part_count; p++) {
         const map_t *map = o->parts[p].map; /* one of a single pixel has the same value everywhere */
-        const element_t value =
-            *at(w->views[p], image, c, map->rows == 1 ? 0 : y, map->columns == 1 ? 0 : x);
+        const int64_t value = operand(read_of(&o->parts[p], c),
+            *at(w->views[p], image, c, map->rows == 1 ? 0 : y, map->columns == 1 ? 0 : x));
         found = kind == MULTIPLY ? found * value : found + value;
     }
     return found;
@@ -219,7 +232,6 @@ static int64_t combined(const work_t *w, kind_t kind, int image, int c, int y, i
 static void combine(const work_t *w, kind_t kind)
 {
     const operation_t *o = w->operation;
-    const int64_t divisor = kind == AVERAGE_POOL ? (int64_t)o->kernel[0] * o->kernel[1] : 1;
     for (int image = 0; image < IMAGES; image++)
         for (int c = w->channels.begin; c < w->channels.end; c++)
             for (int y = w->rows.begin; y < w->rows.end; y++)
@@ -227,7 +239,7 @@ static void combine(const work_t *w, kind_t kind)
                     const int64_t value = kind == MAX_POOL || kind == AVERAGE_POOL
                                               ? pooled(w, kind, image, c, y, x)
                                               : combined(w, kind, image, c, y, x);
-                    *at(w->result, image, c, y, x) = stored(o, value, divisor);
+                    *at(w->result, image, c, y, x) = stored(o, value);
                 }
 }
 

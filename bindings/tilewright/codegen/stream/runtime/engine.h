@@ -32,10 +32,16 @@ typedef struct {
     int tensor_count;
 } map_t;
 
-/* A map that an operation reads, and the channel of its input at which it begins. */
+/* How values are read: divided by 2^shift, rounded, saturated at some bits; as they are stored for 0 bits. */
+typedef struct {
+    int shift, bits;
+} read_t;
+
+/* A map that an operation reads, the channel of its input at which it begins, and how each of its tensors is read. */
 typedef struct {
     const map_t *map;
     int first;
+    const read_t *reads;
 } part_t;
 
 /* What computes a map. */
@@ -46,8 +52,10 @@ typedef struct {
     int kernel[2], stride[2], padding[2], dilation[2]; /* rows, columns; padding above and to the left */
     const element_t *parameters; /* in external memory: [kernels][bias, then channels x rows x columns] */
     int has_bias, bias_shift;    /* a bias is multiplied by 2^bias_shift */
+    int sum_bits;                /* of the accumulator, in which sums wrap around */
+    int bias_within;             /* whether a bias is added in the accumulator, or outside */
     int relu;
-    int shift;                   /* results are divided by 2^shift, rounded, halves away from zero */
+    int shift, divisor, bits; /* results are divided by 2^shift and a divisor, rounded once, and saturate at so many bits */
 } operation_t;
 
 typedef struct {

@@ -12,55 +12,104 @@ static void fail(const char *path, const char *what)
     exit(1);
 }
 
-/* Read a file of a known size. */
-static void fill(const char *path, element_t *values, size_t count)
+static FILE *opened(const char *path, const char *mode)
 {
-    FILE *file = fopen(path, "rb");
+    FILE *file = fopen(path, mode);
     if (!file)
-        fail(path, "cannot be read");
-    if (fread(values, sizeof *values, count, file) != count || fgetc(file) != EOF)
-        fail(path, "has another size than the network needs");
+        fail(path, *mode == 'r' ? "cannot be read" : "cannot be written");
+    return file;
+}
+
+/* Read what is next in a file. */
+static void fill(FILE *file, const char *path, void *values, size_t size)
+{
+    if (fread(values, 1, size, file) != size)
+        fail(path, "is too short");
+}
+
+static void finish(FILE *file, const char *path)
+{
+    if (fgetc(file) != EOF)
+        fail(path, "is too long");
     fclose(file);
+}
+
+enum { ENGINES = 5 };
+
+static const char *const engines[ENGINES] = {"LOAD", "SAVE", "CONV", "POOL", "MISC"};
+static const int engine_of[KINDS] = {[LOAD] = 0, [FETCH] = 0, [SAVE] = 1, [CONV] = 2, [MAX_POOL] = 3,
+                                     [AVERAGE_POOL] = 3, [ADD] = 4, [MULTIPLY] = 4, [COPY] = 4};
+
+static void tell(const group_t *group)
+{
+    long long instructions[ENGINES] = {0};
+    for (int kind = 0; kind < KINDS; kind++)
+        instructions[engine_of[kind]] += counts.instructions[kind];
+    printf("%s", group->name);
+    for (int engine = 0; engine < ENGINES; engine++)
+        printf("\t%lld", instructions[engine]);
+    printf("\t%lld\t%lld\n", counts.loaded_bytes, counts.saved_bytes);
+}
+
+/* Run all groups; tell what they do. */
+static void run(int told)
+{
+    for (int g = 0; g < GROUPS; g++) {
+        memset(&counts, 0, sizeof counts);
+        run_group(&groups[g]);
+        if (told && !groups[g].on_host)
+            tell(&groups[g]);
+    }
+}
+
+/* The largest of the output's values for an image, of the networks whose classes are known. */
+static long largest(const element_t *values, long count)
+{
+    long best = 0;
+    for (long i = 1; i < count; i++)
+        if (values[i] > values[best])
+            best = i;
+    return best;
 }
 
 int main(void)
 {
-    enum { ENGINES = 5 };
-    static const char *const engines[ENGINES] = {"LOAD", "SAVE", "CONV", "POOL", "MISC"};
-    static const int engine_of[KINDS] = {[LOAD] = 0, [FETCH] = 0, [SAVE] = 1, [CONV] = 2, [MAX_POOL] = 3,
-                                         [AVERAGE_POOL] = 3, [ADD] = 4, [MULTIPLY] = 4, [COPY] = 4};
-    fill("data/input.bin", network_input, NETWORK_INPUTS);
-    fill("data/parameters.bin", network_parameters, NETWORK_PARAMETERS);
+    static const char *const paths[] = {"data/input.bin", "data/reference.bin", "data/labels.bin", "data/output.bin"};
+    static element_t reference[SOME(NETWORK_OUTPUTS)];
+    FILE *parameters = opened("data/parameters.bin", "rb"), *files[4];
+    long wrong = 0, right = 0;
+    int32_t label;
+    expected_t expected = expected_begin();
+    fill(parameters, "data/parameters.bin", network_parameters, NETWORK_PARAMETERS * sizeof(element_t));
+    finish(parameters, "data/parameters.bin");
+    for (int i = 0; i < 4; i++)
+        files[i] = opened(paths[i], i < 3 ? "rb" : "wb");
     printf("group");
     for (int engine = 0; engine < ENGINES; engine++)
         printf("\t%s", engines[engine]);
     printf("\tbytes loaded\tbytes saved\n");
-    for (int g = 0; g < GROUPS; g++) {
-        long long instructions[ENGINES] = {0};
-        memset(&counts, 0, sizeof counts);
-        run_group(&groups[g]);
-        if (groups[g].on_host)
-            continue;
-        for (int kind = 0; kind < KINDS; kind++)
-            instructions[engine_of[kind]] += counts.instructions[kind];
-        printf("%s", groups[g].name);
-        for (int engine = 0; engine < ENGINES; engine++)
-            printf("\t%lld", instructions[engine]);
-        printf("\t%lld\t%lld\n", counts.loaded_bytes, counts.saved_bytes);
+    for (int batch = 0; batch < BATCHES; batch++) {
+        fill(files[0], paths[0], network_input, NETWORK_INPUTS * sizeof(element_t));
+        fill(files[1], paths[1], reference, NETWORK_OUTPUTS * sizeof(element_t));
+        run(batch == 0);
+        if (fwrite(network_output, sizeof(element_t), NETWORK_OUTPUTS, files[3]) != NETWORK_OUTPUTS)
+            fail(paths[3], "cannot be written");
+        for (long i = 0; i < NETWORK_OUTPUTS; i++) {
+            wrong += network_output[i] != reference[i];
+            expected_next(&expected, network_output[i]);
+        }
+        for (int image = 0; LABELS && image < IMAGES; image++) {
+            fill(files[2], paths[2], &label, sizeof label);
+            right += largest(network_output + image * (NETWORK_OUTPUTS / IMAGES), NETWORK_OUTPUTS / IMAGES) == label;
+        }
     }
-    static element_t reference[SOME(NETWORK_OUTPUTS)];
-    expected_t expected = expected_begin();
-    long wrong = 0;
-    fill("data/reference.bin", reference, NETWORK_OUTPUTS);
-    for (long i = 0; i < NETWORK_OUTPUTS; i++) {
-        wrong += network_output[i] != reference[i];
-        expected_next(&expected, network_output[i]);
-    }
-    printf("outputs that are wrong\t%ld of %ld\n", wrong, (long)NETWORK_OUTPUTS);
+    for (int i = 0; i < 3; i++)
+        finish(files[i], paths[i]);
+    if (fclose(files[3]))
+        fail(paths[3], "cannot be written");
+    printf("outputs that are wrong\t%ld of %ld\n", wrong, (long)NETWORK_OUTPUTS * BATCHES);
     expected_end(&expected);
-    FILE *file = fopen("data/output.bin", "wb");
-    const size_t written = file ? fwrite(network_output, sizeof(element_t), NETWORK_OUTPUTS, file) : 0;
-    if (!file || written != NETWORK_OUTPUTS || fclose(file))
-        fail("data/output.bin", "cannot be written");
+    if (LABELS)
+        printf("images in the right class\t%ld of %d\n", right, IMAGES * BATCHES);
     return wrong != 0;
 }
