@@ -6,7 +6,7 @@ import subprocess
 from collections.abc import Mapping
 from pathlib import Path
 
-STRICT = ("-std=c99", "-Wall", "-Wextra", "-Werror", "-pedantic", "-Isrc")
+STRICT = ("-std=c99", "-Wall", "-Wextra", "-Werror", "-pedantic", "-Isrc", "-pthread")
 CHECKED = ("-fsanitize=address,undefined", "-fno-sanitize-recover=all")
 
 

@@ -23,6 +23,7 @@ Shape = tuple[int, ...]
 MACHINES: dict[str, dict[str, Any]] = {
     "residency": {"element_bytes": 3, "sum_bytes": 8, "macs_per_cycle": 2, "bus_elements_per_cycle": 4},
     "tiling": {"kind": '"dsp"', "element_bytes": 4, "macs_per_cycle": 4, "vector_ops_per_cycle": 4},
+    "npu": {"kind": '"npu"', "tles": 2, "tlts": 2, "element_bytes": 4, "vector_ops_per_cycle": 4},
 }
 """Machines in whose elements rounding makes little noise."""
 
@@ -164,11 +165,12 @@ def any_network(rng: random.Random, path: Path, single: bool = False) -> None:
 
 
 def instance_of(path: Path, room: str, kilobytes: int) -> Instance:
-    """Return the instance of a network on a machine of a room; fusion's is a bundled one."""
+    """Return the instance of a network on a machine of a room, or an NPU; fusion's is a bundled one."""
     if room == "fusion":
         wide = (("machine.element_bytes", 2),)
         return assemble(path, Changes(machine="dnnvm-zu2", room=room, values=wide))
-    values = {"memory_bytes": 1024 * kilobytes, **MACHINES[room]}
+    memory = {"input_bytes": 256 * kilobytes} if room == "npu" else {"memory_bytes": 1024 * kilobytes}
+    values, room = memory | MACHINES[room], {"npu": "tiling"}.get(room, room)
     machine = path.with_name("machine.toml")
     machine.write_text("".join(f"{key} = {value}\n" for key, value in values.items()))
     return assemble(path, Changes(machine=str(machine), room=room))

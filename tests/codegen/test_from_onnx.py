@@ -27,8 +27,8 @@ from tilewright.spec.network import OWN_INPUT
 pytest.importorskip("onnxruntime")
 needs_compiler = pytest.mark.skipif(not shutil.which("gcc"), reason="no C compiler")
 
-ROOMS = {"residency": "layer_by_layer", "tiling": "greedy", "fusion": "greedy"}
-"""Rooms whose plans become projects, and a heuristic of each."""
+ROOMS = {"residency": "layer_by_layer", "tiling": "greedy", "npu": "exhaustive", "fusion": "greedy"}
+"""Rooms whose plans become projects, and a method of each; `npu` is another machine of tiling."""
 
 N = helper.make_node
 
@@ -94,7 +94,7 @@ def test_a_function_that_there_is_no_c_for_is_refused_by_name(
 @pytest.mark.parametrize("seed", range(examples(40)))
 def test_any_network_computes_what_onnxruntime_does(room: str, seed: int, tmp_path: Path) -> None:
     path = tmp_path / "net.onnx"
-    any_network(random.Random(f"{room} {seed}"), path, single=room == "tiling")
+    any_network(random.Random(f"{room} {seed}"), path, single=room in ("tiling", "npu"))
     try:
         emitted(instance_of(path, room, 64), ROOMS[room], path, seed, "-O1", *CHECKED)
     except InputError as refused:  # a product in tiling, a value that is added to itself

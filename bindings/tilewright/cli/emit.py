@@ -65,9 +65,9 @@ def emit(
     Of addresses, C is a header with the offsets of all buffers.
 
     C is a loop nest with calls to get and put data by DMA. A warning says where its buffers, whose sums are
-    wider than the plan counts, exceed the memory. A project is a whole network in C that can be run: see
-    docs/emit.md, docs/emit-fusion.md for plans of fusion, and docs/emit-residency.md for plans of residency,
-    whose memory is one array of exactly the planned size.
+    wider than the plan counts, exceed the memory. A project is C that can be run: see docs/emit.md,
+    docs/emit-npu.md for plans of an NPU, docs/emit-fusion.md for plans of fusion, and docs/emit-residency.md
+    for plans of residency, whose memory is one array of exactly the planned size.
     """
     problem, answer = read_both(instance, changes, result)
     check_outputs(output, None, inputs=[*problem.files, result])

@@ -8,6 +8,7 @@ from tilewright import bitwidth, fusion, residency
 from tilewright.codegen.addressed import addressed_project
 from tilewright.codegen.addressed import images_of as residency_images
 from tilewright.codegen.c_text import identifier
+from tilewright.codegen.cores import cores_project
 from tilewright.codegen.halide import pipelines
 from tilewright.codegen.loop_nest.file import emit_layer, emit_network
 from tilewright.codegen.loop_nest.layer import PlannedLayer
@@ -20,9 +21,11 @@ from tilewright.codegen.stream import stream_project
 from tilewright.core.room import room_of
 from tilewright.simulator.arithmetic.network_executor import refuse_quantised, refuse_unknown
 from tilewright.spec.errors import InputError
+from tilewright.spec.network import Network
 from tilewright.tiling import Problem, violation
 from tilewright.tiling.dsp.nest import K, nest_of
 from tilewright.tiling.dsp.plan import REUSES, DspPlan
+from tilewright.tiling.npu.plan import NpuPlan
 from tilewright.tiling.problem import Part
 
 __all__ = [
@@ -98,13 +101,18 @@ def project(
     ------
     InputError
         Where there is nothing to write: in another room than tiling, fusion and residency, for a single
-        layer, for tiling on another machine than a DSP, for a front, for a plan that is not valid; for
-        numbers of another network, or that are wider than the machine's elements; for layers, and steps of
-        residency, that there is no C for.
+        layer on a DSP, for tiling on a hierarchy, for a front, for a plan that is not valid; for numbers of
+        another network, or that are wider than the machine's elements; for layers, and steps of residency,
+        that there is no C for.
     """
     if isinstance(problem, fusion.Problem | residency.Problem):
         return _numbered(name, source, problem, plan, given, seed)
-    _checked(problem, plan, REUSES)
+    npu = isinstance(problem, Problem) and problem.machine.kind == "npu"
+    if npu:
+        _refuse_front(problem, plan)
+        problem = _as_network(problem)
+    else:
+        _checked(problem, plan, REUSES)
     if problem.network is None:
         raise InputError("network", None, "a project is of a network; one layer is emitted as C")
     refuse_quantised(problem.network)
@@ -117,18 +125,32 @@ def project(
     elif isinstance(given, TrainedNetwork):
         given = QuantisedNetwork.of_trained(given, problem.machine.operand_bits, _leaving(problem, plan))
     refuse_another(given.network.network, problem.network, given.origin)
+    if npu:
+        return cores_project(problem, plan.layers, given, name, source)
     return network_project(problem, plan.layers, given, name, source)
+
+
+def _as_network(problem: Problem) -> Problem:
+    """Return the problem of a layer as one of a network that has no other."""
+    if problem.network is not None:
+        return problem
+    table = {"name": "layer", **problem.one_layer.model_dump()}
+    network = Network.model_validate({"layers": [table]})
+    return Problem(network=network, machine=problem.machine)  # limits and constraints are checked before
 
 
 def _leaving(problem: Problem, plan: Any) -> set[str]:
     """Return the names of the layers whose sums are stored before they are complete."""
     planned = zip(problem.parts, plan.layers, strict=True)
-    return {
-        part.name
-        for part, layer in planned
-        if isinstance(layer, DspPlan)
-        and nest_of(part.problem.one_layer, part.problem.machine).trips(layer.tile)[K] > 1
-    }
+    return {part.name for part, layer in planned if _sums_leave(part.problem, layer)}
+
+
+def _sums_leave(part: Problem, plan: Any) -> bool:
+    if isinstance(plan, NpuPlan):  # a core adds one input map after the other
+        return part.one_layer.input[0] > part.one_layer.groups
+    if not isinstance(plan, DspPlan):
+        return False
+    return nest_of(part.one_layer, part.machine).trips(plan.tile)[K] > 1
 
 
 def _numbered(
@@ -204,16 +226,11 @@ def _checked(problem: Any, plan: Any, reuses: tuple[str, ...] = EMITTED) -> list
             limit = "its plans are no loop nests; a project can be emitted: -o FOLDER/"
         raise InputError("room", room, limit)
     if problem.machine.kind != "dsp":
-        raise InputError(
-            "machine.kind", problem.machine.kind, "loop nests are emitted for machines of kind dsp"
-        )
-    if plan.front or problem.minimise == "pareto":
-        raise InputError(
-            "objective.minimise", "pareto", "a front is no loop nest; minimise cycles or accesses"
-        )
-    broken = violation(problem, plan)
-    if broken is not None:
-        raise InputError("plan", problem.machine.kind, f"is not valid: {broken}")
+        limit = "loop nests are emitted for machines of kind dsp"
+        if problem.machine.kind == "npu":
+            limit += "; a project can be emitted: -o FOLDER/"
+        raise InputError("machine.kind", problem.machine.kind, limit)
+    _refuse_front(problem, plan)
     if any(nest_of(part.one_layer, part.machine).skips for _, part in _layers(problem)):
         limit = "the emitted transfers have no step; code is emitted for a layer without gaps between windows"
         raise InputError("machine.dma_step", True, limit)
@@ -223,3 +240,13 @@ def _checked(problem: Any, plan: Any, reuses: tuple[str, ...] = EMITTED) -> list
             limit = f"code is emitted for plans with reuse {', '.join(reuses)}"
             raise InputError("plan.reuse", layer.reuse, limit)
     return layers
+
+
+def _refuse_front(problem: Problem, plan: Any) -> None:
+    """Refuse fronts, and plans that are not valid."""
+    if plan.front or problem.minimise == "pareto":
+        limit = "a front is no single plan; minimise one of what it trades"
+        raise InputError("objective.minimise", "pareto", limit)
+    broken = violation(problem, plan)
+    if broken is not None:
+        raise InputError("plan", problem.machine.kind, f"is not valid: {broken}")

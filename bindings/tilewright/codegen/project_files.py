@@ -52,6 +52,11 @@ def project_files(
     return dict(sorted(found.items()))
 
 
+def join_sources(*paths: tuple[str, str]) -> str:
+    """Return one source that is made of pieces of the runtime, each given by the kind of project and name."""
+    return "".join((RUNTIME / kind / "runtime" / name).read_text(encoding="ascii") for kind, name in paths)
+
+
 def title_of(name: str) -> str:
     """Return what a network is called in a text."""
     return safe_text(name) or "A network"

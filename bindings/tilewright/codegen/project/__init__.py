@@ -1,16 +1,28 @@
-"""A network as a C project: sources, a DMA controller for PCs that counts, weights and images as data."""
+"""A network as a C project: sources, a DMA controller for PCs that counts, weights and images as data.
+
+`NetworkProject` has what projects of all machines share; those of a DSP are here.
+"""
 
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from math import prod
+from typing import Generic, TypeVar
 
 from tilewright.codegen.c_text import identifier, quote, safe_text
 from tilewright.codegen.numbers.c_integers import c_bits, pack_elements
 from tilewright.codegen.numbers.quantised_network import QuantisedNetwork
 from tilewright.codegen.numbers.quantised_operations import QuantisedOperations
-from tilewright.codegen.project.machine import image_bits, machine_of, machine_text
-from tilewright.codegen.project.nodes import ALIGNED, EmittedNode, layer_text, operation_text, read_scales
+from tilewright.codegen.project.machine import image_bits, machine_text, refuse_wide
+from tilewright.codegen.project.nodes import (
+    ALIGNED,
+    DspNode,
+    EmittedNode,
+    LayerPlan,
+    layer_text,
+    operation_text,
+    read_scales,
+)
 from tilewright.codegen.project.vectors import EmittedVectors, layers_source, refuse_vectors
 from tilewright.codegen.project_files import (
     Files,
@@ -25,13 +37,20 @@ from tilewright.simulator.arithmetic.integer_layer import BIAS_BITS
 from tilewright.spec.errors import InputError
 from tilewright.spec.network import OWN_INPUT, NamedLayer
 from tilewright.tiling import Problem
+from tilewright.tiling.dsp.machine import DspMachine
 from tilewright.tiling.dsp.plan import DspPlan
 from tilewright.tiling.operations.plan import OperationPlan
 
-__all__ = ["network_project"]
+__all__ = ["NetworkProject", "network_project"]
 
-RUNTIME = ("bits.h", "dma.h", "dma.c", "expected.h", "layers.h", "main.c", "numbers.h")
-"""Sources that are the same for every network."""
+Node = TypeVar("Node", bound=EmittedNode)
+"""An operation on the machine of a project."""
+
+RUNTIME = ("bits.h", "expected.h", "main.c", "numbers.h", "operations.h")
+"""Sources that are the same for every network, on every machine."""
+
+DSP_RUNTIME = ("dma.h", "dma.c", "layers.h")
+"""Those that are the same on every DSP."""
 
 OPERANDS = {
     "input": "inputs",
@@ -79,20 +98,36 @@ def network_project(
     InputError
         For a layer that there is no C for; for inputs, weights or stored sums that do not fit the ma.
     """
-    return _Project(problem, plans, quantised, name, source).files()
+    return _DspProject(problem, plans, quantised, name, source).files()
 
 
-class _Project:
+class NetworkProject(Generic[Node]):
+    """The project of a network: numbers and operations in their order; machines add the layers.
+
+    Parameters
+    ----------
+    problem
+        A network.
+    plans
+        Of each of its parts; valid.
+    quantised
+        Its numbers, and images to run it on.
+    """
+
+    node_type: type[Node]
+
     def __init__(
         self,
         problem: Problem,
-        plans: Sequence[DspPlan | OperationPlan],
+        plans: Sequence[LayerPlan | OperationPlan],
         quantised: QuantisedNetwork,
         name: str,
         source: str,
     ) -> None:
         self.title, self.source = name, source
-        self.machine = machine_of(problem)
+        assert problem.machine.kind != "hierarchy"
+        self.machine = problem.machine
+        refuse_wide(self.machine)
         self.bits = self.machine.operand_bits
         self.image = image_bits(problem, self.bits)
         self.quantised = quantised.stored(self.image, self.bits.output)
@@ -104,7 +139,6 @@ class _Project:
         parts = {part.name: (part.problem, plan) for part, plan in zip(problem.parts, plans, strict=True)}
         operations = QuantisedOperations(self.quantised.network, parts)
         self.nodes = self._nodes(operations, parts)
-        self.vectors = self._vectors()
         self._check_widths()
         before, now = quantised.network.formats, self.quantised.network.formats
         self.narrowed = [
@@ -119,8 +153,8 @@ class _Project:
     def _nodes(
         self,
         operations: QuantisedOperations,
-        parts: Mapping[str, tuple[Problem, DspPlan | OperationPlan]],
-    ) -> list[EmittedNode]:
+        parts: Mapping[str, tuple[Problem, LayerPlan | OperationPlan]],
+    ) -> list[Node]:
         """Return operations with plans, and with names that C allows, each used once."""
         arrays = {OWN_INPUT: "images"}
         taken: set[str] = set()
@@ -135,15 +169,8 @@ class _Project:
             )
             read = self.bits.input if isinstance(each.layer, NamedLayer) else self.bits.output
             part, plan = parts.get(each.name, (None, None))
-            found.append(EmittedNode(each, part, plan, name, arrays[each.tensor], inputs, stored, read))
+            found.append(self.node_type(each, part, plan, name, arrays[each.tensor], inputs, stored, read))
         return found
-
-    def _vectors(self) -> dict[str, EmittedVectors]:
-        """Return the inner loops of layers by name, on a machine with a vector unit."""
-        if self.machine.vector_unit is None:
-            return {}
-        refuse_vectors(self.machine, self.nodes)
-        return {each.name: EmittedVectors.of(each) for each in self.nodes if isinstance(each.plan, DspPlan)}
 
     def _check_widths(self) -> None:
         """Refuse numbers that do not fit the machine's elements."""
@@ -156,7 +183,7 @@ class _Project:
                     limit = f"layer {each.name}: {OPERANDS[operand]} of {bits} bits do not fit"
                     raise InputError(field, value, limit)
 
-    def _needed_bits(self, each: EmittedNode) -> dict[str, int]:
+    def _needed_bits(self, each: Node) -> dict[str, int]:
         """Return the bits that an operation needs of the machine's operands."""
         own = self.quantised.network.layers.get(each.name)
         if own is None:
@@ -172,16 +199,17 @@ class _Project:
         told = "" if right is None else f", of which {right} are put into the right class"
         output_bits = c_bits(self.bits.output)
         return project_files(
-            {"project": (*RUNTIME, "vectors.h") if self.vectors else RUNTIME},
+            self.runtime(),
             {
-                "layers.c": layers_source(bool(self.vectors)),
-                "machine.h": machine_text(self.machine, self.image, self.nodes),
+                "layers.c": self.layers_source(),
+                "machine.h": self.machine_text(),
                 "network.h": self._header(),
                 "network.c": self._network(),
             },
             {
                 "title": title_of(self.title),
                 "images": f"{self.numbers.images} images{told}",
+                "cores": self.cores,
                 "bias_bits": BIAS_BITS,
                 "weight_bits": self.bits.weights,
                 "image_bits": c_bits(self.image),
@@ -194,6 +222,58 @@ class _Project:
                 **self.numbers.reference_data(output_bits, lambda maps: next(iter(maps.values()))),
             },
         )
+
+    # What machines add ----------------------------------------------------------------------------------
+
+    works = False
+    """Whether the cycles of operations are counted."""
+
+    @property
+    def cores(self) -> int:
+        """How many compute."""
+        return 1
+
+    def runtime(self) -> Mapping[str, Sequence[str]]:
+        """Return the names of sources that are the same for every network, by folder."""
+        raise NotImplementedError
+
+    def layers_source(self) -> str:
+        """Return `layers.c`, which executes layers and operations."""
+        raise NotImplementedError
+
+    def machine_text(self) -> str:
+        """Return `machine.h`."""
+        raise NotImplementedError
+
+    def described(self, each: Node) -> list[str]:
+        """Return the description of a layer."""
+        raise NotImplementedError
+
+    def call(self, each: Node, read: str, output: str) -> list[str]:
+        """Return the call that computes a layer."""
+        raise NotImplementedError
+
+    def declared(self) -> list[str]:
+        """Return what else `network.h` declares."""
+        return []
+
+    def included(self) -> list[str]:
+        """Return what else `network.c` includes."""
+        return []
+
+    def defined(self) -> list[str]:
+        """Return what else `network.c` defines."""
+        return []
+
+    def counted(self) -> list[str]:
+        """Return what is done with the counts of a part, besides keeping those of the DMA controller."""
+        return []
+
+    def story(self) -> list[str]:
+        """Return what the head of `network.c` tells of the layers."""
+        return []
+
+    # Generated sources ----------------------------------------------------------------------------------
 
     def _packed(self) -> tuple[bytes, dict[str, tuple[int, int]]]:
         """Return all weights and biases one after the other, and where those of each layer begin."""
@@ -235,6 +315,7 @@ class _Project:
                 "",
                 "/* Compute a batch of images; note what is moved if that is to be counted. */",
                 f"{RUN};",
+                *self.declared(),
             ],
         )
 
@@ -244,7 +325,7 @@ class _Project:
             '#include "network.h"',
             "",
             '#include "bits.h"',
-            *(['#include "vectors.h"', "", "#include <stdio.h>"] if self.vectors else []),
+            *self.included(),
             "",
             "const char *const part_names[PARTS] = {",
             *(f"    {quote(each.name)}," for each in self.nodes),
@@ -253,13 +334,10 @@ class _Project:
             "dma_count_t part_counts[PARTS][KINDS];",
         ]
         for each in self.nodes:
-            planned = isinstance(each.plan, DspPlan)
-            text = layer_text(each) if planned else operation_text(each, self.batch)
-            if each.name in self.vectors:
-                text = [*text, "", *self.vectors[each.name].text(each.identifier)]
+            text = self.described(each) if each.is_layer else operation_text(each, self.batch, self.works)
             lines += ["", *text]
         lines += ["", "/* Tensors in external memory. */", *self._arrays()]
-        lines += ["", *self._run()]
+        lines += ["", *self.defined(), *self._run()]
         return "\n".join(lines) + "\n"
 
     def _story(self) -> list[str]:
@@ -277,12 +355,7 @@ class _Project:
                 "Written by the host before they are read, with borders, concatenated, in other bits or "
                 f"another scale: the inputs of {safe_text(', '.join(gathered))}."
             )
-        if self.vectors:
-            lines.append(
-                "Inner loops are in vectors, as planned (vectors.h). What they read and add up is laid out "
-                "along the lanes in arrays of the program, beside the plan's memory: on a chip, the DMA "
-                "controller would write it so. Biases are added at the end, outside of the accumulator."
-            )
+        lines += self.story()
         if hosted:
             lines.append(f"Computed by the host: {safe_text(', '.join(hosted))}.")
         if self.narrowed:
@@ -305,9 +378,6 @@ class _Project:
                 plane = (rows + top + bottom) * (columns + left + right)
                 size = self.batch * sum(each.maps) * plane
                 lines.append(f"static unsigned char {each.identifier}_input[BYTES({size} * {each.read})];")
-        partial = [self.batch * prod(each.layer.output) for each in self.nodes if each.sums_leave]
-        if partial:
-            lines.append(f"static unsigned char partial_sums[BYTES({max(partial)} * SUM_BITS)];")
         return lines
 
     def _run(self) -> list[str]:
@@ -317,7 +387,7 @@ class _Project:
             "    if (counted)",
             "        memcpy(part_counts[part], dma_counts, sizeof dma_counts);",
             "    memset(dma_counts, 0, sizeof dma_counts);",
-            *(VECTOR_COUNT if self.vectors else []),
+            *self.counted(),
             "}",
             "",
             RUN,
@@ -329,7 +399,7 @@ class _Project:
             lines += self._step(each)
         return [*lines, "}"]
 
-    def _step(self, each: EmittedNode) -> list[str]:
+    def _step(self, each: Node) -> list[str]:
         output = "outputs" if each is self.result else each.output
         inputs = list(each.inputs)
         lines = []
@@ -347,15 +417,8 @@ class _Project:
                 "    }",
             ]
             inputs = [f"{each.identifier}_input"]
-        if isinstance(each.plan, DspPlan):
-            kernels, biases = self.places[each.name]
-            sums = "partial_sums" if each.sums_leave else "NULL"
-            if each.name in self.vectors:
-                lines.append(f"    inner_loop = &{each.identifier}_loop;")
-            lines += [
-                f"    run_layer(&{each.identifier}, {inputs[0]}, weights + {kernels},",
-                f"              (const int32_t *)(weights + {biases}), {sums}, {output});",
-            ]
+        if each.is_layer:
+            lines += self.call(each, inputs[0], output)
         else:
             function = "run_on_host" if each.on_host else "run_operation"
             lines += [
@@ -365,6 +428,89 @@ class _Project:
                 "    }",
             ]
         return [*lines, f"    count({each.identifier.upper()}, counted);"]
+
+
+class _DspProject(NetworkProject[DspNode]):
+    """The project of a network on a DSP."""
+
+    node_type = DspNode
+
+    def __init__(
+        self,
+        problem: Problem,
+        plans: Sequence[DspPlan | OperationPlan],
+        quantised: QuantisedNetwork,
+        name: str,
+        source: str,
+    ) -> None:
+        super().__init__(problem, plans, quantised, name, source)
+        self.vectors = self._vectors()
+
+    @property
+    def _dsp(self) -> DspMachine:
+        assert self.machine.kind == "dsp"
+        return self.machine
+
+    def _vectors(self) -> dict[str, EmittedVectors]:
+        """Return the inner loops of layers by name, on a machine with a vector unit."""
+        if self._dsp.vector_unit is None:
+            return {}
+        refuse_vectors(self._dsp, self.nodes)
+        return {each.name: EmittedVectors.of(each) for each in self.nodes if isinstance(each.plan, DspPlan)}
+
+    def runtime(self) -> Mapping[str, Sequence[str]]:
+        """Return the names of sources that are the same for every network, by folder."""
+        return {"project": (*RUNTIME, *DSP_RUNTIME, *(["vectors.h"] if self.vectors else []))}
+
+    def layers_source(self) -> str:
+        """Return `layers.c`, which computes tiles element by element or in vectors."""
+        return layers_source(bool(self.vectors))
+
+    def machine_text(self) -> str:
+        """Return `machine.h`."""
+        return machine_text(self._dsp, self.image, self.nodes)
+
+    def described(self, each: DspNode) -> list[str]:
+        """Return the description of a layer, and of its inner loop."""
+        text = layer_text(each)
+        if each.name in self.vectors:
+            text += ["", *self.vectors[each.name].text(each.identifier)]
+        return text
+
+    def call(self, each: DspNode, read: str, output: str) -> list[str]:
+        """Return the call that computes a layer."""
+        kernels, biases = self.places[each.name]
+        sums = "partial_sums" if each.sums_leave else "NULL"
+        return [
+            *([f"    inner_loop = &{each.identifier}_loop;"] if each.name in self.vectors else []),
+            f"    run_layer(&{each.identifier}, {read}, weights + {kernels},",
+            f"              (const int32_t *)(weights + {biases}), {sums}, {output});",
+        ]
+
+    def included(self) -> list[str]:
+        """Return what else `network.c` includes."""
+        return ['#include "vectors.h"', "", "#include <stdio.h>"] if self.vectors else []
+
+    def defined(self) -> list[str]:
+        """Return the array of sums that are stored before they are complete."""
+        partial = [self.batch * prod(each.layer.output) for each in self.nodes if each.sums_leave]
+        if not partial:
+            return []
+        return [f"static unsigned char partial_sums[BYTES({max(partial)} * SUM_BITS)];", ""]
+
+    def counted(self) -> list[str]:
+        """Return what tells how many vectors a layer moves."""
+        return VECTOR_COUNT if self.vectors else []
+
+    def story(self) -> list[str]:
+        """Return what the head of `network.c` tells of the inner loops."""
+        if not self.vectors:
+            return []
+        return [
+            "Inner loops are in vectors, as planned (vectors.h). What they read and add up is laid out "
+            "along the lanes in arrays of the program, beside the plan's memory: on a chip, the DMA "
+            "controller would write it so. Biases are added at the end, outside of the accumulator."
+        ]
 
 
 def _shape(shape: Sequence[int]) -> str:

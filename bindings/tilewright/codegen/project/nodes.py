@@ -16,6 +16,7 @@ from tilewright.tiling import Problem
 from tilewright.tiling.dsp.machine import DspMachine
 from tilewright.tiling.dsp.nest import K, nest_of
 from tilewright.tiling.dsp.plan import LOOPS, DspPlan
+from tilewright.tiling.npu.plan import NpuPlan
 from tilewright.tiling.operations.operation import Operation
 from tilewright.tiling.operations.plan import OperationPlan
 from tilewright.tiling.operations.walk import Walk
@@ -25,6 +26,10 @@ REUSES = {"none": "KEEP_NOTHING", "tile": "KEEP_TILES", "halo": "KEEP_HALOS", "w
 
 ALIGNED = 8
 """Bytes at whose multiples weights and biases begin in their file."""
+
+
+LayerPlan = DspPlan | NpuPlan
+"""How a layer is executed."""
 
 
 @dataclass(frozen=True)
@@ -51,7 +56,7 @@ class EmittedNode:
 
     quantised: QuantisedOperation
     part: Problem | None
-    plan: DspPlan | OperationPlan | None
+    plan: LayerPlan | OperationPlan | None
     identifier: str
     output: str
     inputs: tuple[str, ...]
@@ -91,11 +96,14 @@ class EmittedNode:
         return self.part.one_operation
 
     @property
+    def is_layer(self) -> bool:
+        """Whether it is a convolution or fully connected layer."""
+        return self.plan is not None and not isinstance(self.plan, OperationPlan)
+
+    @property
     def on_host(self) -> bool:
         """Whether the host computes it."""
-        if isinstance(self.plan, DspPlan):
-            return False
-        return self.plan is None or self.planned.on == "host"
+        return not self.is_layer and (self.plan is None or self.planned.on == "host")
 
     @property
     def gathered(self) -> bool:
@@ -110,6 +118,34 @@ class EmittedNode:
         """Bits of what is gathered in a finer scale than it is stored in; 0 where nothing is."""
         reads = zip(self.sources, self.operation.reads, strict=True) if self.gathered else ()
         return max((each.formats[1].bits - shift for each, (shift, bits) in reads if bits == WIDE), default=0)
+
+    @property
+    def sums_leave(self) -> bool:
+        """Whether sums that are not complete are stored in the buffers of a tile."""
+        raise NotImplementedError
+
+    @property
+    def border(self) -> tuple[int, int, int, int]:
+        """Zeros around each map of the input that are stored in external memory."""
+        raise NotImplementedError
+
+    @property
+    def maps(self) -> tuple[int, ...]:
+        """Maps of each source as the input has them, which a fully connected layer takes value by value."""
+        flat = self.layer.kind == "fc"
+        return tuple(prod(source.shape) if flat else source.shape[0] for source in self.sources)
+
+    @property
+    def plane(self) -> tuple[int, int]:
+        """Rows and columns of the input, without a border."""
+        if self.is_layer:
+            return self.geometry.input[1:]
+        rows, columns = self.layer.input[1:]
+        return rows, columns
+
+
+class DspNode(EmittedNode):
+    """An operation on a DSP."""
 
     @property
     def sums_leave(self) -> bool:
@@ -132,20 +168,6 @@ class EmittedNode:
         if not isinstance(self.plan, DspPlan):
             return 0, 0, 0, 0
         return (0, 0, 0, 0) if self.generated else self.geometry.padding
-
-    @property
-    def maps(self) -> tuple[int, ...]:
-        """Maps of each source as the input has them, which a fully connected layer takes value by value."""
-        flat = self.layer.kind == "fc"
-        return tuple(prod(source.shape) if flat else source.shape[0] for source in self.sources)
-
-    @property
-    def plane(self) -> tuple[int, int]:
-        """Rows and columns of the input, without a border."""
-        if isinstance(self.plan, DspPlan):
-            return self.geometry.input[1:]
-        rows, columns = self.layer.input[1:]
-        return rows, columns
 
     @property
     def memory_bits(self) -> int:
@@ -171,12 +193,12 @@ def read_scales(node: EmittedNode) -> list[str]:
     return found
 
 
-def _stored_scale(operation: IntegerOperation) -> str:
+def stored_scale(operation: IntegerOperation) -> str:
     """Return how results become elements."""
     return array_literal((int(operation.relu), operation.shift, operation.divisor, operation.bits))
 
 
-def layer_text(node: EmittedNode) -> list[str]:
+def layer_text(node: DspNode) -> list[str]:
     """Return the description of a layer."""
     layer, operation = node.geometry, node.operation
     assert node.part is not None and isinstance(node.plan, DspPlan)
@@ -199,13 +221,13 @@ def layer_text(node: EmittedNode) -> list[str]:
         f"    .plane = {array_literal((rows + top + bottom, columns + left + right))}, "
         f".before = {array_literal(before)},",
         f"    .accumulator_bits = {operation.sum_bits},",
-        f"    .scale = {_stored_scale(operation)},",
+        f"    .scale = {stored_scale(operation)},",
         "};",
     ]
 
 
-def operation_text(node: EmittedNode, batch: int) -> list[str]:
-    """Return the description of an operation."""
+def operation_text(node: EmittedNode, batch: int, works: bool = False) -> list[str]:
+    """Return the description of an operation; with the work of a value, if cores count it."""
     layer, operation = node.layer, node.operation
     kernel, stride, before = (1, 1), (1, 1), (0, 0)
     if isinstance(layer, Pool):
@@ -218,6 +240,9 @@ def operation_text(node: EmittedNode, batch: int) -> list[str]:
         step = node.plan.tile
         if not node.planned.windowed:  # a row of planes, each of which becomes a value
             images, maps, step, whole = 1, images * maps, (node.plan.tile[2], 1, 1), 1
+    work = []
+    if works and not node.on_host:
+        work = [f"    .work = {node.planned.work // (batch * prod(layer.output))},"]
     what = "on the host" if node.on_host else "tile by tile"
     return [
         f"/* {safe_text(node.name)}: {operation.kind.replace('_', ' ').lower()}, {what} */",
@@ -229,6 +254,7 @@ def operation_text(node: EmittedNode, batch: int) -> list[str]:
         f"    .plane = {array_literal(node.plane)}, .whole = {whole},",
         f"    .kernel = {array_literal(kernel)}, .stride = {array_literal(stride)}, "
         f".before = {array_literal(before)},",
-        f"    .scale = {_stored_scale(operation)},",
+        *work,
+        f"    .scale = {stored_scale(operation)},",
         "};",
     ]

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from importlib import resources
 from math import prod
 from typing import NamedTuple
 
@@ -12,7 +11,7 @@ import numpy as np
 from tilewright.codegen.c_text import align_comments, group_digits
 from tilewright.codegen.numbers.c_integers import C_BITS, c_integer
 from tilewright.codegen.project.nodes import EmittedNode
-from tilewright.codegen.project_files import array_literal
+from tilewright.codegen.project_files import array_literal, join_sources
 from tilewright.spec.errors import InputError
 from tilewright.tiling.dsp.compute import AXES, kinds_of_tiles, loop_of, work_of
 from tilewright.tiling.dsp.inner_loop import DIMENSIONS, InnerLoop, TileWork, body_taps, extents, loop_costs
@@ -22,20 +21,22 @@ from tilewright.tiling.dsp.plan import DspPlan
 from tilewright.tiling.dsp.traffic import Tiles
 from tilewright.tiling.dsp.vector_unit import VectorUnit
 
-PARTS = ("layers_tiles.c", "layers_elements.c", "layers_run.c")
-"""What `layers.c` is made of; the second one computes a tile."""
-
-IN_VECTORS = "layers_vectors.c"
-"""What takes its place on a machine with a vector unit."""
+TILES = {False: "layers_elements.c", True: "layers_vectors.c"}
+"""What computes a tile: element by element, or in vectors."""
 
 Unroll = tuple[int, ...]
 
 
 def layers_source(in_vectors: bool) -> str:
     """Return `layers.c`, which computes tiles element by element or in vectors."""
-    folder = resources.files("tilewright.codegen") / "project" / "runtime"
-    names = (PARTS[0], IN_VECTORS if in_vectors else PARTS[1], PARTS[2])
-    return "".join((folder / name).read_text(encoding="ascii") for name in names)
+    layers = (
+        "layers_tiles.c",
+        TILES[in_vectors],
+        "layers_run.c",
+        "operations_values.c",
+        "operations_tiles.c",
+    )
+    return join_sources(*(("project", name) for name in layers))
 
 
 def refuse_vectors(machine: DspMachine, nodes: Sequence[EmittedNode]) -> None:

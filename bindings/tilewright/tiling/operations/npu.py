@@ -69,12 +69,18 @@ class NpuUnit(Unit):
         accesses = self.width * int(sum(each.elements.sum() for each in moved))
         if self.host:
             return {"accesses": accesses, "time": self._host_time}
-        bursts, size = (
-            int(sum(self._pieces(each, size).sum() for each in moved)) for size in (machine.burst_bytes, 1)
-        )
-        computing = int((-(-walk.work // rate(machine))).sum()) * machine.cycle_ps
-        time = computing + size * machine.byte_ps + bursts * machine.burst_ps
+        cycles, size, bursts = self.counts(walk)
+        time = cycles * machine.cycle_ps + size * machine.byte_ps + bursts * machine.burst_ps
         return {"accesses": accesses, "time": time}
+
+    def counts(self, walk: Walk) -> tuple[int, int, int]:
+        """Return cycles, bytes and bursts of a plan: what takes time, unless the host works."""
+        moved = [*walk.loaded.values(), walk.stored]
+        size, bursts = (
+            int(sum(self._pieces(each, size).sum() for each in moved))
+            for size in (1, self.machine.burst_bytes)
+        )
+        return int((-(-walk.work // rate(self.machine))).sum()), size, bursts
 
     def measured(self, walk: Walk, report: Report, level: str) -> Costs:
         """Return what an executed plan costs."""

@@ -37,4 +37,10 @@ typedef struct {
 
 extern dma_count_t dma_counts[KINDS];
 
+/* How they are printed. */
+#define DMA_KINDS {"input", "weights", "partial sums in", "partial sums out", "output"}
+#define DMA_COLUMNS "bits"
+#define DMA_FORMAT "%ld"
+#define DMA_VALUES(counts) (counts).bits
+
 #endif

@@ -2,16 +2,14 @@
 
 #include "bits.h"
 #include "dma.h"
-#include "numbers.h"
 
 /* The memory on chip: as much as the plan takes of it, for all layers and operations in turn. */
 ON_CHIP static unsigned char memory[MEMORY_BYTES];
 
-/* Numbers ---------------------------------------------------------------------------------------------- */
-
-static int64_t scaled(int64_t value, const scale_t *scale)
+/* A value of a tensor, so many elements behind a bit. */
+static int64_t held_value(const unsigned char *values, long first, long i)
 {
-    return rescaled(scale->relu ? MAX(value, 0) : value, scale->shift, scale->divisor, scale->bits);
+    return load(values, first + i * OUTPUT_BITS, OUTPUT_BITS);
 }
 
 /* Tiles of a layer ------------------------------------------------------------------------------------- */
@@ -67,11 +65,6 @@ static range_t present(const layer_t *l, const tile_t *tile, int loop)
     range.begin = MAX(range.begin, l->before[axis]);
     range.end = MIN(range.end, l->before[axis] + l->plane[axis]);
     return range;
-}
-
-static int length(range_t range)
-{
-    return range.end - range.begin;
 }
 
 /* Go on to the next tile; false at the end. */

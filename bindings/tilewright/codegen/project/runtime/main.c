@@ -45,7 +45,7 @@ static long largest(const output_t *values, long count)
 
 int main(void)
 {
-    static const char *const kinds[KINDS] = {"input", "weights", "partial sums in", "partial sums out", "output"};
+    static const char *const kinds[KINDS] = DMA_KINDS;
     static unsigned char batch[BYTES((long)BATCH * IMAGE_ELEMENTS * IMAGE_BITS)];
     static unsigned char found[BYTES((long)BATCH * OUTPUT_ELEMENTS * OUTPUT_BITS)];
     static output_t outputs[BATCH * OUTPUT_ELEMENTS];
@@ -98,16 +98,22 @@ int main(void)
     expected_end(&expected);
     if (labels_size)
         printf("right\t%ld\n", right);
-    printf("DMA of the first %d\ttransfers\telements\tbits\n", BATCH);
+    printf("DMA of the first %d\ttransfers\telements\t%s\n", BATCH, DMA_COLUMNS);
     for (int part = 0; part < PARTS; part++)
-        for (int kind = 0; kind < KINDS; kind++)
-            if (part_counts[part][kind].transfers)
-                printf("%s, %s\t%ld\t%ld\t%ld\n", part_names[part], kinds[kind],
-                       part_counts[part][kind].transfers, part_counts[part][kind].elements,
-                       part_counts[part][kind].bits);
+        for (int kind = 0; kind < KINDS; kind++) {
+            const dma_count_t counts = part_counts[part][kind];
+            if (counts.transfers)
+                printf("%s, %s\t%ld\t%ld\t" DMA_FORMAT "\n", part_names[part], kinds[kind], counts.transfers,
+                       counts.elements, DMA_VALUES(counts));
+        }
+#ifdef OTHER_COUNTS
+    const int otherwise = OTHER_COUNTS();
+#else
+    const int otherwise = 0;
+#endif
     free(weights);
     free(images);
     free(labels);
     free(reference);
-    return wrong != 0;
+    return wrong || otherwise;
 }
