@@ -102,7 +102,7 @@ class Schedule:
                 found.append(0)
                 continue
             begin, end = (times.ravel() for times in self.lifetimes(stage.number))
-            found.append(stage.channels * _most_alive(begin, end, self.interval))
+            found.append(stage.channels * most_alive(begin, end, self.interval))
         return tuple(found)
 
     @property
@@ -137,7 +137,7 @@ def storage_by_turn(problem: Problem) -> tuple[int, ...]:
     )
 
 
-def _most_alive(begin: Numbers, end: Numbers, interval: int) -> int:
+def most_alive(begin: Numbers, end: Numbers, interval: int) -> int:
     """Return the most intervals [begin, end) that hold a moment, each repeated every `interval`."""
     turns = int((end // interval - begin // interval).sum())
     begins, ends = np.sort(begin % interval), np.sort(end % interval)

@@ -4,9 +4,11 @@ from __future__ import annotations
 
 from typing import Any
 
-from tilewright import bitwidth, fusion, residency
+from tilewright import allocation, bitwidth, fusion, residency
 from tilewright.codegen.addressed import addressed_project
 from tilewright.codegen.addressed import images_of as residency_images
+from tilewright.codegen.array import IMAGES as ARRAY_IMAGES
+from tilewright.codegen.array import array_project
 from tilewright.codegen.c_text import identifier
 from tilewright.codegen.cores import cores_project
 from tilewright.codegen.halide import pipelines
@@ -41,6 +43,9 @@ __all__ = [
     "offsets",
     "project",
 ]
+
+NUMBERED = allocation.Problem | fusion.Problem | residency.Problem
+"""Problems whose projects have numbers of their own, made from a seed or trained."""
 
 EMITTED = ("none", "tile", "halo")
 """Kinds of reuse that there is a loop nest for."""
@@ -100,12 +105,12 @@ def project(
     Raises
     ------
     InputError
-        Where there is nothing to write: in another room than tiling, fusion and residency, for a single
-        layer on a DSP, for tiling on a hierarchy, for a front, for a plan that is not valid; for numbers of
-        another network, or that are wider than the machine's elements; for layers, and steps of residency,
-        that there is no C for.
+        Where there is nothing to write: in another room than tiling, allocation, fusion and residency, for
+        a single layer on a DSP, for tiling on a hierarchy, for a front, for a plan that is not valid; for
+        numbers of another network, or that are wider than the machine's elements; for layers, and steps of
+        residency, that there is no C for.
     """
-    if isinstance(problem, fusion.Problem | residency.Problem):
+    if isinstance(problem, NUMBERED):
         return _numbered(name, source, problem, plan, given, seed)
     npu = isinstance(problem, Problem) and problem.machine.kind == "npu"
     if npu:
@@ -161,11 +166,16 @@ def _numbered(
     given: GivenNumbers | None,
     seed: int,
 ) -> dict[str, bytes]:
-    """Return the project of a plan of fusion or of residency."""
+    """Return the project of a plan of allocation, fusion or residency."""
     room = room_of(problem)
+    if isinstance(given, QuantisedNetwork) and isinstance(problem, allocation.Problem):
+        raise InputError("room", room.name, "its numbers are made from a seed, or those of an ONNX file")
     broken = room.violation(problem, plan)
     if broken is not None:
         raise InputError("plan", room.name, f"is not valid: {broken}")
+    if isinstance(problem, allocation.Problem):
+        assert not isinstance(given, QuantisedNetwork)
+        return array_project(problem, plan, seed, name, source, given)
     if isinstance(problem, fusion.Problem):
         return stream_project(problem, plan, seed, name, source, given)
     return addressed_project(problem, plan, seed, name, source, given)
@@ -173,6 +183,8 @@ def _numbered(
 
 def images_of(problem: Any) -> int:
     """Return how many images the project of a problem is run on, where none are given."""
+    if isinstance(problem, allocation.Problem):
+        return ARRAY_IMAGES
     if isinstance(problem, fusion.Problem):
         return problem.machine.arrays
     return residency_images(problem) if isinstance(problem, residency.Problem) else IMAGES
@@ -222,7 +234,7 @@ def _checked(problem: Any, plan: Any, reuses: tuple[str, ...] = EMITTED) -> list
     """Return the plan of each layer, or say why there is no loop nest to write."""
     if not isinstance(problem, Problem):
         room, limit = room_of(problem).name, "its plans are no loop nests, so there is nothing to emit"
-        if isinstance(problem, fusion.Problem | residency.Problem):
+        if isinstance(problem, NUMBERED):
             limit = "its plans are no loop nests; a project can be emitted: -o FOLDER/"
         raise InputError("room", room, limit)
     if problem.machine.kind != "dsp":

@@ -125,9 +125,10 @@ class MadeNumbers:
         """Return the names of what an operation reads."""
         return tuple(map(self.graph.name, op.producers))
 
-    def numbers(self) -> NetworkNumbers:
-        """Return all numbers."""
-        return NetworkNumbers(self.operations, self.inputs, self.outputs, self.maps, self.origin)
+    def numbers(self, outputs: Collection[str] = ()) -> NetworkNumbers:
+        """Return all numbers; outputs are the network's, or those of operations that are named."""
+        named = tuple(outputs) or self.outputs
+        return NetworkNumbers(self.operations, self.inputs, named, self.maps, self.origin)
 
     # Operations -----------------------------------------------------------------------------------------
 

@@ -84,9 +84,13 @@ class TrainedNumbers(MadeNumbers):
                 found[name] = alike[0] if alike else self._value(op)
         return found
 
-    def numbers(self) -> NetworkNumbers:
-        """Return all numbers, with what others compute."""
-        return replace(super().numbers(), expected=self.expected, fractions=self.fractions)
+    def numbers(self, outputs: Collection[str] = ()) -> NetworkNumbers:
+        """Return all numbers, with what others compute; inside of the network that is our own executor."""
+        expected = self.expected
+        if outputs:
+            inside = {op.name: op for op in self.graph.ops if op.name in outputs}
+            expected = {name: expected.get(name, self._value(inside[name])) for name in outputs}
+        return replace(super().numbers(outputs), expected=expected, fractions=self.fractions)
 
     def _value(self, op: Operation) -> Floats:
         """Return what an operation gives, with what is folded into it, as our own executor computes it."""
@@ -148,8 +152,14 @@ def coarse_numbers(
     seed: int,
     trained: TrainedNetwork | None,
     left_out: Collection[str] = (),
+    outputs: Collection[str] = (),
 ) -> NetworkNumbers:
     """Return numbers that were trained, for some images, or else made from a seed.
+
+    Parameters
+    ----------
+    outputs
+        Names of the operations whose outputs are wanted, where these are not the network's.
 
     Raises
     ------
@@ -160,7 +170,7 @@ def coarse_numbers(
     """
     refuse_quantised(network)
     if trained is None:
-        return MadeNumbers(network, graph, element_bytes, images, seed, left_out).numbers()
+        return MadeNumbers(network, graph, element_bytes, images, seed, left_out).numbers(outputs)
     trained = trained.first(images)
     fine = TrainedNumbers(network, graph, CHECKED_BYTES, trained, left_out)
     if fine.noise_db < CHECKED_DB:
@@ -168,4 +178,4 @@ def coarse_numbers(
             f"the operations planned of {network.name or 'the network'} do not compute what it does: "
             f"{fine.noise_db:.1f} dB signal to noise in {8 * CHECKED_BYTES} bits ({trained.origin})"
         )
-    return TrainedNumbers(network, graph, element_bytes, trained, left_out).numbers()
+    return TrainedNumbers(network, graph, element_bytes, trained, left_out).numbers(outputs)

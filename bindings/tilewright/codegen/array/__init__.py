@@ -1,0 +1,275 @@
+"""A pipeline of layers as programs of the PEs of a processor array, and a machine in C that executes them.
+
+=============  ===============================================================
+`words`        records with fixed fields, as bits
+`assembly`     the same as text
+`parts`        what each PE of a layer computes and holds
+`routing`      trees of links from PEs to PEs, and the channels of each link
+`programs`     the programs of PEs and of address generators
+=============  ===============================================================
+"""
+
+from __future__ import annotations
+
+import numpy as np
+
+from tilewright.allocation import Plan, Problem
+from tilewright.allocation.placement.paths import lines
+from tilewright.allocation.placement.snake import snake
+from tilewright.allocation.placement.unplaced import floor_of
+from tilewright.allocation.plan import Region
+from tilewright.allocation.schedule import Schedule, schedule
+from tilewright.allocation.stages import Stage
+from tilewright.codegen.array.assembly import text_of
+from tilewright.codegen.array.parts import layer_works
+from tilewright.codegen.array.programs import SLOTS, ArrayProgram, array_program
+from tilewright.codegen.array.words import FIELDS, KINDS, PLACES, TAILS, encode
+from tilewright.codegen.c_text import quote, safe_text
+from tilewright.codegen.numbers.c_integers import c_integer, pack_elements
+from tilewright.codegen.numbers.network_numbers import NetworkNumbers, refusal
+from tilewright.codegen.numbers.trained_network import TrainedNetwork
+from tilewright.codegen.numbers.trained_numbers import coarse_numbers
+from tilewright.codegen.project_files import (
+    Files,
+    array_literal,
+    file_head,
+    header_file,
+    project_files,
+    title_of,
+)
+from tilewright.spec.coarsening import coarse_graph
+from tilewright.spec.errors import InputError
+from tilewright.spec.network import OWN_INPUT, Add, Map
+
+RUNTIME = ("array.h", "array.c", "main.c", "program.h", "program.c")
+"""Sources that are the same for every network."""
+
+WORD_BITS = (8, 16)
+"""Bits of values that there is a program for."""
+
+IMAGES = 4
+"""How many images are made, at most; further frames begin again with the first one."""
+
+MOST_FRAMES = 64
+"""How many frames are executed, at most."""
+
+
+def array_project(
+    problem: Problem, plan: Plan, seed: int, name: str, source: str, trained: TrainedNetwork | None = None
+) -> Files:
+    """Return the files of a project that executes a plan PE by PE, by their paths.
+
+    Parameters
+    ----------
+    trained
+        Its numbers and inputs; made from the seed when left out.
+
+    Raises
+    ------
+    InputError
+        For a front, for values of other bits than `WORD_BITS`, for a layer that PEs have no operation for.
+    """
+    if plan.front:
+        limit = "programs are written for one plan, not for a front"
+        raise InputError("objective.minimise", problem.minimise, limit)
+    if problem.machine.word_bits not in WORD_BITS:
+        limit = f"programs are written for words of {' or '.join(map(str, WORD_BITS))} bits"
+        raise InputError("machine.word_bits", problem.machine.word_bits, limit)
+    return _Project(problem, plan, seed, name, source, trained).files()
+
+
+def program_of(problem: Problem, plan: Plan, numbers: NetworkNumbers) -> ArrayProgram:
+    """Return the program of a plan; one without regions is placed first."""
+    times = schedule(problem, plan)
+    return array_program(times, regions_of(problem, plan), numbers, frames_of(times))
+
+
+def frames_of(times: Schedule) -> int:
+    """Return how many frames are executed: those that overlap, and one more."""
+    return min(MOST_FRAMES, max(2, -(-times.latency // times.interval) + 1))
+
+
+def regions_of(problem: Problem, plan: Plan) -> tuple[Region, ...]:
+    """Return where the PEs of each layer lie; layers that take turns begin with the first PE."""
+    if plan.regions:
+        return plan.regions
+    if problem.parallel:
+        return snake(floor_of(problem, plan))
+    path = lines(*problem.machine.array)
+    return tuple(tuple(path[: split.pes]) for split in plan.splits)
+
+
+def numbers_of(
+    problem: Problem, seed: int = 0, trained: TrainedNetwork | None = None, images: int = IMAGES
+) -> NetworkNumbers:
+    """Return the numbers of the layers on the array, with what leaves it as outputs.
+
+    Raises
+    ------
+    InputError
+        For a layer that PEs have no operation for.
+    """
+    stages = problem.stages
+    on_array = {stage.name for stage in stages}
+    graph = coarse_graph(problem.network)
+    others = [op for op in graph.ops if op.name not in on_array]
+    if trained is not None:  # all of it is held against what is expected of the network
+        others = [op for op in others if isinstance(op.spec, Map) and op.spec.op == "softmax"]
+    found = coarse_numbers(
+        problem.network, graph, problem.machine.word_bits // 8, images, seed, trained,
+        [op.name for op in others], [stage.name for stage in stages if stage.leaves],
+    )  # fmt: skip
+    for stage in stages:
+        if found.operations[stage.name].kind not in SLOTS or (isinstance(stage.spec, Map) and stage.weights):
+            raise _refused(problem, stage, "PEs have no operation for it")
+    return found
+
+
+def _refused(problem: Problem, stage: Stage, reason: str) -> InputError:
+    layer = next(each for each in problem.network.layers if each.name == stage.name)
+    return refusal(problem.network, layer, reason)
+
+
+class _Project:
+    def __init__(
+        self,
+        problem: Problem,
+        plan: Plan,
+        seed: int,
+        name: str,
+        source: str,
+        trained: TrainedNetwork | None,
+    ) -> None:
+        self._problem, self._plan, self._title, self._source = problem, plan, name, source
+        self._times = schedule(problem, plan)
+        self._frames = frames_of(self._times)
+        self._numbers = numbers_of(problem, seed, trained, min(self._frames, IMAGES))
+        self._check_planes()
+        self._program = array_program(self._times, regions_of(problem, plan), self._numbers, self._frames)
+
+    def _check_planes(self) -> None:
+        """Refuse what reads values in another shape than they were computed in."""
+        given = self._numbers.maps[OWN_INPUT].shape[1:]
+        for work in layer_works(self._problem, self._plan.splits):
+            spec = work.stage.spec
+            shapes = [
+                self._problem.stages[each.producer].spec.output if each.producer >= 0 else given
+                for each in work.operands
+            ]
+            channels = sum(each.channels for each in work.operands)
+            channels //= len(work.operands) if isinstance(spec, Add) else 1
+            if channels != spec.input[0] or any(shape[1:] != spec.input[1:] for shape in shapes):
+                limit = "reads values in another shape than they are computed in; there is no program for it"
+                raise _refused(self._problem, work.stage, limit)
+
+    def files(self) -> Files:
+        """Return all files."""
+        numbers, made, bits = self._numbers, self._program, self._problem.machine.word_bits
+        parameters = np.concatenate(made.parameters)
+        return project_files(
+            {"array": RUNTIME, "project": ("expected.h", "numbers.h")},
+            {"words.h": words_header(), "plan.h": self._plan_header(len(parameters))},
+            {
+                "title": title_of(self._title),
+                "frames": self._frames,
+                "inputs": self._listed(numbers.inputs),
+                "outputs": self._listed(numbers.outputs),
+                "origin": safe_text(numbers.origin),
+            },
+            {
+                "input.bin": pack_elements(numbers.maps[OWN_INPUT], bits),
+                "parameters.bin": pack_elements(parameters, bits),
+                "program.bin": encode(made.records),
+                "program.tcpa": text_of(made.records).encode("ascii"),
+                **numbers.reference_data(
+                    bits, lambda maps: np.concatenate([maps[name].ravel() for name in numbers.outputs])
+                ),
+            },
+        )
+
+    def _plan_header(self, parameters: int) -> str:
+        times, stages, numbers = self._times, self._problem.stages, self._numbers
+        most = times.latency + (self._frames + 1) * times.interval
+        sizes = [numbers.maps[name][0].size for name in numbers.outputs]
+        # Layer by layer what nobody reads any more is released before the layer is done.
+        filled = self._problem.parallel and -(-times.latency // times.interval) < self._frames
+        values = {
+            "IMAGES": numbers.images,
+            "FRAMES": self._frames,
+            "INPUTS": numbers.maps[OWN_INPUT][0].size,
+            "PARAMETERS": parameters,
+            "OUTPUTS": len(sizes),
+            "LAYERS": len(stages),
+            "LATENCY": times.latency,
+            "INTERVAL": times.interval,
+            "LEAST_HOPS": self._program.least_hops,
+            "MOST_CYCLES": 2 * most,
+            "FILLED": int(filled),
+        }
+        # Each group of rows has all weights; the plan counts them once.
+        weights = [
+            stage.weights * min(split.rows, stage.task.rows)
+            for stage, split in zip(stages, self._plan.splits, strict=True)
+        ]
+        rows = zip(times.starts, times.buffers, weights, strict=True)
+        return header_file(
+            "plan",
+            file_head(self._title, self._source, "The numbers of the plan. The array does not read them."),
+            [
+                "#include <stdint.h>",
+                "",
+                f"typedef {c_integer(self._problem.machine.word_bits)} element_t;",
+                "",
+                *(f"#define {name} {value}LL" if name == "MOST_CYCLES" else f"#define {name} {value}"
+                  for name, value in values.items()),
+                "",
+                f"static const int64_t output_sizes[] = {array_literal(sizes)};",
+                "",
+                "typedef struct {",
+                "    int64_t start, buffer, weights;",
+                "} planned_t;",
+                "",
+                "static const planned_t planned[] = {",
+                *(f"    {array_literal(row)}," for row in rows),
+                "};",
+            ],
+        )  # fmt: skip
+
+    def _listed(self, names: tuple[str, ...]) -> str:
+        """Return tensors with their shapes."""
+        shapes = ("x".join(map(str, self._numbers.maps[name].shape[1:])) for name in names)
+        return ", ".join(f"{safe_text(name)} ({shape})" for name, shape in zip(names, shapes, strict=True))
+
+
+def words_header() -> str:
+    """Return `words.h`: the fields of all records."""
+    lines = [
+        "#include <stdint.h>", "",
+        "typedef struct {", "    const char *name;", "    int word, shift, bits;", "    int64_t least, most;",
+        "} field_t;", "",
+        "/* Bits of an element of a record's tail; 0 where it has none. */",
+        "typedef struct {", "    const char *name;", "    const field_t *fields;",
+        "    int count, words, tail_bits;", "} form_t;", "",
+        f"enum {array_literal(kind.upper() for kind in (*KINDS, 'kinds'))};",
+        f"enum {{MOST_FIELDS = {max(map(len, FIELDS.values()))}, "
+        f"MOST_WORDS = {max(size for _, size in PLACES.values())}}};", "",
+        "extern const form_t forms[KINDS];", "",
+    ]  # fmt: skip
+    for kind, fields in FIELDS.items():
+        lines.append(f"enum {array_literal(f'{kind}_{field.name}'.upper() for field in fields)};")
+    lines += ["", "#ifdef FORMS"]
+    for kind, fields in FIELDS.items():
+        lines.append(f"static const field_t {kind}_fields[] = {{")
+        for field, place in zip(fields, PLACES[kind][0], strict=True):
+            least, most = field.range
+            values = quote(field.name), *place, field.bits, least, most
+            lines.append(f"    {array_literal(values)},")
+        lines.append("};")
+    lines.append("const form_t forms[KINDS] = {")
+    for kind, fields in FIELDS.items():
+        form = quote(kind), f"{kind}_fields", len(fields), PLACES[kind][1], TAILS.get(kind, 0)
+        lines.append(f"    {array_literal(form)},")
+    return header_file("words", ["The fields of the records of a program."], [*lines, "};", "#endif"])
+
+
+__all__ = ["array_project", "frames_of", "numbers_of", "program_of", "regions_of", "words_header"]
