@@ -19,6 +19,7 @@ from tilewright.fusion.group.fused_group import FusedGroup
 from tilewright.fusion.group.schedule import GroupSchedule
 from tilewright.fusion.group.schedule_kernel import WHAT
 from tilewright.fusion.host import host_cycles, host_work
+from tilewright.fusion.host_beside import host_beside
 from tilewright.fusion.lowering import Lowering, name_of, parameters_of
 from tilewright.fusion.machine import HOST
 from tilewright.fusion.measures import FusedGroupMeasures, FusedTile, FusionMeasures
@@ -236,5 +237,10 @@ def _measures(problem: Problem, plan: Plan, report: Report) -> FusionMeasures:
         host_bytes=sum(each.moved for each in work),
         host_macs=sum(each.macs for each in work),
         host_cycles=None if machine.host is None else sum(on_host),
+        host_beside=host_beside(
+            problem, plan, {tuple(each.operations): each.duration_cycles for each in groups}
+        )
+        if any(on_host)
+        else None,
         groups=by_name,
     )

@@ -54,6 +54,18 @@ class FusedGroupMeasures(FusedTotals):
 
 
 @measures
+class HostBeside(Table):
+    """Where the host works beside the engines instead of between the groups (docs/fusion.md, The host)."""
+
+    latency_cycles: Count
+    """Of a batch of images alone."""
+    interval_cycles: Count
+    """From batch to batch."""
+    batches_in_flight: Count
+    """That are worked on at a time at this interval."""
+
+
+@measures
 class FusionMeasures(Lasting, FusedTotals):
     """Of a fusion."""
 
@@ -74,5 +86,7 @@ class FusionMeasures(Lasting, FusedTotals):
     """As far as they are known."""
     host_cycles: Count | None = None
     """What they take; missing where the machine has no price of the host."""
+    host_beside: HostBeside | None = None
+    """Missing where the machine has no price of the host, or nothing is left to it."""
     groups: dict[str, FusedGroupMeasures]
     """By the names of their operations, joined by a plus sign (one in a name has a backslash before it)."""

@@ -52,6 +52,10 @@ def rows(problem: Problem, measures: FusionMeasures) -> Rows:
         shown.append(("orders", problem.orders))
     if measures.on_host:
         shown.append(("host", _on_host(measures)))
+    beside = measures.host_beside
+    if beside is not None:
+        told = f"a batch takes {beside.latency_cycles:,} cycles, one follows every {beside.interval_cycles:,}"
+        shown.append(("host beside", f"{told}; {beside.batches_in_flight} in flight"))
     return shown
 
 
