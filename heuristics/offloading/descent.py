@@ -1,8 +1,9 @@
 """Descent: nests of loops over strips of the plane, then orders of patches under simulated annealing.
 
 Loops are tried over several paths, sizes of blocks and orders; for each, what stays on chip is chosen as well
-as it can be. Where a step computes all kernels and channels, a plan is an order of patches: that is then
-changed until time is up, always with the best choice of what stays.
+as it can be. Where none keeps the limits, a plan is built cell by cell. Where a step computes all kernels and
+channels, a plan is an order of patches: that is then changed until time is up, always with the best choice of
+what stays.
 """
 
 from __future__ import annotations
@@ -16,6 +17,7 @@ import numpy as np
 from tilewright.core.context import RunContext
 from tilewright.heuristics.offloading import row_by_row, zigzag
 from tilewright.heuristics.offloading._orders_kernel import anneal
+from tilewright.heuristics.offloading._single_cells import rounds_by_cell
 from tilewright.offloading import Plan, Problem
 from tilewright.offloading.cost import objective, violation
 from tilewright.offloading.keeping import Cut, planned
@@ -27,7 +29,7 @@ from tilewright.offloading.sequences import row_by_row as rows
 from tilewright.spec.errors import InputError
 
 SHARE = 0.5
-"""Of the time, for loops where orders of patches can be changed, too."""
+"""Of the time, for loops where orders of patches can be changed, too, or cells one by one."""
 
 BEST = 12
 """Nests of loops that are tried on all paths."""
@@ -77,12 +79,14 @@ class _Run:
                 except InputError:
                     continue
         if found is None:
-            tried = (
-                plan_of(problem, loops) for path in _paths(problem) for loops in _candidates(problem, path)
-            )
-            found = next((plan for plan in tried if plan is not None), None)
+            found = _any_plan(problem, search)
         if found is None:
-            raise InputError("heuristic", "descent", "found no nest of loops that keeps to the limits")
+            machine, reloads = problem.machine, problem.max_loads or "any"
+            limit = (
+                "found no plan that keeps the limits, by nests of loops or cell by cell: with more than "
+                f"memory = {machine.memory} or reloads = {reloads} there may be one"
+            )
+            raise InputError("heuristic", "descent", limit)
         self.plan, self.cost = found, objective(problem, found)
         search.on_plan(found)
 
@@ -106,6 +110,19 @@ class _Run:
         if cost < self.cost:
             self.plan, self.cost = found, cost
             self.search.on_plan(found)
+
+
+def _any_plan(problem: Problem, search: RunContext) -> Plan | None:
+    """Return a plan of any nest of loops, or else cell by cell; None where none was found in time."""
+    tried = (loops for path in _paths(problem) for loops in _candidates(problem, path))
+    for loops in _by(tried, search.deadline, SHARE):
+        found = plan_of(problem, loops)
+        if found is not None:
+            return found
+    rounds = rounds_by_cell(problem, search.seed, search.deadline)
+    fitting = None if rounds is None else stretched(problem, rounds)
+    made = None if fitting is None else planned(problem, fitting)
+    return None if made is None else placed(problem, made, search.deadline)
 
 
 def _change_loops(problem: Problem, run: _Run, until: float) -> None:

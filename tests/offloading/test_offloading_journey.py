@@ -9,15 +9,20 @@ there are 20 pixels. In grouping, where nothing stays that a step does not need,
 
 from __future__ import annotations
 
+import time
 from dataclasses import replace
 from functools import cache
 from pathlib import Path
 
 import pytest
-from conftest import refused
+from conftest import refused, tells
 
 import tilewright as tw
+from tilewright.core.context import RunContext
+from tilewright.heuristics.offloading import descent, zigzag
+from tilewright.offloading import minizinc
 from tilewright.offloading.plan import Block, Moves, Step
+from tilewright.spec.errors import TilewrightError
 
 PROBLEM = tw.OffloadingProblem(
     layer=tw.Layer(input=(1, 4, 5), kernels=1, kernel=3),
@@ -111,6 +116,47 @@ def test_what_no_machine_can_do_is_refused() -> None:
         PROBLEM.with_(machine={"unit": (4, 1)})
 
 
+def test_numbers_that_minizinc_cannot_count_are_refused() -> None:
+    """In each of 16 steps 8 + 16 + 8 elements may be loaded, in runs, and outputs written once more after."""
+    prices = {"load": 1_000_000, "write": 1_000_000, "burst": 1_000_000}
+    problem = tw.OffloadingProblem.model_validate(
+        {
+            "layer": {"input": [2, 2, 2], "kernels": 4, "kernel": [2, 1]},
+            "machine": {"macs_per_step": 4, **prices},
+        }
+    )
+    most = 10**6 * (2 * (16 * 32 + 16) + 2 * 17 * 8) + 16
+    assert most < 2**31 and minizinc.why_not(problem) is None
+    more = problem.with_(layer={"kernels": 6})
+    told = f"{10**6 * (2 * (24 * 44 + 24) + 2 * 25 * 12) + 24:,}"
+    assert tells(minizinc.why_not(more), "numbers up to", told, f"{2**31 - 2:,}")
+    with pytest.raises(TilewrightError, match=told):
+        tw.solve(more, "reference@gecode", time_limit=10)
+
+
+FEW_RELOADS = tw.OffloadingProblem(
+    layer=tw.Layer(input=(1, 5, 2), kernels=4, kernel=(1, 2), stride=(1, 2)),
+    machine=tw.OffloadingMachine(macs_per_step=12, memory=6),
+    limits=tw.OffloadingLimits(channels="all"),
+)
+
+
+def test_a_plan_where_no_nest_of_loops_loads_so_seldom() -> None:
+    """Five patches and four kernels of two elements, of which five elements are there beside an output."""
+    with refused("heuristic", "zigzag", "no order of its loops keeps"):
+        zigzag.plan(FEW_RELOADS)
+    enough = RunContext(deadline=time.monotonic() + 60, bound=1_000)
+    report = tw.simulate(FEW_RELOADS, descent.plan(FEW_RELOADS, enough))
+    assert report.valid and report.measures.most_loads_of_an_element == 2
+
+
+def test_where_no_plan_is_found_the_limits_are_told() -> None:
+    """With one patch and one kernel at a time, each load is for one of 20 pairs, and there are 18 at most."""
+    search = RunContext(deadline=time.monotonic() + 0.2)
+    with refused("heuristic", "descent", "no plan", "memory = 5", "reloads = 2"):
+        descent.plan(FEW_RELOADS.with_(machine={"memory": 5}), search)
+
+
 @pytest.mark.parametrize("address", [-4, 2**31, 1.0, True, "0"])
 def test_an_address_that_is_none_is_told(address: object) -> None:
     with refused("plan.addresses[1]", address, "must be an integer from 0"):
@@ -124,6 +170,14 @@ def test_addresses_are_asked_for_and_judged() -> None:
     assert not tw.simulate(problem, tw.OffloadingPlan(steps=result.plan.steps)).valid
     together = tw.OffloadingPlan(steps=result.plan.steps, addresses=(0,) * len(result.plan.addresses))
     assert "overlap" in str(tw.simulate(problem, together).violation)
+
+
+def test_addresses_are_decided_with_all_else() -> None:
+    proven = tw.solve(
+        TWO_CHANNELS.with_(machine={"placement": "contiguous"}), "reference@gecode", confirm=False
+    )
+    assert (proven.status, proven.objective) == ("optimal", 4 + 1 + 2)
+    assert len(proven.plan.addresses) == 5
 
 
 def test_a_result_is_written_read_checked_and_drawn(tmp_path: Path) -> None:

@@ -17,8 +17,9 @@ from tests.oracles import Refused, TooLarge
 from tests.oracles import offloading as oracle
 
 from tilewright.core import catalogue
-from tilewright.core.context import RunContext
+from tilewright.core.context import Outcome, RunContext
 from tilewright.heuristics.offloading import descent, row_by_row, zigzag
+from tilewright.heuristics.offloading._single_cells import rounds_by_cell
 from tilewright.offloading import (
     Plan,
     Problem,
@@ -243,6 +244,39 @@ def test_no_plan_is_below_a_bound_or_the_optimum(random: Random) -> None:
         assert bound <= best
 
 
+@settings(max_examples=examples(200, 6))
+@given(randoms)
+def test_a_plan_is_found_cell_by_cell_wherever_there_is_one(random: Random) -> None:
+    table = table_at_random(random, cells=8, bursts=False)
+    table["machine"].pop("placement")
+    table["limits"].pop("steps", None)
+    table["limits"]["reloads"] = random.choice([1, 1, 2])
+    problem = problem_of(table)
+    there_is = least(table) is not None
+    rounds = rounds_by_cell(problem, 0, time.monotonic() + (20 if there_is else 0.1))
+    plan = None if rounds is None else planned(problem, rounds)
+    assert (plan is not None) == there_is
+    if plan is not None:
+        oracle.cost(table, plan.to_json())
+
+
+@settings(max_examples=examples(100, 2))
+@given(randoms)
+def test_addresses_are_proven(random: Random) -> None:
+    table = table_at_random(random, cells=4)
+    table["machine"]["placement"] = "contiguous"
+    problem = problem_of(table)
+    (path,) = (path for path in catalogue.models("offloading") if path.stem == "reference")
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(oracle, "MOST_MOVES", 5_000)
+        try:
+            best = oracle.least_placed(table)
+        except TooLarge:
+            assume(False)
+            raise
+    hold_to(table, problem, solve(problem, path, "gecode", seconds=10), best)
+
+
 @pytest.mark.parametrize(
     ("name", "solver", "cells"), [("reference", "gecode", 4), ("held", "highs", 6), ("blocks", "cpsat", 6)]
 )
@@ -255,7 +289,11 @@ def test_models_prove_what_all_plans_give(random: Random, name: str, solver: str
     (path,) = (path for path in catalogue.models("offloading") if path.stem == name)
     assume(catalogue.suits(catalogue.formulation("offloading", name), problem))
     best = least(table)
-    outcome = solve(problem, path, solver, seconds=10)
+    hold_to(table, problem, solve(problem, path, solver, seconds=10), best)
+
+
+def hold_to(table: Json, problem: Problem, outcome: Outcome, best: int | None) -> None:
+    """Check that what a model says agrees with the least cost of all plans, None if there are none."""
     if outcome.status == "infeasible":
         assert best is None
         return

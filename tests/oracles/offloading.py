@@ -699,8 +699,6 @@ class Listing:
 
     def __init__(self, problem: Json) -> None:
         self.problem, self.layer, self.moves = problem, Layer(problem), 0
-        if self.layer.machine["placement"] != "counted":
-            raise TooLarge("placement is not enumerated")
         layer, blocks = self.layer, [()]
         for axes in product(*(range(1, 1 << n) for n in (layer.patches, layer.kernels, layer.channels))):
             try:
@@ -765,10 +763,10 @@ class Listing:
     def _end(self, told: Told) -> int:
         return sum(self.layer.written(held[2]) for held in told.held)
 
-    def _after(
-        self, share: tuple[Any, ...], homes: dict[int, int], known: dict[Told, list[Json]]
-    ) -> dict[Told, list[Json]]:
-        """Return what can be after one more step."""
+    def _may_hold(
+        self, share: tuple[Any, ...], homes: dict[int, int]
+    ) -> list[list[tuple[frozenset[int], ...]]]:
+        """Return for each memory all that can be in it while blocks are computed."""
         layer, by_memory = self.layer, []
         for at in range(layer.memories):
             needs: list[set[int]] = [set(), set(), set()]
@@ -787,6 +785,13 @@ class Listing:
                 for least, all_ in zip(needs, most, strict=True)
             ]
             by_memory.append([held for held in product(*sets) if sum(map(len, held)) <= room])
+        return by_memory
+
+    def _after(
+        self, share: tuple[Any, ...], homes: dict[int, int], known: dict[Told, list[Json]]
+    ) -> dict[Told, list[Json]]:
+        """Return what can be after one more step."""
+        layer, by_memory = self.layer, self._may_hold(share, homes)
         self.moves += len(known) * prod(map(len, by_memory))
         if self.moves > MOST_MOVES:
             raise TooLarge
@@ -822,6 +827,8 @@ class Listing:
 
 def plans(problem: Json) -> Iterator[tuple[Json, int]]:
     """Yield plans of a tiny problem with their costs: of the same blocks one for each cost and loads."""
+    if Layer(problem).machine["placement"] != "counted":
+        raise TooLarge("addresses are asked for")
     return Listing(problem).plans()
 
 
@@ -843,3 +850,165 @@ def sequences(problem: Json) -> Iterator[tuple[Json, int]]:
         best = least(problem, [step["blocks"] for step in steps])
         if best is not None:
             yield {"steps": steps}, best
+
+
+# Plans at addresses ----------------------------------------------------------------------------------
+
+Piece = tuple[int, int, int]
+"""The step that brings it, the step that takes it away, and its extent."""
+
+
+def lies(pieces: tuple[Piece, ...], room: int) -> tuple[int, ...] | None:
+    """Return an address for each piece of one memory, or None; all addresses are tried."""
+
+    def rest(found: tuple[int, ...]) -> tuple[int, ...] | None:
+        if len(found) == len(pieces):
+            return found
+        come, gone, size = pieces[len(found)]
+        there = [
+            (address, address + other[2])
+            for address, other in zip(found, pieces, strict=False)
+            if come < other[1] and other[0] < gone
+        ]
+        for address in range(room - size + 1):
+            if all(address >= end or address + size <= first for first, end in there):
+                whole = rest((*found, address))
+                if whole is not None:
+                    return whole
+        return None
+
+    return rest(())
+
+
+Since = frozenset[tuple[int, int]]
+"""Numbers that are on chip, and the steps in which they came."""
+
+
+class Placed(NamedTuple):
+    """What the rest of a plan depends on, if all of it must lie somewhere.
+
+    Attributes
+    ----------
+    held
+        By memory: input elements, kernels' elements that do not stay, and outputs.
+    gone
+        By memory and kind: the step in which an element came, the one in which it went.
+    loaded
+        Memory, kind and number of each element of input and kernels, as often as it was loaded.
+    """
+
+    step: int
+    done: frozenset[tuple[int, int, int]]
+    homes: tuple[tuple[int, int], ...]
+    held: tuple[tuple[Since, ...], ...]
+    gone: tuple[tuple[tuple[tuple[int, int], ...], ...], ...]
+    loaded: tuple[tuple[int, int, int], ...]
+
+
+class Placing(Listing):
+    """The cheapest plan of which all pieces have addresses: plans are looked at from the cheapest on.
+
+    Nothing is left out: what is on chip in a step is any set that has what its blocks need.
+    """
+
+    def least(self) -> int | None:
+        """Return the least cost of all plans, None if there is none."""
+        layer, tie = self.layer, 0
+        first = -layer.uncounted
+        if layer.machine["kernels"] == "step1":
+            first += layer.memories * layer.loaded(range(layer.weights))
+        nothing: tuple[Since, ...] = (frozenset(),) * 3
+        start = Placed(0, frozenset(), (), (nothing,) * layer.memories, (((),) * 3,) * layer.memories, ())
+        heap: list[tuple[int, int, Placed, bool]] = [(first, 0, start, False)]
+        settled = set()
+        while heap:
+            cycles, _, state, ended = heappop(heap)
+            if (state, ended) in settled:
+                continue
+            settled.add((state, ended))
+            if ended:
+                if self.fits(state):
+                    return cycles
+                continue
+            if len(state.done) == layer.patches * layer.kernels * layer.channels:
+                if layer.limits["steps"] in ("free", state.step):
+                    now = [(frozenset[int](),) * 3] * layer.memories
+                    price, after = self.step(state, now, {}, frozenset())
+                    heappush(heap, (cycles + price, (tie := tie + 1), after, True))
+                continue
+            if layer.limits["steps"] == state.step:
+                continue
+            for price, after in self.successors(state):
+                heappush(heap, (cycles + price, (tie := tie + 1), after, False))
+        return None
+
+    def successors(self, state: Placed) -> Iterator[tuple[int, Placed]]:
+        """Yield what can be after one more step that computes something, and its cost."""
+        for share in self.shares:
+            homes = dict(state.homes)
+            cells = {cell for block in share if block for cell in block.cells}
+            for part, block in enumerate(share):
+                for output in block.needs(self.layer)[2] if block else ():
+                    homes.setdefault(output, part if self.layer.memories > 1 else 0)
+            if cells & state.done or not self._at_home(share, homes):
+                continue
+            for held in product(*self._may_hold(share, dict(state.homes))):
+                self.moves += 1
+                if self.moves > MOST_MOVES:
+                    raise TooLarge
+                price, after = self.step(state, held, homes, state.done | cells)
+                if max(map(after.loaded.count, after.loaded), default=0) <= self.layer.reloads:
+                    yield price + self.layer.machine["compute"], after
+
+    def step(
+        self, state: Placed, held: Any, homes: dict[int, int], done: frozenset[tuple[int, int, int]]
+    ) -> tuple[int, Placed]:
+        """Return the moves' cost, and what is after a step in which `held` is on chip."""
+        layer, cycles = self.layer, 0
+        loaded, there, gone = list(state.loaded), [], []
+        for at, (before, now) in enumerate(zip(state.held, held, strict=True)):
+            kept, went = [], []
+            for kind, (old, new) in enumerate(zip(before, now, strict=True)):
+                since = dict(old)
+                came = new - since.keys()
+                out = since.keys() - new
+                kept.append(frozenset((n, since.get(n, state.step)) for n in new))
+                went.append(tuple(sorted([*state.gone[at][kind], *((since[n], state.step) for n in out)])))
+                if kind == 2:
+                    cycles += layer.written(out) + layer.loaded(came & dict(state.homes).keys())
+                else:
+                    cycles += layer.loaded(came)
+                    loaded += [(at, kind, n) for n in came]
+            there.append(tuple(kept))
+            gone.append(tuple(went))
+        after = Placed(
+            state.step + bool(done),
+            done or state.done,
+            tuple(sorted((homes or dict(state.homes)).items())),
+            tuple(there),
+            tuple(gone),
+            tuple(sorted(loaded)) if layer.reloads < inf else (),
+        )
+        return cycles, after
+
+    def fits(self, state: Placed) -> bool:
+        """Whether all pieces of a plan have addresses; kernels that stay are one more."""
+        if self.layer.room == inf:
+            return True
+        for kinds in state.gone:
+            pieces = [(*when, kind.count(when)) for kind in kinds for when in sorted(set(kind))]
+            if self.layer.stay:
+                pieces.append((0, state.step, self.layer.weights))
+            if self.lies(tuple(sorted(pieces, key=lambda piece: (-piece[2], piece)))) is None:
+                return False
+        return True
+
+    @cache  # noqa: B019
+    def lies(self, pieces: tuple[Piece, ...]) -> tuple[int, ...] | None:
+        """Return addresses in one memory."""
+        return lies(pieces, int(self.layer.room))
+
+
+def least_placed(problem: Json) -> int | None:
+    """Return the least cost of all plans of a tiny problem that have addresses; None if there are none."""
+    return Placing(problem).least()

@@ -16,12 +16,16 @@ MOST = 4_000
 """Most elements of input, kernels and output, times steps and memories."""
 
 
+LARGEST = 2**31 - 2
+"""Largest number that the solvers of MiniZinc count to."""
+
+
 def why_not(problem: Problem, _formulation: Path | None = None) -> str | None:
     """Say why the model does not take a problem, or None."""
-    if problem.machine.placement != "counted":
-        return "addresses are not stated by the model"
     if (many := size(problem)) > MOST:
         return f"elements and MACs times steps are {many:,}, the model takes {MOST:,}"
+    if (most := _largest(problem)) > LARGEST:
+        return f"numbers up to {most:,} may occur, the solvers of MiniZinc count to {LARGEST:,}"
     return None
 
 
@@ -31,10 +35,24 @@ def suits(problem: Problem, _formulation: Path) -> bool:
 
 
 def size(problem: Problem) -> int:
-    """Return about how many constraints the model gives: elements and cells, in every step."""
+    """Return about how many constraints there are: for elements and cells in every step, pairs of pieces."""
     sizes, steps = problem.elements, problem.steps_range[1]
     data = sizes.n_inputs + sizes.n_kernel_elements + sizes.n_outputs
-    return steps * (problem.n_memories * data + problem.machine.parts * sizes.n_cells)
+    found = steps * (problem.n_memories * data + problem.machine.parts * sizes.n_cells)
+    if problem.machine.placement == "contiguous":
+        pieces = 3 * steps * (steps + 1) // 2
+        found += problem.n_memories * pieces * (pieces - 1) // 2
+    return found
+
+
+def _largest(problem: Problem) -> int:
+    """Return the largest number that occurs in the model, of which the objective is a sum of all moves."""
+    sizes, machine, (_, steps) = problem.elements, problem.machine, problem.steps_range
+    data = sizes.n_inputs + sizes.n_kernel_elements + sizes.n_outputs
+    loads = problem.n_memories * (steps * data + sizes.n_kernel_elements)
+    writes = problem.n_memories * (steps + 1) * sizes.n_outputs
+    cycles = (machine.load + machine.burst) * loads + (machine.write + machine.burst) * writes
+    return cycles + machine.compute * steps
 
 
 def relax(_problem: Problem) -> int:
@@ -54,6 +72,7 @@ def data(problem: Problem) -> dict[str, Any]:
     unit = whole if machine.unit is None else tuple(map(min, whole, machine.unit))
     fewest, most = problem.steps_range
     most_macs = sizes.n_cells * sizes.taps
+    everything = sizes.n_inputs + sizes.n_kernel_elements + sizes.n_outputs
     return {
         "channels": layer.input[0],
         "kernels": layer.kernels,
@@ -67,7 +86,7 @@ def data(problem: Problem) -> dict[str, Any]:
         "macs_per_step": min(most_macs, machine.macs_per_step or most_macs),
         "unit": list(unit),
         "memory_limited": machine.memory is not None,
-        "memory": machine.memory or 0,
+        "memory": min(machine.memory or 0, most * everything),  # more excludes nothing
         "load": machine.load,
         "write": machine.write,
         "compute": machine.compute,
@@ -78,6 +97,7 @@ def data(problem: Problem) -> dict[str, Any]:
         "padding_generated": machine.padding == "generated",
         "parts": machine.parts,
         "own_memories": machine.memories == "own",
+        "contiguous": machine.placement == "contiguous",
         "first_writes_counted": problem.minimise == "duration",
         "fewest_steps": fewest,
         "most_steps": most,
@@ -170,4 +190,17 @@ def plan(problem: Problem, solution: Any) -> Plan:
             if block is not None:
                 added[problem.elements.outputs_of(numbers(block.patches), numbers(block.kernels))] = True
         steps.append(Step(tuple(blocks), tuple(moves)))
-    return Plan(tuple(steps))
+    return Plan(tuple(steps), _addresses(problem, solution))
+
+
+def _addresses(problem: Problem, solution: Any) -> tuple[int, ...] | None:
+    """Return where the pieces of a solution lie, in the order of `placing.pieces`, or None if nowhere."""
+    if problem.machine.placement == "counted":
+        return None
+    found: list[int] = []
+    for extents, lies in zip(solution.extent, solution.lies, strict=True):
+        for kind, (each, where) in enumerate(zip(extents, lies, strict=True)):
+            if kind == 1 and problem.kernels_stay:
+                found.append(0)
+            found += [address for extent, address in zip(each, where, strict=True) if extent]
+    return tuple(found)

@@ -2,8 +2,11 @@
 
 from __future__ import annotations
 
+from shutil import which
+
 from tilewright.core.packages import ORTOOLS, installed
 from tilewright.core.portfolio import Portfolio
+from tilewright.offloading import minizinc
 from tilewright.offloading.problem import Problem
 
 SMALL = 5_000
@@ -11,9 +14,18 @@ SMALL = 5_000
 
 
 def portfolio(problem: Problem) -> Portfolio:
-    """Return what ``auto`` runs: improvement, and on small layers a model beside it."""
+    """Return what ``auto`` runs: improvement, and on small layers a model beside it.
+
+    Bursts and addresses are stated by `reference` alone.
+    """
+    return Portfolio("descent", _proving(problem))
+
+
+def _proving(problem: Problem) -> str | None:
     machine = problem.machine
-    stated = not machine.burst and machine.placement == "counted"
-    small = stated and problem.elements.n_cells * problem.fewest_steps * machine.parts <= SMALL
-    model = "blocks@cpsat" if installed(ORTOOLS) else "held@highs"
-    return Portfolio("descent", model if small else None)
+    if machine.burst or machine.placement == "contiguous":
+        there = which("minizinc") is not None
+        return "reference@gecode" if there and minizinc.why_not(problem) is None else None
+    if problem.elements.n_cells * problem.fewest_steps * machine.parts > SMALL:
+        return None
+    return "blocks@cpsat" if installed(ORTOOLS) else "held@highs"
