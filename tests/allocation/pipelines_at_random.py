@@ -15,6 +15,10 @@ from tilewright.spec.errors import InputError
 Json = dict[str, Any]
 
 
+GOALS = ("interval", "pes", "latency")
+"""What is minimised by default."""
+
+
 def networks(most_layers: int = 5, side: int = 7) -> st.SearchStrategy[dict[str, Any]]:
     """Draw tables of convolutions (some depthwise, strided or dilated), pools and sums."""
 
@@ -25,7 +29,19 @@ def networks(most_layers: int = 5, side: int = 7) -> st.SearchStrategy[dict[str,
     return st.integers(0, 2**32 - 1).map(table)
 
 
-def pipeline(random: Random, *, buffers: bool = False, wide: int = 2) -> AllocationProblem:
+def prices(random: Random) -> dict[str, int]:
+    """Return prices of all that takes energy, leakage among it or not."""
+    names = ("mac_fj", "register_fj", "hop_fj", "buffer_read_fj", "buffer_write_fj", "off_chip_fj_per_byte")
+    found = {name: random.choice([0, 1, 2, 5, 30]) for name in names}
+    if random.random() < 0.7:
+        found["pe_fj_per_cycle"] = random.choice([0, 1, 3, 20])
+        found["idle_pe_fj_per_cycle"] = random.randint(0, found["pe_fj_per_cycle"])
+    return found
+
+
+def pipeline(
+    random: Random, *, buffers: bool = False, wide: int = 2, goals: tuple[str, ...] = GOALS
+) -> AllocationProblem:
     """Return a random problem of few plans, with all kinds of limits.
 
     Parameters
@@ -34,10 +50,12 @@ def pipeline(random: Random, *, buffers: bool = False, wide: int = 2) -> Allocat
         Whether they are limited.
     wide
         By how many PEs at most the array has more than there are layers.
+    goals
+        One of these is minimised; with energy or a front of it among them, the machine has prices.
     """
     layers = network(random, 3, 4, channels=4, kinds="ccpa")
     assume(len(layers) > 1)
-    minimise = random.choice(["interval", "pes", "latency"])
+    minimise = random.choice(goals)
     divided = random.choice([["filters"], ["filters", "maps"], ["filters", "rows"]])
     if minimise == "latency":
         divided = divided[: 1 + (divided[-1] == "maps")]
@@ -46,7 +64,11 @@ def pipeline(random: Random, *, buffers: bool = False, wide: int = 2) -> Allocat
     machine["functional_units"] = random.randint(1, 2)
     if buffers:
         machine["buffer_bytes"] = random.randint(30, 250)
+    if set(goals) & {"energy", "pareto"}:
+        machine["energy"] = prices(random)
     objective: Json = {"minimise": minimise}
+    if minimise == "pareto":
+        objective["between"] = ["interval", "energy"]
     if minimise == "pes" or random.random() < 0.2:
         objective["frames_per_second"] = 1e6 / random.randint(20, 400)
     limits: Json = {"splits": divided, "scan": scan, "functional_units": random.choice(["maps", "any"])}

@@ -99,6 +99,16 @@ capacity_bytes = { input = 1, weights = 9, output = 4 }
 read_bytes_per_cycle = 4.0
 """
 ARRAY = "[machine]\narray = [2, 3]\nclock_mhz = 50\n"
+PRICES = """[machine.energy]
+mac_fj = 1
+register_fj = 1
+hop_fj = 2
+buffer_read_fj = 6
+buffer_write_fj = 6
+off_chip_fj_per_byte = 200
+pe_fj_per_cycle = 1
+idle_pe_fj_per_cycle = 0
+"""
 MEMORY = """[machine]
 kind = "hierarchy"
 levels = [{ name = "dram" }, { name = "buffer", capacity_bytes = 1000 }]
@@ -139,6 +149,9 @@ INSTANCES = {
     "hierarchy network": f'room = "tiling"\n{SMALL_NETWORK}{LEVELS}[objective]\nminimise = "energy"\n',
     "allocation": f'room = "allocation"\n{NETWORK}{ARRAY}',
     "allocation front": f'room = "allocation"\n{NETWORK}{ARRAY}[objective]\nminimise = "pareto"\n',
+    "allocation energy": f'room = "allocation"\n{NETWORK}{ARRAY}{PRICES}[objective]\nminimise = "energy"\n',
+    "allocation energy front": f'room = "allocation"\n{NETWORK}{ARRAY}{PRICES}'
+    '[objective]\nminimise = "pareto"\nbetween = ["interval", "energy"]\n',
     "allocation placed": f'room = "allocation"\n{NETWORK}{ARRAY}[objective]\nminimise = "distance"\n',
     "fusion": f'room = "fusion"\n{NETWORK}{ENGINES}',
     "bitwidth": f'room = "bitwidth"\n{NETWORK}{BITS}',

@@ -41,7 +41,7 @@ class Layer:
 
     def __init__(self, number: int, table: Json, reads: tuple[int, ...]) -> None:
         self.number, self.name, self.reads = number, table["name"], reads
-        kind = table["kind"]
+        self.kind = kind = table["kind"]
         self.shape = channels, height, width = tuple(table["input"])
         kernel, stride = table.get("kernel", [1, 1]), table.get("stride", [1, 1])
         pad, dilation = table.get("padding", [0] * 4), table.get("dilation", [1, 1])

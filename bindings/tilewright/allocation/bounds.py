@@ -10,6 +10,9 @@ one, and ends no earlier than each corner (ahead, done) of their lead says: afte
 producer and all but ``done`` of its own. These are sums of paces with positive factors. No latency is less
 than the interval.
 
+*Energy.* It is no less than the sum over layers of what each takes at least at some interval: see
+`exact.energy_options`.
+
 *PEs.* Each layer has at least those of its cheapest split that keeps the rate; layers that take turns have
 enough for their sum.
 
@@ -23,6 +26,7 @@ from __future__ import annotations
 
 import numpy as np
 
+from tilewright.allocation.exact.energy_options import least_energy
 from tilewright.allocation.exact.options import (
     cheapest_within,
     fewest_in_turn,
@@ -51,6 +55,8 @@ def bound_on_splits(problem: Problem) -> Bound:
         return Bound("trivial bound", 0, impossible=told)
     if problem.minimise == "pes":
         return Bound("rate bound", _pes(problem))
+    if problem.minimise == "energy":
+        return Bound("energy of each layer bound", least_energy(problem))
     if not problem.parallel:
         return Bound("all layers bound", sum(_least_loads(problem)))
     if problem.minimise == "latency":

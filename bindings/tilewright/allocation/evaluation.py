@@ -2,16 +2,26 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from math import prod
 from typing import Any
 
 import numpy as np
 
 from tilewright.allocation.bounds import bound_on_splits
+from tilewright.allocation.energy import (
+    Exchange,
+    energy,
+    exchange_of,
+    leakage_per_cycle,
+    prices_of,
+    spend,
+)
 from tilewright.allocation.exact.search import exhaustive
 from tilewright.allocation.geometry import Scan
 from tilewright.allocation.lowering import INPUT, Lowering, engines_of, tensor_elements, weights_of
 from tilewright.allocation.measures import (
+    PipelineEnergy,
     PipelineLayer,
     PipelineMeasures,
     PipelinePoint,
@@ -43,7 +53,8 @@ QUICK_BEATS, MOST_BEATS = 60_000, 200_000
 """Beats that are simulated, in whole frames: as a judge, at least one; for a user who looks closely, two."""
 
 POINT = ("interval_cycles", "pes", "latency_cycles")
-"""Names of the numbers of `_point` among the measures."""
+ENERGY_POINT = ("interval_cycles", "energy_fj")
+"""Names of the numbers of `_point` among the measures: what a front trades."""
 
 MOST_PES_OF_THE_MODEL = 64
 """Most PEs of an array on which the exact model of placement is of use."""
@@ -123,19 +134,33 @@ def _violation(problem: Problem, plan: Plan, scan: Scan, deadline: float) -> str
 
 def _not_a_front(problem: Problem, plan: Plan, scan: Scan) -> str | None:
     """Say which plan of a front another one replaces, or which stands in the wrong place."""
+    traded = "interval and energy" if problem.trades_energy else "interval, PEs and latency"
     points = [_point(schedule(problem, one, scan)) for one in plan.front]
     if points != sorted(set(points)):
-        return "front: must be sorted by interval, PEs and latency, each triple once"
+        return f"front: must be sorted by {traded}, each of these once"
     array = np.array(points)
     for number, point in enumerate(points, start=1):
         if ((array <= point).all(axis=1) & (array < point).any(axis=1)).any():
-            return f"front: plan {number} is worse than another one in interval, PEs and latency: {point}"
+            return f"front: plan {number} is worse than another one in {traded}: {point}"
     return None
 
 
-def _point(times: Schedule) -> tuple[int, int, int]:
-    """Return the interval, PEs and latency of a plan."""
+def _point(times: Schedule) -> tuple[int, ...]:
+    """Return the interval, PEs and latency of a plan, or where these are traded, interval and energy."""
+    if times.problem.trades_energy:
+        return times.interval, energy(times.problem, times.plan, times.interval)
     return times.interval, pes(times.problem, times.plan), times.latency
+
+
+def _told_point(times: Schedule) -> PipelinePoint:
+    """Return what is told of a plan of a front."""
+    problem, plan = times.problem, times.plan
+    return PipelinePoint(
+        interval_cycles=times.interval,
+        pes=pes(problem, plan),
+        latency_cycles=times.latency,
+        energy_fj=energy(problem, plan, times.interval) if problem.machine.energy else None,
+    )
 
 
 def pes(problem: Problem, plan: Plan) -> int:
@@ -154,6 +179,8 @@ def objective(problem: Problem, plan: Plan) -> int:
     if problem.minimise == "distance":
         return distance(floor_of(problem, one), one.regions)
     times = schedule(problem, one)
+    if problem.minimise == "energy":
+        return energy(problem, one, times.interval)
     return times.latency if problem.minimise == "latency" else times.interval
 
 
@@ -214,13 +241,13 @@ def _simulate_front(problem: Problem, plan: Plan, scan: Scan, asked: Asked) -> R
 
     def judge(reports: list[Report]) -> dict[str, Any] | Violation:
         for index, report in zip(chosen, reports, strict=True):
-            measured = tuple(getattr(report.measures, name) for name in POINT)
+            names = ENERGY_POINT if problem.trades_energy else POINT
+            measured = tuple(getattr(report.measures, name) for name in names)
             expected = _point(schedules[index])
             if measured != expected:
                 told = f"{measured} measured, {expected} expected"
                 return Violation("front", 0, "plan", f"plan {index + 1} as it says", told)
-        points = [PipelinePoint(**dict(zip(POINT, _point(times), strict=True))) for times in schedules]
-        return {"front": points, "executed_plans": len(reports)}
+        return {"front": list(map(_told_point, schedules)), "executed_plans": len(reports)}
 
     return front.simulate_front(
         (schedules[index] for index in chosen),
@@ -244,6 +271,7 @@ def _measures(times: Schedule, lowering: Lowering, report: Report) -> PipelineMe
     splits = plan.splits
     calculus = layer_parallel(problem, splits) if problem.parallel else layer_by_layer(problem, splits)
     floor = floor_of(problem, plan) if plan.regions else None
+    spent = _spent(times, lowering, report, interval) if problem.machine.energy else None
     return PipelineMeasures(
         **counted(report),
         interval_cycles=interval,
@@ -261,6 +289,51 @@ def _measures(times: Schedule, lowering: Lowering, report: Report) -> PipelineMe
         distance_hops=None if floor is None else distance(floor, plan.regions),
         least_distance_hops=None if floor is None else lower_bound(floor),
         layers=_layers(times, report, begins[:, 0], ends[:, 0]),
+        energy_fj=None if spent is None else spent.total_fj,
+        energy=spent,
+    )
+
+
+def _spent(times: Schedule, lowering: Lowering, report: Report, interval: int) -> PipelineEnergy:
+    """Return what a frame takes: words are those of the executed beats, the rest follows from splits."""
+    problem, parts = times.problem, Exchange()
+    machine = problem.machine
+
+    def per_frame(table: Mapping[str, Counts], tensor: str) -> int:
+        return report.total(table[tensor]) // lowering.frames if tensor in table else 0
+
+    for stage, split, words in zip(
+        problem.stages, times.plan.splits, lowering.words_exchanged(), strict=True
+    ):
+        read, computed = words
+        left = per_frame(report.written, stage.name)
+        kept = bool(problem.consumers[stage.number]) or not problem.parallel
+        loaded = per_frame(report.loaded, weights_of(stage))
+        given = 0 if stage.number else prod(stage.spec.input)
+        executed = exchange_of(problem, stage, split)._replace(
+            macs=computed * stage.macs_per_value,
+            buffer_reads=read + kept * left,
+            buffer_writes=kept * computed + loaded + given,
+            off_chip_bytes=sum(map(machine.bytes, (given, loaded, left))),
+        )
+        parts = parts.plus(executed)
+    prices = prices_of(problem)
+    used, counted_too = pes(problem, times.plan), prices.pe_fj_per_cycle is not None
+    leakage = interval * leakage_per_cycle(problem, used) if counted_too else None
+    spent = spend(prices, parts)._replace(leakage=leakage)
+    return PipelineEnergy(
+        total_fj=spent.total,
+        macs_fj=spent.macs,
+        registers_fj=spent.registers,
+        hops_fj=spent.hops,
+        buffers_fj=spent.buffers,
+        off_chip_fj=spent.off_chip,
+        leakage_fj=spent.leakage,
+        register_accesses=parts.registers,
+        hops=parts.hops,
+        buffer_reads=parts.buffer_reads,
+        buffer_writes=parts.buffer_writes,
+        off_chip_bytes=parts.off_chip_bytes,
     )
 
 

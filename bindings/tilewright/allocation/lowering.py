@@ -130,6 +130,18 @@ class Lowering:
         order = np.lexsort((stage, frame, start))
         self.stage, self.beat, self.frame, self.start = (c[order] for c in (stage, beat, frame, start))
 
+    def words_exchanged(self) -> list[tuple[int, int]]:
+        """Return the words that the beats of each layer read and compute in the first frame."""
+        shapes = {tensor.name: tensor.shape for tensor in self._tensors()}
+        found = []
+        for stage in self.problem.stages:
+            words = {READ: 0, COMPUTE: 0}
+            for event in _Beats(self, stage).events(shapes):
+                sizes = (event.high - event.low).prod(axis=1)
+                words[event.form[0]] += int(sizes[self.frame[event.steps] == 0].sum())
+            found.append((words[READ], words[COMPUTE]))
+        return found
+
     def program(self) -> Program:
         """Return the program."""
         machine, steps = self.problem.machine, len(self.start) + 1

@@ -9,6 +9,7 @@ from pydantic import Field
 
 from tilewright.core.machines import MachineReading, OnChip, clock_of
 from tilewright.spec.base import Spec
+from tilewright.spec.errors import InputError
 from tilewright.spec.network import Name
 from tilewright.spec.objectives import Objective, SingleObjective, by_name
 
@@ -21,12 +22,69 @@ OBJECTIVES = by_name(
     Objective("latency", "cycles", "latency_cycles"),
     Objective("pareto", "cycles per frame", "interval_cycles"),
     Objective("distance", "hops", "distance_hops"),
+    Objective("energy", "fJ", "energy_fj"),
 )
 """What can be minimised; of a front the first plan has the least interval."""
 
+ENERGY_FRONT = ("interval", "energy")
+"""What `AllocationObjective.between` may name instead of interval, PEs and latency."""
+
 Side = Annotated[int, Field(ge=1, le=MAX_SIDE)]
+Femtojoules = Annotated[int, Field(ge=0, le=10**9)]
 Axis = Literal["filters", "maps", "rows"]
 """What a layer's work can be divided over."""
+
+
+class EnergyPrices(Spec):
+    """What the work of a frame takes, in femtojoules; docs/allocation.md says what is counted.
+
+    Attributes
+    ----------
+    mac_fj
+        A multiply-accumulate operation, or one of a pool or an addition.
+    register_fj
+        An access to a register of a PE.
+    hop_fj
+        A word on its way from one PE to a neighbour, or between a PE and the buffers.
+    buffer_read_fj, buffer_write_fj
+        A word that the buffers give or take.
+    off_chip_fj_per_byte
+        A byte that crosses the border of the chip.
+    pe_fj_per_cycle, idle_pe_fj_per_cycle : optional
+        A cycle of a PE that some layer has, whether it computes or waits, and of one that none has: leakage,
+        which is not counted without the first. The second is 0 where such PEs are switched off.
+    """
+
+    table_name: ClassVar[str] = "machine.energy"
+
+    mac_fj: Femtojoules
+    register_fj: Femtojoules
+    hop_fj: Femtojoules
+    buffer_read_fj: Femtojoules
+    buffer_write_fj: Femtojoules
+    off_chip_fj_per_byte: Femtojoules
+    pe_fj_per_cycle: Femtojoules | None = None
+    idle_pe_fj_per_cycle: Femtojoules | None = None
+
+    def model_post_init(self, _context: object) -> None:
+        """Refuse PEs without a layer that take more than others, or whose price stands alone."""
+        idle, busy = self.idle_pe_fj_per_cycle, self.pe_fj_per_cycle
+        if (idle is None) != (busy is None):
+            name = "pe_fj_per_cycle" if busy is None else "idle_pe_fj_per_cycle"
+            raise InputError(name, None, "is needed beside the other price of a PE")
+        if idle is not None and busy is not None and idle > busy:
+            raise InputError("idle_pe_fj_per_cycle", idle, f"must be at most pe_fj_per_cycle, {busy}")
+
+    def most(self, operations: int, cycles: int, pes: int) -> int:
+        """Return what a frame of some operations and cycles takes at most: each moves a few words at most."""
+        moved = 8 * (self.register_fj + self.hop_fj + self.buffer_read_fj + self.buffer_write_fj)
+        return operations * (self.mac_fj + moved + 64 * self.off_chip_fj_per_byte) + cycles * self.leakage(
+            pes, 0
+        )
+
+    def leakage(self, pes: int, idle: int) -> int:
+        """Return what PEs with a layer and others take in a cycle; 0 where that is not counted."""
+        return pes * (self.pe_fj_per_cycle or 0) + idle * (self.idle_pe_fj_per_cycle or 0)
 
 
 class ArrayMachine(Spec):
@@ -43,15 +101,19 @@ class ArrayMachine(Spec):
         On-chip buffers together (B_max); unlimited when left out.
     word_bits : int
         Bits of a weight and of a value of a feature map.
+    energy : optional
+        Prices; without them no energy is known.
     """
 
     table_name: ClassVar[str] = "machine"
+    later: ClassVar[tuple[str, ...]] = ("energy",)
 
     array: tuple[Side, Side]
     functional_units: Annotated[int, Field(ge=1, le=1024)] = 1
     clock_mhz: Annotated[int, Field(ge=1, le=100_000)]
     buffer_bytes: Annotated[int, Field(ge=1, le=2**40)] | None = None
     word_bits: Annotated[int, Field(ge=1, le=64)] = 8
+    energy: EnergyPrices | None = None
 
     @property
     def pes(self) -> int:
@@ -96,15 +158,21 @@ class AllocationObjective(SingleObjective):
 
     Attributes
     ----------
-    minimise : {"interval", "pes", "latency", "pareto", "distance"}
+    minimise : {"interval", "pes", "latency", "pareto", "distance", "energy"}
         Cycles between two frames, so the most frames per second; PEs; cycles from a frame's first pixel to
-        its last output; every trade-off of these three; hops between the regions of consecutive layers.
+        its last output; every trade-off of these three; hops between the regions of consecutive layers;
+        energy of a frame.
     frames_per_second : float, optional
         The rate that must be kept.
+    between : ("interval", "energy"), optional
+        Of ``pareto``, that these two are traded instead of interval, PEs and latency.
     """
 
-    minimise: Literal["interval", "pes", "latency", "pareto", "distance"] = "interval"
+    later: ClassVar[tuple[str, ...]] = ("between",)
+
+    minimise: Literal["interval", "pes", "latency", "pareto", "distance", "energy"] = "interval"
     frames_per_second: Annotated[float, Field(gt=0, le=1e12, allow_inf_nan=False, strict=False)] | None = None
+    between: tuple[Literal["interval"], Literal["energy"]] | None = None
 
 
 class AllocationLimits(Spec):

@@ -17,6 +17,31 @@ class PipelinePoint(Table):
     pes: Count
     latency_cycles: Count
     """From a frame's first pixel to its last output."""
+    energy_fj: Count | None = None
+    """Of a frame, where the machine has prices."""
+
+
+@measures
+class PipelineEnergy(Table):
+    """Of a frame, by what takes it, with what was counted (docs/allocation.md)."""
+
+    total_fj: Count
+    macs_fj: Count
+    registers_fj: Count
+    hops_fj: Count
+    buffers_fj: Count
+    """Words that buffers give and take."""
+    off_chip_fj: Count
+    leakage_fj: Count | None = None
+    """Of all PEs; not counted where it has no price."""
+    register_accesses: Count
+    hops: Count
+    """Of words."""
+    buffer_reads: Count
+    """Words."""
+    buffer_writes: Count
+    off_chip_bytes: Count
+    """Across the border of the chip."""
 
 
 @measures
@@ -77,6 +102,10 @@ class PipelineMeasures(InCycles):
     """Between the regions of consecutive layers, where they are placed."""
     least_distance_hops: Count | None = None
     """On any array."""
+    energy_fj: Count | None = None
+    """Of a frame, where the machine has prices."""
+    energy: PipelineEnergy | None = None
+    """By what takes it."""
     layers: dict[str, PipelineLayer]
     """By name, in order."""
     front: list[PipelinePoint] | None = None

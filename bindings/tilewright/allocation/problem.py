@@ -4,12 +4,21 @@ from __future__ import annotations
 
 from functools import cached_property
 
-from tilewright.allocation.machine import OBJECTIVES, AllocationLimits, AllocationObjective, ArrayMachine
+from tilewright.allocation.machine import (
+    ENERGY_FRONT,
+    OBJECTIVES,
+    AllocationLimits,
+    AllocationObjective,
+    ArrayMachine,
+)
 from tilewright.allocation.splits import LayerSplit, SplitRules, layer_splits, least_load
 from tilewright.allocation.stages import Stage, consumers_of, stages_of
 from tilewright.spec.errors import InputError
 from tilewright.spec.network import Network
 from tilewright.spec.objectives import Minimising
+
+MOST_ENERGY = 2**60
+"""Most femtojoules of a frame."""
 
 
 class Problem(Minimising):
@@ -45,26 +54,43 @@ class Problem(Minimising):
             raise InputError("network.layers", name, "something else has this name; choose another one")
         if len(set(self.limits.splits)) != len(self.limits.splits):
             raise InputError("limits.splits", list(self.limits.splits), "must list each split once")
-        if "rows" in self.limits.splits and (
-            self.limits.scan != "rows" or self.minimise in ("latency", "pareto")
-        ):
+        times_count = self.minimise == "latency" or (self.minimise == "pareto" and not self.trades_energy)
+        if "rows" in self.limits.splits and (self.limits.scan != "rows" or times_count):
             raise InputError(
                 "limits.splits",
                 list(self.limits.splits),
-                "rows are split for scan rows, and to minimise interval, pes or distance only",
+                "rows are split for scan rows, and to minimise interval, pes, distance or energy only",
             )
+        self._check_energy()
         self._check_pes(stages)
         self._check_buffers(stages)
         if self.minimise == "pes" and self.objective.frames_per_second is None:
             raise InputError("objective.frames_per_second", None, "is needed to minimise PEs")
-        if not self.parallel and self.minimise in ("pareto", "distance"):
+        alone = self.minimise == "distance" or (self.minimise == "pareto" and not self.trades_energy)
+        if not self.parallel and alone:
             raise InputError(
                 "objective.minimise",
                 self.minimise,
-                "is for layer-parallel execution; layers take turns here, which has: interval, pes, latency",
+                "is for layer-parallel execution; layers take turns here, which has: interval, pes, latency, "
+                "energy",
             )
         if self.most_interval is not None:
             self._check_rate(stages)
+
+    def _check_energy(self) -> None:
+        between, goal = self.objective.between, self.minimise
+        if between is not None and goal != "pareto":
+            raise InputError("objective.between", list(between), "is for minimise = pareto")
+        if self.machine.energy is None and (goal == "energy" or self.trades_energy):
+            field, value = ("between", list(between)) if between else ("minimise", goal)
+            raise InputError(f"objective.{field}", value, "needs prices: the table machine.energy")
+        if self.machine.energy is not None:
+            operations = [stage.task.operations for stage in self.stages]
+            cycles = max(operations) if self.parallel else sum(operations)
+            most = self.machine.energy.most(sum(operations), cycles, self.machine.pes)
+            if most > MOST_ENERGY:
+                limit = f"a frame may take {most:.3g} fJ, at most {MOST_ENERGY:.3g} are counted"
+                raise InputError("machine.energy", self.machine.energy.model_dump(), limit)
 
     def _check_pes(self, stages: tuple[Stage, ...]) -> None:
         pes, columns = self.machine.pes, self.machine.array[1]
@@ -136,6 +162,11 @@ class Problem(Minimising):
     def parallel(self) -> bool:
         """Whether the layers run at the same time."""
         return self.limits.execution == "layer-parallel"
+
+    @property
+    def trades_energy(self) -> bool:
+        """Whether a front of interval and energy is asked for."""
+        return self.minimise == "pareto" and self.objective.between == ENERGY_FRONT
 
     @property
     def most_interval(self) -> int | None:

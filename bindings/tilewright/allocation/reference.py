@@ -36,7 +36,7 @@ LARGEST = 2**28
 
 def why_not(problem: Problem, _formulation: Path | None = None) -> str | None:
     """Say why the model does not take a problem, or None."""
-    if problem.minimise in ("pareto", "distance"):
+    if problem.minimise in ("pareto", "distance", "energy"):
         return f"objective.minimise = {problem.minimise!r} is not in the model"
     most = len(problem.stages) * sum(stage.task.operations for stage in problem.stages)
     if most > LARGEST:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import replace
 from typing import Any
 
-from tilewright.allocation.measures import PipelineLayer, PipelineMeasures, PipelinePoint
+from tilewright.allocation.measures import PipelineEnergy, PipelineLayer, PipelineMeasures, PipelinePoint
 from tilewright.allocation.problem import Problem
 from tilewright.core.front import thinned
 from tilewright.core.narrowing import Narrowing
@@ -54,17 +54,38 @@ def rows(problem: Problem, measures: PipelineMeasures) -> Rows:
     shown.append(("buffers", f"{storage:,} bytes{limit}, weights {weights:,} in all"))
     if problem.parallel and measures.pacing != "matched":
         shown.append(("pacing", "every layer as slow as the slowest, for the smallest buffers"))
+    if measures.energy is not None:
+        shown.append(("energy", _energy(measures.energy)))
     if measures.distance_hops is not None:
         least = f"at least {measures.least_distance_hops:,} on any array"
         shown.append(("placement", f"{measures.distance_hops:,} hops, {least}"))
     return shown
 
 
+def _energy(spent: PipelineEnergy) -> str:
+    """Return the energy of a frame and what takes it."""
+    parts = {
+        "MACs": spent.macs_fj,
+        "registers": spent.registers_fj,
+        "hops": spent.hops_fj,
+        "buffers": spent.buffers_fj,
+        "off chip": spent.off_chip_fj,
+        "leakage": spent.leakage_fj,
+    }
+    told = ", ".join(
+        f"{name} not counted" if part is None else f"{name} {part / max(1, spent.total_fj):.0%}"
+        for name, part in parts.items()
+    )
+    return f"{written(spent.total_fj, 'fJ')} a frame: {told}"
+
+
 def table(problem: Problem, measures: PipelineMeasures) -> list[tuple[str, ...]]:
     """Return a header and one line per layer, or per plan of a front."""
     if measures.front:
         points = thinned(measures.front, MOST_POINTS)
-        return [("PEs", "frames/s", "interval", "latency"), *(_point(problem, point) for point in points)]
+        priced = ("energy",) if problem.machine.energy is not None else ()
+        header = ("PEs", "frames/s", "interval", "latency", *priced)
+        return [header, *(_point(problem, point) for point in points)]
     header = (
         "layer",
         "PEs",
@@ -95,7 +116,8 @@ def _limit(layer: PipelineLayer, slowest: int | None) -> str:
 
 def _point(problem: Problem, point: PipelinePoint) -> tuple[str, ...]:
     rate = problem.machine.frames_per_second(point.interval_cycles)
-    return f"{point.pes:,}", f"{rate:,.1f}", f"{point.interval_cycles:,}", f"{point.latency_cycles:,}"
+    shown = f"{point.pes:,}", f"{rate:,.1f}", f"{point.interval_cycles:,}", f"{point.latency_cycles:,}"
+    return shown if point.energy_fj is None else (*shown, written(point.energy_fj, "fJ"))
 
 
 def _line(name: str, layer: PipelineLayer, slowest: int | None) -> tuple[str, ...]:
@@ -119,5 +141,8 @@ def overview(problem: Problem, plan: Any, measures: PipelineMeasures) -> Overvie
     told = of_table(table(problem, measures))
     if not measures.front:
         return replace(told, about=ABOUT)
+    if problem.trades_energy:
+        traded = [(float(point.interval_cycles), float(point.energy_fj or 0)) for point in measures.front]
+        return replace(told, what="plan of the front", front=Front("cycles per frame", "fJ", traded))
     traded = [(float(point.pes), float(point.interval_cycles)) for point in measures.front]
     return replace(told, what="plan of the front", front=Front("PEs", "cycles per frame", traded))

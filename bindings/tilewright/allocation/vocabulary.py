@@ -10,6 +10,7 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from functools import cached_property, partial
 
+from tilewright.allocation.energy import energy
 from tilewright.allocation.geometry import Scan
 from tilewright.allocation.plan import PACINGS, Plan
 from tilewright.allocation.problem import Problem
@@ -24,7 +25,7 @@ AXES = ("filters", "maps", "rows")
 OF_SPLITS = ("pes", "split", "units", "work", "load")
 """Words that depend on the split of one layer alone."""
 
-OF_ALL_SPLITS = ("used_pes", "interval")
+OF_ALL_SPLITS = ("used_pes", "interval", "energy")
 """Words that depend on the splits of all layers, but on no time when one starts."""
 
 
@@ -49,6 +50,11 @@ class _View:
     def times(self) -> Schedule:
         """When each layer works."""
         return schedule(self.problem, self.plan, self.scan())
+
+    @property
+    def energy(self) -> int:
+        """Energy of a frame, where the machine has prices."""
+        return energy(self.problem, self.plan, self.times.interval)
 
     @cached_property
     def regions(self) -> dict[str, frozenset[tuple[int, int]]]:
@@ -135,6 +141,11 @@ def _split_words(problem: Problem, layers: Names) -> list[Word]:
             lambda seen: (sum if problem.parallel else max)(split.pes for split in seen.plan.splits),
         ),
         Word("interval", "cycles from frame to frame", lambda seen: seen.times.interval, unit="cycles"),
+        *(
+            [Word("energy", "energy of a frame", lambda seen: seen.energy, unit="fJ")]
+            if problem.machine.energy is not None
+            else []
+        ),
     ]
 
 

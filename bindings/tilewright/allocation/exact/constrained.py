@@ -22,19 +22,21 @@ from __future__ import annotations
 
 import time
 from bisect import bisect_left, bisect_right
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import suppress
 from functools import cached_property
 from itertools import accumulate
 from typing import NamedTuple
 
 from tilewright.allocation.bounds import find_obstacle
+from tilewright.allocation.energy import leakage_per_cycle, own_energy
+from tilewright.allocation.exact.options import every_split, undominated_splits
 from tilewright.allocation.exact.trimming import SECONDS, plan_of, rank
 from tilewright.allocation.geometry import Scan
 from tilewright.allocation.plan import PACINGS, Plan
 from tilewright.allocation.problem import Problem
 from tilewright.allocation.schedule import schedule
-from tilewright.allocation.splits import LayerSplit, divisors, useful_parts
+from tilewright.allocation.splits import LayerSplit
 from tilewright.allocation.stages import Stage
 from tilewright.allocation.vocabulary import OF_ALL_SPLITS, OF_SPLITS, split_value
 from tilewright.core.branch_and_bound import check_deadline
@@ -63,12 +65,15 @@ class Option(NamedTuple):
         Of its PEs and its load the one of which the largest counts, and the one that is added up.
     values
         Of the words that constraints say of the layer.
+    energy
+        Of the layer's frame, leakage apart, where energy counts.
     """
 
     split: LayerSplit
     high: int
     add: int
     values: dict[Term, int]
+    energy: int = 0
 
 
 # From what layers choose -------------------------------------------------------------------------------
@@ -79,6 +84,11 @@ def all_terms(problem: Problem) -> frozenset[Term]:
     return frozenset(term for part in problem.must_hold_in_numbers for term in terms(part))
 
 
+def energy_counts(problem: Problem) -> bool:
+    """Whether energy is minimised, or constraints speak of it."""
+    return problem.minimise == "energy" or any(term.word == "energy" for term in all_terms(problem))
+
+
 def depends_on_starts(problem: Problem) -> bool:
     """Whether a plan's cost or validity depends on when layers start."""
     if not problem.parallel:
@@ -86,47 +96,6 @@ def depends_on_starts(problem: Problem) -> bool:
     words = {term.word for term in all_terms(problem)}
     other = words - {*OF_SPLITS, *OF_ALL_SPLITS}
     return bool(other) or problem.minimise == "latency" or problem.machine.buffer_words is not None
-
-
-def every_split(problem: Problem, stage: Stage, *, parts: bool, units: bool) -> Iterator[LayerSplit]:
-    """Yield the splits that a layer can have.
-
-    Parameters
-    ----------
-    parts, units
-        Whether to yield also those in which some PEs have no work, and those in which units have none.
-    """
-    rules, task, most = problem.split_rules, stage.task, problem.most_pes(stage)
-    given = problem.limits.pes.get(stage.name)
-
-    def numbers(axis: str, size: int, left: int) -> Sequence[int]:
-        if axis not in rules.axes:
-            return [1]
-        if given is not None:
-            return divisors(left)
-        return range(1, left + 1) if parts else useful_parts(size, left)
-
-    left = most if given is None else given
-    for filters in numbers("filters", task.filters, left):
-        for maps in numbers("maps", task.maps, left // filters):
-            for rows in numbers("rows", task.rows, left // (filters * maps)):
-                if given in (None, filters * maps * rows):
-                    split = LayerSplit(filters, maps, rows)
-                    yield from _with_units(problem, stage, split, every=units)
-
-
-def _with_units(problem: Problem, stage: Stage, split: LayerSplit, *, every: bool) -> Iterator[LayerSplit]:
-    units, task = problem.machine.functional_units, stage.task
-    any_of_both = problem.limits.functional_units == "any"
-    if every:
-        for unit_filters in range(1, units + 1) if any_of_both else [1]:
-            for unit_maps in range(1, units // unit_filters + 1):
-                yield split._replace(unit_filters=unit_filters, unit_maps=unit_maps)
-        return
-    filters, maps = -(-task.filters // split.filters), -(-task.maps // split.maps)
-    for unit_filters in useful_parts(filters, units) if any_of_both else [1]:
-        for unit_maps in useful_parts(maps, units // unit_filters):
-            yield split._replace(unit_filters=unit_filters, unit_maps=unit_maps)
 
 
 class Told(NamedTuple):
@@ -140,6 +109,8 @@ class Told(NamedTuple):
         Words of all constraints.
     starts
         Whether a plan's cost or validity depends on when layers start.
+    spends
+        Whether its energy counts.
     """
 
     problem: Problem
@@ -147,6 +118,7 @@ class Told(NamedTuple):
     own: tuple[Term, ...]
     words: frozenset[str]
     starts: bool
+    spends: bool
 
     @classmethod
     def of(cls, problem: Problem, stage: Stage) -> Told:
@@ -154,7 +126,8 @@ class Told(NamedTuple):
         found = all_terms(problem)
         own = (term for term in found if term.word in OF_SPLITS and term.arguments[0] == stage.name)
         words = frozenset(term.word for term in found)
-        return cls(problem, stage, tuple(sorted(own, key=str)), words, depends_on_starts(problem))
+        spends = energy_counts(problem)
+        return cls(problem, stage, tuple(sorted(own, key=str)), words, depends_on_starts(problem), spends)
 
     def values(self, split: LayerSplit) -> dict[Term, int]:
         """Return the values of the layer's own terms."""
@@ -164,14 +137,19 @@ class Told(NamedTuple):
         """Return what is equal of splits of which one may stand for the others."""
         task = self.stage.task
         timed = (split.rows, split.cycles(task)) if self.starts else ()
-        pes = (split.pes,) if "used_pes" in self.words else ()
-        load = (split.load(task),) if "interval" in self.words else ()
-        return (*self.values(split).values(), *timed, *pes, *load)
+        pes = (split.pes,) if self.words & {"used_pes", "energy"} else ()
+        load = (split.load(task),) if self.words & {"interval", "energy"} else ()
+        spent = (self.energy(split),) if "energy" in self.words else ()
+        return (*self.values(split).values(), *timed, *pes, *load, *spent)
+
+    def energy(self, split: LayerSplit) -> int:
+        """Return the energy of a split, leakage apart; 0 where it does not count."""
+        return own_energy(self.problem, self.stage, split) if self.spends else 0
 
     def every_split(self) -> Iterator[LayerSplit]:
         """Yield all splits; those with PEs or units without work only if constraints may ask for them."""
         said = {term.word for term in self.own}
-        parts = bool(said & {"pes", "split"}) or "used_pes" in self.words
+        parts = bool(said & {"pes", "split"}) or bool(self.words & {"used_pes", "energy"})
         found = every_split(self.problem, self.stage, parts=parts, units="units" in said)
         for count, split in enumerate(found):
             if count == MOST_SPLITS and self.problem.constraints:
@@ -196,9 +174,14 @@ def _options(told: Told) -> list[Option]:
     for split in told.every_split():
         alike.setdefault(told.key(split), []).append(split)
     options = [
-        Option(split, *_high_and_add(told.problem, told.stage, split), told.values(split))
+        Option(
+            split,
+            *_high_and_add(told.problem, told.stage, split),
+            told.values(split),
+            told.energy(split),
+        )
         for splits in alike.values()
-        for split in _best_of(splits, told.stage)
+        for split in _best_of(splits, told)
     ]
     return sorted(options, key=lambda option: (option.add, option.high, option.split))
 
@@ -207,19 +190,20 @@ def stand_in(told: Told, options: Sequence[LayerSplit], split: LayerSplit) -> La
     """Return the split among a layer's options that stands for another one; of none that is valid, any."""
     key, load = told.key(split), split.load(told.stage.task)
     alike = (one for one in options if told.key(one) == key)
-    fitting = (one for one in alike if one.pes <= split.pes and one.load(told.stage.task) <= load)
+    fitting = (
+        one
+        for one in alike
+        if one.pes <= split.pes
+        and one.load(told.stage.task) <= load
+        and told.energy(one) <= told.energy(split)
+    )
     return next(fitting, options[0])
 
 
-def _best_of(splits: list[LayerSplit], stage: Stage) -> Iterator[LayerSplit]:
-    """Yield the splits that have less load than all with no more PEs."""
-    least = NEVER
-    for load, split in sorted(
-        ((split.load(stage.task), split) for split in splits), key=lambda one: (one[1].pes, one[0], one[1])
-    ):
-        if load < least:
-            least = load
-            yield split
+def _best_of(splits: list[LayerSplit], told: Told) -> list[LayerSplit]:
+    """Return the splits that have less load, or less energy, than all with no more PEs."""
+    costs = ((split.pes, split.load(told.stage.task), told.energy(split), split) for split in splits)
+    return undominated_splits(costs)
 
 
 def _high_and_add(problem: Problem, stage: Stage, split: LayerSplit) -> tuple[int, int]:
@@ -293,7 +277,9 @@ class ConstrainedSearch:
         self.every = options_of(problem)
         most, pes = problem.most_interval or NEVER, problem.machine.pes
         self.most_high, self.most_add = (most, pes) if problem.parallel else (pes, most)
+        self.by_energy = problem.minimise == "energy"
         self.by_latency = problem.parallel and problem.minimise == "latency"
+        self.by_cost = self.by_energy or self.by_latency
         related = _related(problem, starts=self.starts)
         self._order = [stage.number for stage in problem.stages if stage.number in related]
         self._looks, self._any, self._found, self._pacing = 0, False, False, PACINGS[0]
@@ -307,6 +293,13 @@ class ConstrainedSearch:
         )
         self.best = Known(plan, rank(self.problem, plan, self.scan)[0], sum(adds))
 
+    def shorten(self, interval: int) -> None:
+        """Look only for plans of such an interval or less."""
+        if self.problem.parallel:
+            self.most_high = interval
+        else:
+            self.most_add = interval
+
     def run(self) -> None:
         """Search to the end: then `best` is the best plan, or there is none.
 
@@ -315,7 +308,7 @@ class ConstrainedSearch:
         OutOfTimeError
             When the deadline passes.
         """
-        if self.by_latency or (self.problem.minimise == "pes") == self.problem.parallel:
+        if self.by_cost or (self.problem.minimise == "pes") == self.problem.parallel:
             self._within(self.most_high, any_plan=False)
             return
         limits = sorted({o.high for options in self.every for o in options if o.high <= self.most_high})
@@ -345,7 +338,7 @@ class ConstrainedSearch:
         options = [[o for o in every if o.high <= limit] for every in self.every]
         if not all(options):
             return False
-        self._layers = [_Layer(some, by_high=self.by_latency) for some in options]
+        self._layers = [_Layer(some, self._order_of) for some in options]
         least = sum(layer.least for layer in self._layers)
         if least > self.most_add:
             return False
@@ -370,21 +363,30 @@ class ConstrainedSearch:
                 layer.chosen = option
                 if self._possible(more):
                     self._descend(depth + 1, more)
-            elif not self.by_latency:
+            elif not self.by_cost:
                 break  # others have no less
         layer.chosen = None
 
+    def _order_of(self, option: Option) -> tuple[int, ...]:
+        """Return by what a layer's options are sorted: the likeliest to be part of a good plan first."""
+        if self.by_energy:
+            return option.energy, option.high, option.add
+        return (option.high, option.add) if self.by_latency else (option.add,)
+
     def _worth(self, total: int) -> bool:
         """Whether plans of a sum are wanted."""
-        return self._any or self.by_latency or self.best is None or total < self.best.total
+        return self._any or self.by_cost or self.best is None or total < self.best.total
 
     def _possible(self, total: int) -> bool:
         """Whether a node may have plans that are wanted."""
         spare = self.most_add - total
         node = (Started if self.starts else Node)(self.problem, self._layers, total, spare)
+        most = NEVER if self.best is None else self.best.cost
+        if self.by_energy and node.energy[0] >= most:
+            return False
         if isinstance(node, Started):
             node.follow(self.scan, self._pacing)
-            if self.by_latency and self.best is not None and node.latency[0] >= self.best.cost:
+            if self.by_latency and node.latency[0] >= most:
                 return False
         return all(can_hold(part, node.range_of) for part in self.parts)
 
@@ -396,7 +398,7 @@ class ConstrainedSearch:
         plans = [plan_of(self.problem, splits, pacing) for pacing in pacings]
         plan = min(plans, key=lambda one: rank(self.problem, one, self.scan))
         cost = rank(self.problem, plan, self.scan)[0]
-        if self.by_latency and self.best is not None and cost >= self.best.cost:
+        if self.by_cost and self.best is not None and cost >= self.best.cost:
             return
         if not self._keeps(plan):
             return
@@ -422,7 +424,7 @@ class ConstrainedSearch:
 def _related(problem: Problem, *, starts: bool) -> set[int]:
     """Return the numbers of the layers whose options have to be tried; of others the least sum counts."""
     found = all_terms(problem)
-    if starts or any(term.word in OF_ALL_SPLITS for term in found):
+    if starts or energy_counts(problem) or any(term.word in OF_ALL_SPLITS for term in found):
         return {stage.number for stage in problem.stages}
     named = {str(term.arguments[0]) for term in found}
     return {stage.number for stage in problem.stages if stage.name in named}
@@ -435,20 +437,24 @@ class _Layer:
     ----------
     least
         Least of `Option.add`.
+    least_energy, most_energy
+        Of all options.
     """
 
-    def __init__(self, options: list[Option], *, by_high: bool) -> None:
+    def __init__(self, options: list[Option], order: Callable[[Option], tuple[int, ...]]) -> None:
         self.chosen: Option | None = None
         self.least = options[0].add
         self._adds = [option.add for option in options]
         self._highs = list(accumulate((option.high for option in options), min))
         self.most = max(option.high for option in options)
         self.most_add = options[-1].add
+        self.least_energy = min(option.energy for option in options)
+        self.most_energy = max(option.energy for option in options)
         self.ranges = {
             term: (min(o.values[term] for o in options), max(o.values[term] for o in options))
             for term in options[0].values
         }
-        self.options = sorted(options, key=lambda o: (o.high, o.add)) if by_high else options
+        self.options = sorted(options, key=order)
 
     def lightest(self, spare: int) -> int:
         """Return the least of `Option.high` where the sum may be larger by so much than it must."""
@@ -477,7 +483,23 @@ class Node:
             if layer.chosen is None:
                 return layer.ranges[term]
             return (layer.chosen.values[term],) * 2
+        if term.word == "energy":
+            return self.energy
         return self._high if (term.word == "interval") == self.problem.parallel else self._sum
+
+    @cached_property
+    def energy(self) -> Range:
+        """What a frame takes at least and at most; leakage grows with PEs and interval."""
+        pes, interval = (self._sum, self._high) if self.problem.parallel else (self._high, self._sum)
+        ends = [
+            (layer.chosen.energy,) * 2 if layer.chosen else (layer.least_energy, layer.most_energy)
+            for layer in self.layers
+        ]
+        low, high = (
+            sum(spent) + interval[end] * leakage_per_cycle(self.problem, pes[end])
+            for end, spent in enumerate(zip(*ends, strict=True))
+        )
+        return low, high
 
     @cached_property
     def _high(self) -> Range:

@@ -134,6 +134,72 @@ def _with_any_units(
                 yield LayerSplit(filters, maps, 1, unit_filters, unit_maps)
 
 
+def every_split(problem: Problem, stage: Stage, *, parts: bool, units: bool) -> Iterator[LayerSplit]:
+    """Yield the splits that a layer can have.
+
+    Parameters
+    ----------
+    parts, units
+        Whether to yield also those in which some PEs have no work, and those in which units have none.
+    """
+    rules, task, most = problem.split_rules, stage.task, problem.most_pes(stage)
+    given = problem.limits.pes.get(stage.name)
+
+    def numbers(axis: str, size: int, left: int) -> Sequence[int]:
+        if axis not in rules.axes:
+            return [1]
+        if given is not None:
+            return divisors(left)
+        return range(1, left + 1) if parts else useful_parts(size, left)
+
+    left = most if given is None else given
+    for filters in numbers("filters", task.filters, left):
+        for maps in numbers("maps", task.maps, left // filters):
+            for rows in numbers("rows", task.rows, left // (filters * maps)):
+                if given in (None, filters * maps * rows):
+                    split = LayerSplit(filters, maps, rows)
+                    yield from _with_all_units(problem, stage, split, every=units)
+
+
+def _with_all_units(
+    problem: Problem, stage: Stage, split: LayerSplit, *, every: bool
+) -> Iterator[LayerSplit]:
+    units, task = problem.machine.functional_units, stage.task
+    any_of_both = problem.limits.functional_units == "any"
+    if every:
+        for unit_filters in range(1, units + 1) if any_of_both else [1]:
+            for unit_maps in range(1, units // unit_filters + 1):
+                yield split._replace(unit_filters=unit_filters, unit_maps=unit_maps)
+        return
+    filters, maps = -(-task.filters // split.filters), -(-task.maps // split.maps)
+    for unit_filters in useful_parts(filters, units) if any_of_both else [1]:
+        for unit_maps in useful_parts(maps, units // unit_filters):
+            yield split._replace(unit_filters=unit_filters, unit_maps=unit_maps)
+
+
+def undominated_splits(costs: Iterable[tuple[int, int, int, LayerSplit]]) -> list[LayerSplit]:
+    """Return the splits that are not as good as another one in PEs, load and energy; one of equal ones.
+
+    Parameters
+    ----------
+    costs
+        These three of each split, and the split.
+    """
+    kept: list[LayerSplit] = []
+    stairs: list[tuple[int, int]] = []  # loads ascending, energies descending
+    for _, load, spent, split in sorted(costs):
+        place = bisect_right(stairs, load, key=lambda stair: stair[0])
+        if place and stairs[place - 1][1] <= spent:
+            continue
+        last = place
+        while last < len(stairs) and stairs[last][1] >= spent:
+            last += 1
+        first = place - 1 if place and stairs[place - 1][0] == load else place
+        stairs[first:last] = [(load, spent)]
+        kept.append(split)
+    return kept
+
+
 # The parametric search -----------------------------------------------------------------------------------
 
 

@@ -28,6 +28,14 @@ from typing import NamedTuple
 import numpy as np
 
 from tilewright.allocation.bounds import bound_on_splits
+from tilewright.allocation.energy import energy
+from tilewright.allocation.exact.energy_search import (
+    EnergySearch,
+    TooManyPairs,
+    as_plan,
+    front_by_intervals,
+    is_settled_by_splits,
+)
 from tilewright.allocation.exact.latency_dp import Group, final_states
 from tilewright.allocation.exact.options import (
     Offers,
@@ -93,6 +101,9 @@ def search_splits(problem: Problem, deadline: float = float("inf")) -> Iterator[
     """Return what is known, again and again as it grows; the last is all that can be said in time."""
     bound = bound_on_splits(problem)
     known = AllocationAnswer((), None, bound.value, bound.impossible is not None)
+    if not known.proven and (problem.minimise == "energy" or problem.trades_energy):
+        yield _of_energy(problem, bound.value, deadline)
+        return
     if known.proven or not problem.parallel:
         yield known if known.proven else _in_turn(problem)
         return
@@ -107,6 +118,50 @@ def search_splits(problem: Problem, deadline: float = float("inf")) -> Iterator[
     if known.proven and known.plans and minimise in ("interval", "pes") and not rows_split:
         plans, cut_short = _fastest_alike(problem, known.plans[0], deadline)
         yield known._replace(plans=plans, cut_short=cut_short)
+
+
+def _of_energy(problem: Problem, bound: int, deadline: float) -> AllocationAnswer:
+    """Return the plan of least energy, or the front of interval and energy.
+
+    Where buffers are limited and layers work at the same time, a single plan is left to `constrained`.
+    """
+    if not is_settled_by_splits(problem) and not problem.trades_energy:
+        return AllocationAnswer((), None, bound, False)
+    plans: list[Plan] = []
+    ended = cut_short = False
+    search = EnergySearch(problem, deadline)
+    try:
+        if is_settled_by_splits(problem):
+            _ = search.front() if problem.trades_energy else search.least()
+        else:
+            plans.extend(front_by_intervals(problem, deadline))
+        ended = True
+    except OutOfTimeError:
+        cut_short = True
+    except TooManyPairs:
+        ended = False
+    if not plans:
+        plans = [as_plan(problem, point.chosen) for point in search.found]
+    plans = _energy_front(problem, plans)
+    if not plans:
+        return AllocationAnswer((), None, bound, ended, cut_short)
+    times = schedule(problem, plans[0])
+    value = times.interval if problem.trades_energy else energy(problem, plans[0], times.interval)
+    known = value if ended else bound
+    return AllocationAnswer(tuple(plans), value, known, ended, cut_short)
+
+
+def _energy_front(problem: Problem, plans: list[Plan]) -> list[Plan]:
+    """Return the plans of which no other one is as good in interval and energy, the fastest first."""
+    intervals = [schedule(problem, plan).interval for plan in plans]
+    keys = [(it, energy(problem, plan, it)) for it, plan in zip(intervals, plans, strict=True)]
+    kept: list[Plan] = []
+    least = NEVER
+    for place in sorted(range(len(plans)), key=keys.__getitem__):
+        if keys[place][1] < least:
+            least = keys[place][1]
+            kept.append(plans[place])
+    return kept
 
 
 def _in_turn(problem: Problem) -> AllocationAnswer:

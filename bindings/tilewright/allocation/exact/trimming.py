@@ -7,6 +7,7 @@ from collections.abc import Iterator, Sequence
 from dataclasses import replace
 from enum import IntEnum
 
+from tilewright.allocation.energy import energy
 from tilewright.allocation.exact.options import offers_of
 from tilewright.allocation.geometry import Scan
 from tilewright.allocation.plan import PACINGS, Plan
@@ -33,6 +34,7 @@ RANKS = {
     "interval": (Key.INTERVAL, Key.PES, Key.LATENCY),
     "pes": (Key.PES, Key.LATENCY, Key.INTERVAL),
     "latency": (Key.LATENCY, Key.PES, Key.INTERVAL),
+    "energy": (Key.INTERVAL, Key.PES, Key.LATENCY),
 }
 """In which order the numbers of a key count for each objective; for ``pareto`` none comes first."""
 
@@ -66,7 +68,7 @@ def trim_plan(problem: Problem, plan: Plan) -> Plan:
     """
     if plan.front:
         return Plan.joined(tuple(trim_plan(problem, one) for one in plan.front))
-    if problem.minimise == "distance":
+    if problem.minimise in ("distance", "energy"):
         return plan
     if problem.parallel and problem.minimise in ("latency", "pareto"):
         return replace(plan, splits=_same_paces(problem, plan))
@@ -84,7 +86,7 @@ def trim_plan(problem: Problem, plan: Plan) -> Plan:
 
 
 def rank(problem: Problem, plan: Plan, scan: Scan | None = None) -> tuple[int, ...]:
-    """Return what tells plans apart: the numbers of their key, and the words that they need.
+    """Return what tells plans apart: the numbers of their key, energy before them, and the words they need.
 
     All plans move the same from and to the array. A front and the places of PEs have none.
     """
@@ -92,7 +94,8 @@ def rank(problem: Problem, plan: Plan, scan: Scan | None = None) -> tuple[int, .
         return ()
     times, counts = schedule(problem, plan, scan), [split.pes for split in plan.splits]
     key = times.interval, sum(counts) if problem.parallel else max(counts), times.latency
-    return *(key[column] for column in RANKS[problem.minimise]), times.storage
+    spent = (energy(problem, plan, times.interval),) if problem.minimise == "energy" else ()
+    return *spent, *(key[column] for column in RANKS[problem.minimise]), times.storage
 
 
 def break_ties(problem: Problem, plan: Plan, deadline: float) -> Plan:
