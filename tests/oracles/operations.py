@@ -1,4 +1,4 @@
-"""Pools and sums between layers on a DSP and an NPU (docs/operations.md): tiles as sets of elements.
+"""Operations between layers on a DSP and an NPU (docs/operations.md): tiles as sets of elements.
 
 Nothing of the package is imported; a problem is a layer's table, the machine's, and what is minimised.
 """
@@ -6,10 +6,12 @@ Nothing of the package is imported; a problem is a layer's table, the machine's,
 from __future__ import annotations
 
 from collections.abc import Iterator
+from contextlib import suppress
 from itertools import product
 from typing import Any, NamedTuple
 
-from tests.oracles import Refused, TooLarge
+from tests.oracles import Refused, TooLarge, operation_loop
+from tests.oracles.inner_loop import Unfit
 
 Json = dict[str, Any]
 Tile = tuple[int, int, int]
@@ -17,6 +19,8 @@ Element = tuple[int, int, int, int]
 """Image, map, row and column."""
 
 KINDS = ("pool", "add")
+"""And normalisations, where the machine has a vector unit."""
+
 MOST_TILES = 20_000
 """Tiles of all plans together that are walked through."""
 
@@ -45,7 +49,9 @@ class Operation:
         layer = self.layer
         self.is_pool = layer["kind"] == "pool"
         self.images = problem["batch"]
-        self.operands = 1 if self.is_pool else len(layer["inputs"])
+        self.operands = len(layer["inputs"]) if layer["kind"] == "add" else 1
+        self.unit = self.machine.get("vector_unit")
+        self.loops: dict[Any, tuple[int, int]] = {}
         self.kernel = layer["kernel"] if self.is_pool else [1, 1]
         self.stride = layer["stride"] if self.is_pool else [1, 1]
         self.padding = layer["padding"] if self.is_pool else [0, 0, 0, 0]
@@ -134,6 +140,8 @@ class Operation:
         every = list(product(*even))
         if sum(self.tiles(tile) for tile in every) > MOST_TILES:
             raise TooLarge
+        if self.layer["kind"] == "map":  # a normalisation, which looks at all maps
+            every = [tile for tile in every if tile[0] == self.maps]
         fitting = [tile for tile in every if self.fits(tile)]
         if self.over_plane:
             fewest = min(map(self.tiles, fitting), default=0)
@@ -151,20 +159,55 @@ class Operation:
 
     # Costs -------------------------------------------------------------------------------------------------
 
-    def costs(self, tile: Tile) -> dict[str, int]:
+    def costs(self, tile: Tile, loop: Json | None = None) -> dict[str, int]:
         """Return what a plan costs, by what is minimised."""
         walk = list(self.walk(tile))
         moved = sum(sum(map(len, one.loads)) + len(one.given) for one in walk)
         return {"accesses": moved} | (
-            self._dsp(walk, moved) if self.machine["kind"] == "dsp" else self._npu(walk)
+            self._dsp(walk, moved, loop) if self.machine["kind"] == "dsp" else self._npu(walk)
         )
 
-    def _dsp(self, walk: list[Moved], moved: int) -> dict[str, int]:
+    def inner_loops(self, tile: Tile) -> list[Json | None]:
+        """Return all inner loops of a plan's tiles; None where the machine has none."""
+        if self.unit is None:
+            return [None]
+        sizes = {self._sizes(one.given) for one in self.walk(tile)}
+        largest = max(c for c, _, _ in sizes), max(y for _, y, _ in sizes), max(x for _, _, x in sizes)
+        return list(operation_loop.loops(self.unit, self._told(), largest))
+
+    def _told(self) -> Json:
+        layer = self.layer
+        op = f"{layer['op']}_pool" if self.is_pool else layer["op"] if layer["kind"] == "map" else "add"
+        told = {"op": op, "kernel": self.kernel, "stride": self.stride, "inputs": self.operands, "numbers": 0}
+        told["kernel"] = self.plane if self.over_plane else self.kernel
+        size = {"size": layer["response"]["size"]} if op == "lrn" else {}
+        return told | size | {"element_bytes": self.machine["element_bytes"]}
+
+    def _sizes(self, given: frozenset[Element]) -> Tile:
+        if self.over_plane:
+            return len(given), 1, 1
+        c, y, x = (len({one[axis] for one in given}) for axis in (1, 2, 3))
+        return c, y, x
+
+    def _looped(self, one: Moved, loop: Json) -> tuple[int, int]:
+        """Return the cycles of a tile, and the elements that it loads and stores."""
+        key = self._sizes(one.given), repr(loop)
+        if key not in self.loops:
+            assert self.unit is not None
+            run = operation_loop.Run(self.unit, self._told(), key[0], loop)
+            self.loops[key] = run.cycles, run.transfers * self.unit["lanes"]
+        return self.loops[key]
+
+    def _dsp(self, walk: list[Moved], moved: int, loop: Json | None) -> dict[str, int]:
         machine = self.machine
         bus, setup = machine["bus_elements_per_cycle"], machine["dma_setup_cycles"]
         loads = [[len(part) for part in one.loads if part] for one in walk] + [[]]
         writes = [[]] + [[len(one.given)] for one in walk]
-        compute = [_up(one.work, machine["vector_ops_per_cycle"]) for one in walk]
+        if loop is None:
+            compute = [_up(one.work, machine["vector_ops_per_cycle"]) for one in walk]
+            streams = [0] * len(walk)
+        else:
+            compute, streams = map(list, zip(*(self._looped(one, loop) for one in walk), strict=True))
 
         def carried(sizes: list[int]) -> int:
             return sum(_up(size, bus) for size in sizes)
@@ -173,14 +216,15 @@ class Operation:
         for i, own in enumerate(compute):
             beside = writes[i] + loads[i + 1]
             if machine["double_buffering"]:
-                cycles += max(own + setup * len(beside), carried(beside))
+                cycles += max(own + setup * len(beside), carried(beside) + _up(streams[i], bus))
             else:
-                cycles += own + setup * len(beside) + carried(beside)
+                cycles += max(own, _up(streams[i], bus)) + setup * len(beside) + carried(beside)
         cycles += carried(writes[-1]) + setup
         busy = sum(compute) + setup * sum(map(len, loads + writes))
         price, size = machine["energy"], machine["element_bytes"]
         energy = price["core_fj_per_cycle"] * busy
         energy += _up(moved * size * price["dram_fj_per_access"], price["dram_access_bytes"])
+        energy += _up(sum(streams) * size * price["local_fj_per_access"], price["local_access_bytes"])
         return {"cycles": cycles, "energy": energy}
 
     def _npu(self, walk: list[Moved]) -> dict[str, int]:
@@ -214,7 +258,12 @@ class Operation:
 def best(problem: Json) -> int | None:
     """Return the least cost of all plans; None where not even the smallest tile fits."""
     operation = Operation(problem)
-    return min((operation.costs(tile)[problem["minimise"]] for tile in operation.plans()), default=None)
+    found: list[int] = []
+    for tile in operation.plans():
+        for loop in operation.inner_loops(tile):
+            with suppress(Unfit):
+                found.append(operation.costs(tile, loop)[problem["minimise"]])
+    return min(found, default=None)
 
 
 def cost(problem: Json, plan: Json) -> int:
@@ -223,4 +272,7 @@ def cost(problem: Json, plan: Json) -> int:
     tile = tuple(plan["operation"][name] for name in ("maps", "rows", "columns"))
     if tile not in operation.plans():
         raise Refused(f"tile {tile}")
-    return operation.costs(tile)[problem["minimise"]]  # type: ignore[arg-type]
+    try:
+        return operation.costs(tile, plan.get("inner_loop"))[problem["minimise"]]  # type: ignore[arg-type]
+    except Unfit as error:
+        raise Refused(f"tile {tile}") from error

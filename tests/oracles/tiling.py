@@ -46,10 +46,18 @@ def parts(problem: Json) -> list[tuple[ModuleType, Json]]:
         if layer["kind"] in ("conv", "fc"):
             one = layer | {"batch": problem["batch"] or layer["batch"]}
             found.append((_kind(problem), problem | {"layer": one, "network": None}))
-        elif layer["kind"] in operations.KINDS and machine["vector_ops_per_cycle"] is not None:
+        elif _is_done(layer, machine):
             given = {"layer": layer, "machine": machine, "batch": images, "minimise": minimise}
             found.append((operations, given))
     return found
+
+
+def _is_done(layer: Json, machine: Json) -> bool:
+    """Whether the machine does an operation."""
+    if machine.get("vector_unit") and layer["kind"] == "map":
+        return bool(layer["op"] == "lrn")
+    told = machine["vector_ops_per_cycle"] is not None or bool(machine.get("vector_unit"))
+    return layer["kind"] in operations.KINDS and told
 
 
 def may_stop(_problem: Json, _method: str) -> bool:

@@ -8,6 +8,7 @@ import pytest
 
 from tilewright.papers import figures as reproducing
 from tilewright.papers.idsp import compute
+from tilewright.papers.idsp.between import operations
 from tilewright.papers.idsp.compute import predictions
 from tilewright.tiling.dsp.inner_loop import loop_costs
 from tilewright.tiling.dsp.inner_search import best_loop
@@ -81,6 +82,29 @@ def test_a_larger_body_never_hurts() -> None:
     assert cycles == sorted(cycles, reverse=True)
 
 
+def test_pools_and_normalisations_take_little_time_and_more_energy() -> None:
+    """What docs/dsp-compute.md says of whole networks; the thesis's numbers are of layers alone."""
+    assert {each.name for each in operations("alexnet")} == {"pool1", "norm1", "pool2", "norm2", "pool5"}
+    for network, most, energy in (("lenet5-clone", 0.007, 1.142), ("alexnet", 0.004, 1.055)):
+        alone, on_chip, steps = compute.whole(network)
+        times = [each["milliseconds"] for each in (alone, on_chip, steps)]
+        assert times == sorted(times)
+        assert times[2] / times[0] < 1 + most
+        spent = [each["picojoules_per_op"] for each in (alone, on_chip, steps)]
+        assert spent[1] / spent[0] < 1.002
+        assert spent[2] / spent[0] == pytest.approx(energy, abs=0.001)
+
+
+def test_a_pool_is_at_least_its_instructions() -> None:
+    """AlexNet's pool5: 8 maxima for 8 images, 36 places and 8 vectors of 256 maps; 9 loads at most."""
+    pool = operations("alexnet")[-1]
+    vectors = 8 * 36 * 256 // 32
+    assert pool.loop.vector == "c"
+    assert 8 * vectors <= pool.cycles <= 2 * 8 * vectors
+    assert vectors * (1 + 4) <= pool.vectors <= vectors * (1 + 9)
+    assert pool.accesses == 8 * 256 * (13 * 13 + 6 * 6)
+
+
 def test_what_is_printed(capsys: pytest.CaptureFixture[str], tmp_path: Path) -> None:
     reproducing.run("idsp-compute", time_limit=1, folder=tmp_path)
     shown = capsys.readouterr().out
@@ -90,6 +114,8 @@ def test_what_is_printed(capsys: pytest.CaptureFixture[str], tmp_path: Path) -> 
         "7,089,792 |7,089,792        = *",  # table 7.5
         "LeNet-5, transfers: 9.1 | 9.04 | -0.7 %",
         "vectors of x:    208,408    208,408",
+        "LeNet-5, milliseconds: 8.44 | 8.712 +3.2 % | 8.744 +3.6 % | 8.766 +3.9 %",
+        "AlexNet: 14% | 0.3% | 0.4%",
     ):
         assert words in shown
     assert max(map(len, shown.splitlines())) <= 80

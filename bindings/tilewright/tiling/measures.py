@@ -339,6 +339,8 @@ class CycledBetween(Between, InCycles):
     """By memory; with `vector_aj` they add up to `energy_aj`. Missing where nothing has a price."""
     vector_aj: Count | None = None
     """Energy of the operations themselves."""
+    inner_loop: str | None = None
+    """The loop inside of a tile, on a DSP with a vector unit."""
     front: list[DspPoint | HierarchyPoint] | None = None
     """Points of a Pareto front."""
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from functools import cached_property
+from functools import cached_property, partial
 from typing import Annotated, Any, ClassVar, NamedTuple
 
 from pydantic import Field
@@ -30,7 +30,8 @@ from tilewright.tiling.objectives import (
     TilingLimits,
     TilingObjective,
 )
-from tilewright.tiling.operations.operation import Operation, Unmodelled, operations, units_of
+from tilewright.tiling.operations.operation import Operation, Unmodelled, operations
+from tilewright.tiling.operations.which_unit import unit_of, units_of
 
 
 class Part(NamedTuple):
@@ -78,7 +79,9 @@ class Problem(Minimising):
                 self.machine.check(self.layer, name)
         elif self.operation is not None:
             if self.operation.on not in units_of(self.machine):
-                limit = f"the machine has no {self.operation.on}: see vector_ops_per_cycle and host"
+                limit = (
+                    f"the machine has no {self.operation.on}: see vector_ops_per_cycle, vector_unit and host"
+                )
                 raise InputError("operation.on", self.operation.on, limit)
             from tilewright.tiling.operations.search import check as check_operation  # for start-up time
 
@@ -326,8 +329,10 @@ class Problem(Minimising):
     @cached_property
     def _executed(self) -> tuple[NamedLayer | MatMul | tuple[str, Operation] | Unmodelled, ...]:
         """What the network does, in order."""
-        units = () if self.trades_capacity else units_of(self.machine)
-        return tuple(operations(self.executed_graph, self.batch, units))
+        graph, machine = self.executed_graph, self.machine
+        if self.trades_capacity:
+            return tuple(operations(graph, self.batch, lambda _, __: ""))
+        return tuple(operations(graph, self.batch, partial(unit_of, machine)))
 
     @cached_property
     def executed_graph(self) -> NetworkGraph:

@@ -9,10 +9,23 @@ from pathlib import Path
 import numpy as np
 
 from tilewright.papers.figures import Say
-from tilewright.papers.idsp.energy import Mapped, distance, energy_of, mapped, performance
+from tilewright.papers.idsp.between import (
+    energy_of_steps,
+    energy_on_chip,
+    loop_text,
+    operations,
+    print_between,
+)
+from tilewright.papers.idsp.energy import (
+    Mapped,
+    NetworkEnergy,
+    distance,
+    energy_of,
+    mapped,
+    performance,
+)
 from tilewright.papers.idsp.setting import NETWORKS, machine, published
 from tilewright.tiling.dsp.inner_loop import (
-    DIMENSIONS,
     InnerLoop,
     LoopCosts,
     TileWork,
@@ -135,6 +148,7 @@ def print_compute(_folder: Path, say: Say) -> None:
     _print_rows(say)
     _print_parts(say)
     _print_factors(say)
+    print_between(say)
     _print_whole(say)
     _print_best(say)
     _print_conv1(say)
@@ -173,12 +187,6 @@ def _every() -> list[tuple[str, Prediction]]:
     ]
 
 
-def _loop_text(loop: InnerLoop) -> str:
-    """Return a loop as the tables have it: vectorised and pipelined dimension, body and kernel positions."""
-    body = " ".join(f"{d}{u}" for d, u in zip(DIMENSIONS, loop.unroll, strict=True) if u > 1)
-    return f"{loop.vector}/{loop.pipelined} {body or '1'} x {loop.taps}"
-
-
 def _print_rows(say: Say) -> None:
     say("Tables 7.3 and 7.5, manual mapping (thesis | ours | distance)")
     say("Cycles are predicted: no loop is chosen by them. But three latencies are chosen")
@@ -204,7 +212,7 @@ def _print_rows(say: Say) -> None:
         chosen = one.of.row.get("inferred", [])
         words = CHOSEN.get(" ".join(chosen), f"body: {', '.join(chosen)}") if chosen else ""
         say(
-            f"  {label:<13} {_loop_text(one.loop):<21} {costs.interval:>8} {lanes:>5.1f} "
+            f"  {label:<13} {loop_text(one.loop):<21} {costs.interval:>8} {lanes:>5.1f} "
             f"{f'{costs.live} of {VectorUnit().registers}':>9}  {words}".rstrip()
         )
 
@@ -251,23 +259,51 @@ def _print_factors(say: Say) -> None:
             say(f"  {title} {name}, share of the peak: {theirs:g} | {value:.3f} | {distance(value, theirs)}")
 
 
+def whole(network: str) -> list[dict[str, float]]:
+    """Return the figures of table 7.11: of layers alone, with operations on chip, and with them as steps."""
+    layers, between = predictions(network), operations(network)
+    cycles = sum(one.cycles for one in layers)
+    energy = energy_of(
+        cycles=cycles,
+        transfers=sum(one.of.transfers[one.of.best] for one in layers),
+        vectors=sum(one.transfers for one in layers),
+        accesses=sum(one.of.accesses[one.of.best] for one in layers),
+    )
+    setup = machine().dma_setup_cycles * sum(each.transfers for each in between)
+    return [
+        performance(network, energy, cycles),
+        performance(
+            network,
+            NetworkEnergy.sum_of([energy, *map(energy_on_chip, between)]),
+            cycles + sum(each.cycles for each in between),
+        ),
+        performance(  # whose energy has the set-up, which is a part of the duration, too
+            network,
+            NetworkEnergy.sum_of([energy, *map(energy_of_steps, between)]),
+            cycles + sum(each.duration for each in between) - setup,
+        ),
+    ]
+
+
 def _print_whole(say: Say) -> None:
     say("")
-    say("Tables 7.11 and 7.12, from our cycles (thesis | ours | distance)")
+    say("Tables 7.11 and 7.12, from our cycles (thesis | convolutions and fully-connected")
+    say("layers, as in the thesis | with pools and normalisations on chip | as steps)")
     for network, title in NETWORKS.items():
         row = next(row for row in published()["table_7_11"] if row["network"] == network)
-        layers = predictions(network)
-        cycles = sum(one.cycles for one in layers)
-        energy = energy_of(
-            cycles=cycles,
-            transfers=sum(one.of.transfers[one.of.best] for one in layers),
-            vectors=sum(one.transfers for one in layers),
-            accesses=sum(one.of.accesses[one.of.best] for one in layers),
-        )
-        found = performance(network, energy, cycles)
+        found = whole(network)
         for unit in ("milliseconds", "milliwatts", "images_per_second", "picojoules_per_op", "utilisation"):
-            words, away = unit.replace("_", " "), distance(found[unit], row[unit])
-            say(f"  {title}, {words}: {row[unit]:g} | {found[unit]:.4g} | {away}")
+            ours = " | ".join(f"{each[unit]:.4g} {distance(each[unit], row[unit])}" for each in found)
+            say(f"  {title}, {unit.replace('_', ' ')}: {row[unit]:g} | {ours}")
+    say("Share of the run-time that is not of convolutions and fully-connected layers: on")
+    say("the CPU (sections 7.6.1, measured) | ours on chip | ours as steps")
+    for network, title in NETWORKS.items():
+        cpu = next(
+            row for row in published()["baselines"] if row["platform"] == "CPU" and row["network"] == network
+        )
+        alone, *others = (each["milliseconds"] for each in whole(network))
+        shares = " | ".join(f"{1 - alone / each:.1%}" for each in others)
+        say(f"  {title}: {1 - cpu['layers']:.0%} | {shares}")
 
 
 def _print_best(say: Say) -> None:
@@ -288,7 +324,7 @@ def _print_best(say: Say) -> None:
             cycles, transfers = one.total(costs)
             say(
                 f"  {label:<13} {cycles:>10,} {one.least_cycles / cycles:>7.1%} {transfers:>10,} "
-                f"{energy(cycles, transfers):>7.1f}  {_loop_text(loop)}"
+                f"{energy(cycles, transfers):>7.1f}  {loop_text(loop)}"
             )
             label = ""
 

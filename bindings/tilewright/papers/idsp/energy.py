@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from collections.abc import Sequence
+from dataclasses import dataclass, fields
 from functools import cache
 from pathlib import Path
 from typing import Any
@@ -34,6 +35,11 @@ class NetworkEnergy:
     def total(self) -> float:
         """Sum of the components."""
         return self.compute + self.dma + self.local + self.external
+
+    @classmethod
+    def sum_of(cls, parts: Sequence[NetworkEnergy]) -> NetworkEnergy:
+        """Add up the components of several."""
+        return cls(*(sum(getattr(each, one.name) for each in parts) for one in fields(cls)))
 
 
 def energy_of(*, cycles: float, transfers: float, vectors: float, accesses: float) -> NetworkEnergy:

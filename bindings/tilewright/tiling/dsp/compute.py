@@ -181,7 +181,7 @@ def loops_worth_trying(nest: Nest, step: Tile, *, every: bool = False) -> tuple[
             int(table[at, len(kinds) :] @ numbers) * unit.lanes,
             found[at][0].loop(found[at][1]),
         )
-        for at in (range(len(table)) if every else _undominated(table))
+        for at in (range(len(table)) if every else undominated(table))
     )
 
 
@@ -204,14 +204,13 @@ def _costs_of_family(
     return np.stack([*columns[0], *columns[1]], axis=1), fits
 
 
-def _undominated(table: NDArray[np.int64]) -> list[int]:
+def undominated(table: NDArray[np.int64]) -> list[int]:
     """Return rows that no other row is at most as large as everywhere, one of several that are equal."""
     kept: list[int] = []
-    rows = np.zeros((0, table.shape[1]), np.int64)
-    for at in np.lexsort((*table.T[::-1], table.sum(axis=1))).tolist():
-        if not (rows <= table[at]).all(axis=1).any():
-            kept.append(at)
-            rows = np.vstack([rows, table[at]])
+    left = np.lexsort((*table.T[::-1], table.sum(axis=1)))  # no row is larger than a later one everywhere
+    while len(left):
+        kept.append(int(left[0]))
+        left = left[(table[left] < table[left[0]]).any(axis=1)]
     return kept
 
 

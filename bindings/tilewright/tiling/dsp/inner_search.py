@@ -58,15 +58,15 @@ def families(unit: VectorUnit, work: TileWork) -> Iterator[LoopFamily]:
         sizes = extents(unit, work, vector)
         for taps in every:
             rows, columns = body_taps(work.kernel, taps)
-            unroll = _unrollings(sizes, unit.unrolled_macs // (rows * columns))
+            unroll = unrollings(sizes, unit.unrolled_macs // (rows * columns))
             if not len(unroll[0]):
                 continue
             for pipelined in DIMENSIONS:
                 yield LoopFamily(vector, pipelined, taps, unroll)
 
 
-def _unrollings(sizes: tuple[int, ...], most: int) -> list[Counts]:
-    """Return all unrollings of five loops with a product of at most some number."""
+def unrollings(sizes: tuple[int, ...], most: int) -> list[Counts]:
+    """Return all unrollings of some loops with a product of at most some number."""
     found, product = np.zeros((0, 1), np.int64), np.ones(1, np.int64)
     for size in sizes:
         steps = np.array([step for step in even_steps(size) if step <= most], np.int64)

@@ -2,12 +2,18 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator, Sequence
+from typing import Any
+
 import numpy as np
 
 from tilewright.simulator import Engine, Memory, Program, Report
+from tilewright.spec.errors import InputError
 from tilewright.tiling.dsp import cost
+from tilewright.tiling.dsp.compute import undominated
 from tilewright.tiling.dsp.machine import DspMachine
 from tilewright.tiling.operations.operation import Operation
+from tilewright.tiling.operations.plan import OperationPlan
 from tilewright.tiling.operations.steps import Timing, steps
 from tilewright.tiling.operations.units import (
     Costs,
@@ -18,6 +24,13 @@ from tilewright.tiling.operations.units import (
     on_host,
     rate,
     tensors,
+)
+from tilewright.tiling.operations.vector_loop import has_loop
+from tilewright.tiling.operations.vector_search import (
+    compute_of_tiles,
+    loop_of,
+    loops_worth_trying,
+    room_needed,
 )
 from tilewright.tiling.operations.walk import Counts, Walk
 
@@ -30,6 +43,7 @@ class DspUnit(Unit):
         self.host = operation.on == "host"
         self.width = machine.units.output
         self.bytes = -(-operation.elements * bits_of(machine) // 8)
+        self.has_loop = operation.on == "vector" and machine.vector_unit is not None and has_loop(operation)
 
     def overflow(self, buffers: dict[str, int]) -> str | None:
         """Say what does not fit of a tile, or None."""
@@ -40,6 +54,23 @@ class DspUnit(Unit):
         holds = f"the memory holds {self.machine.capacity}"
         return f"memory overflow: a tile needs {needed} {self.machine.unit}{twice}; {holds}"
 
+    def check(self, smallest: Walk) -> None:
+        """Refuse an operation of which no inner loop has room.
+
+        Raises
+        ------
+        InputError
+            Names the field of the vector unit, and what is needed.
+        """
+        if not self.has_loop:
+            return
+        assert self.machine.vector_unit is not None
+        for name, needed in room_needed(self.operation, self.machine, smallest).items():
+            given = getattr(self.machine.vector_unit, name)
+            if given < needed:
+                limit = f"{self.operation.op} has no inner loop with fewer than {needed}"
+                raise InputError(f"machine.vector_unit.{name}", given, limit)
+
     def fullness(self, buffers: dict[str, int]) -> tuple[str, str]:
         """Return how full the memory is."""
         return "", f"{100 * self.width * sum(buffers.values()) / self.machine.buffer_capacity:.0f} %"
@@ -49,7 +80,7 @@ class DspUnit(Unit):
         machine = self.machine
         if self.host:
             return host_program(walk, on_host(machine, self.bytes))
-        buffers = walk.buffers
+        buffers, (computing, streamed) = walk.buffers, self._core(walk)
         moved = tensors(walk, lambda name: {"buffer": buffers[name], "width": self.width})
         engines = (
             Engine(
@@ -64,35 +95,58 @@ class DspUnit(Unit):
             tensors=moved,
             memories=(Memory("mem", machine.capacity),),
             engines=engines,
-            steps=steps(walk, Timing("bus", "dsp", self._computing(walk), self._streamed(walk))),
+            steps=steps(walk, Timing("bus", "dsp", computing, streamed)),
             copies=machine.copies,
         )
 
     def costs(self, walk: Walk, level: str) -> Costs:
         """Return what a plan costs by the closed form."""
+        return self._costs(walk, [self._core(walk)])[0]
+
+    def choices(self, plans: Sequence[OperationPlan], level: str) -> Iterator[tuple[OperationPlan, Costs]]:
+        """Yield plans; of each tile those with the inner loops of which none is better in time and energy."""
+        if not self.has_loop:
+            yield from super().choices(plans, level)
+            return
+        assert self.machine.vector_unit is not None
+        lanes, tiles = self.machine.vector_unit.lanes, [Walk(self.operation, plan).kinds[0] for plan in plans]
+        every = loops_worth_trying(self.operation, self.machine, tiles)
+        for plan, options in zip(plans, every, strict=True):
+            walk = Walk(self.operation, plan)
+            kind = walk.kinds[1]
+            cores = [(each.cycles[kind], each.transfers[kind] * lanes) for each in options]
+            costs = self._costs(walk, cores)
+            priced = np.array([(each["cycles"], each["energy"]) for each in costs])
+            for at in undominated(priced):
+                yield OperationPlan(plan.tile, options[at].loop), costs[at]
+
+    def _costs(self, walk: Walk, cores: Sequence[tuple[Counts, Counts]]) -> list[Costs]:
+        """Return what tiles cost, for each of some cycles of the core and units that it streams."""
         machine = self.machine
         loads = [self.width * moved.elements for moved in walk.loaded.values()]
         stores = [self.width * walk.stored.elements]
         accesses = int(sum(counts.sum() for counts in (*loads, *stores)))
         if self.host:
             cycles = on_host(machine, self.bytes)
-            return self._priced(accesses, cycles, 0, 0)
+            return [self._priced(accesses, cycles, 0, 0)]
         setup, width = machine.dma_setup_cycles, machine.bus_units_per_cycle
         load, store = (added(-(-counts // width) for counts in group) for group in (loads, stores))
         sets = setup * added((counts > 0).astype(np.int64) for counts in loads)
         ends = setup * np.ones(walk.steps, dtype=np.int64)
-        computing, streamed = self._computing(walk), self._streamed(walk)
-        streaming = -(-streamed // width)
-        busy = int((computing + sets + ends).sum())
-        if not machine.double_buffering:
-            working = np.maximum(computing, streaming)
-            cycles = int((working + sets + ends + load + store).sum())
-        else:
-            core = computing + _next(sets) + _last(ends)
-            bus = _last(store) + _next(load) + streaming
-            alone = sets[0] + load[0] + ends[-1] + store[-1]
-            cycles = int(np.maximum(core, bus).sum() + alone)
-        return self._priced(accesses, cycles, busy, int(streamed.sum()))
+        found = []
+        for computing, streamed in cores:
+            streaming = -(-streamed // width)
+            busy = int((computing + sets + ends).sum())
+            if not machine.double_buffering:
+                working = np.maximum(computing, streaming)
+                cycles = int((working + sets + ends + load + store).sum())
+            else:
+                core = computing + _next(sets) + _last(ends)
+                bus = _last(store) + _next(load) + streaming
+                alone = sets[0] + load[0] + ends[-1] + store[-1]
+                cycles = int(np.maximum(core, bus).sum() + alone)
+            found.append(self._priced(accesses, cycles, busy, int(streamed.sum())))
+        return found
 
     def measured(self, walk: Walk, report: Report, level: str) -> Costs:
         """Return what an executed plan costs."""
@@ -100,28 +154,43 @@ class DspUnit(Unit):
         assert line is not None
         busy = 0
         if not self.host:
-            busy = int(self._computing(walk).sum()) + self.machine.dma_setup_cycles * report.transfers
+            busy = int(self._core(walk)[0].sum()) + self.machine.dma_setup_cycles * report.transfers
         return self._priced(self.width * report.accesses, line.cycles, busy, report.streamed)
 
-    def limited_by(self, costs: Costs) -> str:
+    def breakdown(self, walk: Walk, report: Report) -> dict[str, Any]:
+        """Return the inner loop."""
+        return {"inner_loop": str(loop_of(self.operation, self.machine, walk))} if self.has_loop else {}
+
+    def limited_by(self, walk: Walk, costs: Costs) -> str:
         """Name what the time is spent on, most of all."""
         if self.host:
             return "host"
-        bus = -(-costs["accesses"] // self.machine.bus_units_per_cycle)
-        return "vector unit" if -(-self.operation.work // rate(self.machine)) > bus else "bus"
+        computing, streamed = (int(counts.sum()) for counts in self._core(walk))
+        bus = -(-(costs["accesses"] + self.has_loop * streamed) // self.machine.bus_units_per_cycle)
+        work = "inner loop" if self.has_loop else "vector unit"
+        return work if computing > bus else "bus"
 
     def _priced(self, accesses: int, cycles: int, busy: int, streamed: int) -> Costs:
         energy = cost.energy(self.machine, accesses, busy, streamed)
         return {"accesses": accesses, "cycles": cycles, "energy": energy}
 
-    def _computing(self, walk: Walk) -> Counts:
-        return -(-walk.work // rate(self.machine))
-
-    def _streamed(self, walk: Walk) -> Counts:
-        """Return the units between memory and registers, where the machine counts them."""
-        if not self.machine.register_file_bytes:
-            return np.zeros(walk.steps, dtype=np.int64)
-        return self.width * added([*walk.held.values(), walk.stored.elements])
+    def _core(self, walk: Walk) -> tuple[Counts, Counts]:
+        """Return the cycles of each tile, and the units between memory and registers that are counted."""
+        machine, unit = self.machine, self.machine.vector_unit
+        if self.host:
+            return np.zeros(walk.steps, dtype=np.int64), np.zeros(walk.steps, dtype=np.int64)
+        if self.has_loop:
+            assert unit is not None
+            cycles, transfers = compute_of_tiles(self.operation, machine, walk)
+            return cycles, transfers * unit.lanes
+        if machine.vector_ops_per_cycle is None or (unit is not None and self.operation.needs == "flow"):
+            assert unit is not None  # of a lower bound: each result is stored, at least
+            stored = walk.stored.elements
+            return -(-stored // (unit.lanes * unit.memory_slots)), self.width * stored
+        cycles = -(-walk.work // rate(machine))
+        if not machine.register_file_bytes:
+            return cycles, np.zeros(walk.steps, dtype=np.int64)
+        return cycles, self.width * added([*walk.held.values(), walk.stored.elements])
 
 
 def _next(counts: Counts) -> Counts:

@@ -141,7 +141,7 @@ class HierarchyUnit(Unit):
         price = self.machine.mac_pj if self.machine.vector_op_pj is None else self.machine.vector_op_pj
         return 0 if self.host else self.operation.work * attojoules(price, 1)
 
-    def limited_by(self, costs: Costs) -> str:
+    def limited_by(self, walk: Walk, costs: Costs) -> str:
         """Name what the time is spent on, most of all."""
         if self.host:
             return "host"

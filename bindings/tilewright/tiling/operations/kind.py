@@ -17,6 +17,7 @@ from tilewright.tiling.operations.machines import unit
 from tilewright.tiling.operations.plan import LOOPS, OperationPlan
 from tilewright.tiling.operations.search import lower_bound, outside_of_space, priced, ranked
 from tilewright.tiling.operations.units import Costs
+from tilewright.tiling.operations.vector_search import misfit
 from tilewright.tiling.operations.walk import OUTPUT, Walk
 
 LayerPlan = OperationPlan
@@ -34,6 +35,7 @@ def violation(problem: LayerProblem, plan: OperationPlan) -> str | None:
         walk.malformed()
         or outside_of_space(operation, machine, plan)
         or unit(machine, operation).overflow(walk.buffers)
+        or misfit(operation, machine, walk)
     )
 
 
@@ -124,7 +126,7 @@ def _measures(
         "buffers_elements": walk.buffers,
         "vector_operations": operation.work,
         "least_accesses_elements": operation.least,
-        "limited_by": unit(machine, operation).limited_by(costs),
+        "limited_by": unit(machine, operation).limited_by(walk, costs),
     }
     if machine.kind == "npu":
         return TimedBetween(**counted(report, "ps", _operand), **told, **named, duration_of="serial")

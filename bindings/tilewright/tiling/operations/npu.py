@@ -87,7 +87,7 @@ class NpuUnit(Unit):
         assert report.sequential is not None
         return {"accesses": self.width * report.accesses, "time": report.sequential.cycles}
 
-    def limited_by(self, costs: Costs) -> str:
+    def limited_by(self, walk: Walk, costs: Costs) -> str:
         """Name what the time is spent on, most of all."""
         if self.host:
             return "host"

@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator
 from functools import lru_cache
 from math import prod
-from typing import Annotated, Any, ClassVar, Literal, NamedTuple
+from typing import Annotated, ClassVar, Literal, NamedTuple
 
 from pydantic import Field
 
@@ -93,9 +93,12 @@ class Operation(Spec):
         Operations of the vector unit, of all images.
     macs
         MACs among these.
+    across
+        Of a local response normalisation, the maps whose squares are added up; 0 where that is not said.
     """
 
     table_name: ClassVar[str] = "operation"
+    later: ClassVar[tuple[str, ...]] = ("across",)
 
     op: Name
     on: Literal["vector", "host"] = "vector"
@@ -110,6 +113,7 @@ class Operation(Spec):
     parameters: Count = 0
     work: Work = 0
     macs: Work = 0
+    across: Annotated[int, Field(ge=0, le=MAX_SIZE)] = 0
 
     def model_post_init(self, _context: object) -> None:
         """Refuse windows that do not give the output, and inputs that a windowed operation cannot read."""
@@ -183,7 +187,7 @@ class Unmodelled(NamedTuple):
 
 
 def operations(
-    graph: NetworkGraph, batch: int | None, units: Sequence[str]
+    graph: NetworkGraph, batch: int | None, unit_of: Callable[[Operation, bool], str]
 ) -> Iterator[NamedLayer | MatMul | tuple[str, Operation] | Unmodelled]:
     """Yield what a network does, in order: its layers, its operations and what no unit of a machine does.
 
@@ -191,9 +195,9 @@ def operations(
     ----------
     batch
         Images processed together, when it is not what the network's file says.
-    units
-        Those that a machine has, of ``vector`` and ``host``. The host does what it alone can do, and
-        everything where there is no other unit.
+    unit_of
+        What a machine does an operation with, ``vector`` or ``host``, or "" for nothing; it is told whether
+        only a host can do it.
     """
     convolutions = [op.spec for op in graph.ops if isinstance(op.spec, NamedLayer | MatMul)]
     images = max((layer.batch for layer in convolutions), default=1)
@@ -204,9 +208,7 @@ def operations(
             yield layer
         elif not _does_nothing(op):
             operation = _operation(layer, [graph.shape(access) for access in op.accesses], images, now)
-            unit = "host" if isinstance(layer, Opaque) else "vector"
-            unit = unit if unit in units else next((each for each in units if each == "host"), "")
-            if unit:
+            if unit := unit_of(operation, isinstance(layer, Opaque)):
                 yield layer.name, operation.model_copy(update={"on": unit})
             else:
                 yield Unmodelled(layer.name, layer.kind, operation.elements, operation.macs)
@@ -258,6 +260,7 @@ def _operation(layer: AnyLayer, given: list[Shape], images: int, batch: int) -> 
     elif isinstance(layer, Function | Opaque):
         work = max(macs, outputs if isinstance(layer, Function) else 0)
         inputs = list(read(layer, given))
+    response = layer.response if isinstance(layer, Map) else None
     window = layer if how == "window" and isinstance(layer, Window) else None
     return Operation(
         op=name,
@@ -272,10 +275,5 @@ def _operation(layer: AnyLayer, given: list[Shape], images: int, batch: int) -> 
         parameters=parameters,
         work=work,
         macs=macs,
+        across=0 if response is None else response.size,
     )
-
-
-def units_of(machine: Any) -> tuple[str, ...]:
-    """Return what does operations on a machine, of ``vector`` and ``host``."""
-    given = {"vector": machine.vector_ops_per_cycle, "host": machine.host}
-    return tuple(name for name, value in given.items() if value is not None)

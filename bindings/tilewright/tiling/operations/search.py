@@ -100,6 +100,7 @@ def check(operation: Operation, machine: Machine) -> None:
     if columns is None:
         told = unit(machine, operation).overflow(Walk(operation, smallest).buffers)
         raise InputError("operation", operation.op, f"its smallest tile does not fit: {told}")
+    unit(machine, operation).check(Walk(operation, smallest))
     if operation.on != "host" and not operation.windowed and Walk(operation, smallest).steps > MOST_TILES:
         raise InputError("operation", operation.op, f"needs more than {MOST_TILES:,} tiles")
 
@@ -143,12 +144,12 @@ def outside_of_space(operation: Operation, machine: Machine, plan: OperationPlan
     """Say why a plan is not among those that are compared, or None."""
     columns = largest(operation, machine)
     if operation.on == "host":
-        return None if plan == whole(operation) else "tile: a host does an operation at once"
+        return None if plan.tile == whole(operation).tile else "tile: a host does an operation at once"
     if Walk(operation, plan).steps > MOST_TILES:
         return f"tile: more than {MOST_TILES:,} tiles"
     if columns is None:
         return None
-    if _at_once(operation, machine) and plan != whole(operation):
+    if _at_once(operation, machine) and plan.tile != whole(operation).tile:
         return "tile: a part, where all fits, which the operation needs"
     if operation.needs == "maps" and plan.tile[0] < operation.output[0]:
         return "tile: parts of the maps, all of which the operation needs"
@@ -187,11 +188,10 @@ class _Deadline:
 
 @lru_cache(maxsize=1024)
 def _priced(operation: Operation, machine: Machine, level: str, deadline: _Deadline) -> tuple[Priced, ...]:
-    does = unit(machine, operation)
-    found = []
-    for plan in tiles(operation, machine):
+    most = (plan for plan in tiles(operation, machine) if Walk(operation, plan).steps <= MOST_TILES)
+    found: list[Priced] = []
+    for plan, costs in unit(machine, operation).choices(list(most), level):
         if time.monotonic() > deadline.at:
             raise OutOfTimeError
-        if (walk := Walk(operation, plan)).steps <= MOST_TILES:
-            found.append(Priced(plan, does.costs(walk, level)))
+        found.append(Priced(plan, costs))
     return tuple(found)

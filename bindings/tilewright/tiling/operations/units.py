@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from typing import Any, Protocol
 
 import numpy as np
@@ -11,6 +11,8 @@ from tilewright.simulator import Engine, Memory, Program, Report, Tensor
 from tilewright.tiling.dsp.machine import DspMachine
 from tilewright.tiling.hierarchy.machine import HierarchyMachine
 from tilewright.tiling.npu.machine import NpuMachine
+from tilewright.tiling.operations.operation import Operation
+from tilewright.tiling.operations.plan import OperationPlan
 from tilewright.tiling.operations.steps import Timing, steps
 from tilewright.tiling.operations.walk import OUTPUT, Counts, Walk
 
@@ -23,8 +25,14 @@ Costs = dict[str, int]
 class Unit(Protocol):
     """A machine, as an operation sees it."""
 
+    operation: Operation
+
     def overflow(self, buffers: dict[str, int]) -> str | None:
         """Say what does not fit of a tile with the given elements of each tensor, or None."""
+
+    def check(self, smallest: Walk) -> None:
+        """Refuse an operation that cannot be computed of the smallest tile that fits."""
+        return
 
     def fullness(self, buffers: dict[str, int]) -> tuple[str, str]:
         """Return the name of the memory that tiles lie in, where there are several, and how full it is."""
@@ -35,6 +43,11 @@ class Unit(Protocol):
     def costs(self, walk: Walk, level: str) -> Costs:
         """Return what a plan costs by the closed form; `level` is the memory whose accesses are counted."""
 
+    def choices(self, plans: Sequence[OperationPlan], level: str) -> Iterator[tuple[OperationPlan, Costs]]:
+        """Yield plans and their costs: the given ones, or for each those of its tiles that may be best."""
+        for plan in plans:
+            yield plan, self.costs(Walk(self.operation, plan), level)
+
     def measured(self, walk: Walk, report: Report, level: str) -> Costs:
         """Return what an executed plan costs."""
 
@@ -42,7 +55,7 @@ class Unit(Protocol):
         """Return what else is told of an executed plan, where a machine has several memories."""
         return {}
 
-    def limited_by(self, costs: Costs) -> str:
+    def limited_by(self, walk: Walk, costs: Costs) -> str:
         """Name what the time is spent on, most of all."""
 
 

@@ -149,6 +149,20 @@ class Walk:
     # Sizes, all tiles at once ------------------------------------------------------------------------
 
     @cached_property
+    def kinds(self) -> tuple[tuple[tuple[int, int, int], ...], Counts]:
+        """Maps, rows and columns of tiles of different size, the largest first, and which each tile has."""
+        if not self.operation.windowed:
+            maps, kind = np.unique(self.stored.elements, return_inverse=True)
+            return tuple((size, 1, 1) for size in maps[::-1].tolist()), len(maps) - 1 - kind.ravel()
+        axes = (self.maps, self.axes[1].outputs, self.axes[0].outputs)
+        found = [np.unique(_lengths(spans), return_inverse=True) for spans in axes]
+        (maps, m), (columns, x), (rows, y) = found
+        kind = (m[:, None, None] * len(columns) + x[:, None]) * len(rows) + y
+        sizes = product(maps.tolist(), columns.tolist(), rows.tolist())
+        ordered = tuple((deep, tall, wide) for deep, wide, tall in sizes)[::-1]
+        return ordered, len(ordered) - 1 - np.tile(kind.ravel(), self.operation.batch)
+
+    @cached_property
     def buffers(self) -> dict[str, int]:
         """Elements that are reserved for each tensor: as many as a tile has of it at most."""
         if not self.operation.windowed:
