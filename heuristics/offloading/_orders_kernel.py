@@ -16,6 +16,82 @@ from tilewright.core.jit import kernel
 NEVER = 1 << 30
 
 
+AWAY, COUNTED = -1, -2
+"""Stamps of pixels that are not on chip: that is all, or they are counted already."""
+
+
+@kernel(nogil=True)
+def load_missing(group, step, pixels, held, n_held, stamp):
+    """Load what a step needs and is not on chip; return how many pixels it needs, and how many are there."""
+    needed = 0
+    for patch in group:
+        for tap in range(pixels.shape[1]):
+            pixel = pixels[patch, tap]
+            if pixel < 0 or stamp[pixel] == step:
+                continue
+            needed += 1
+            if stamp[pixel] == AWAY:
+                held[n_held] = pixel
+                n_held += 1
+            stamp[pixel] = step
+    return needed, n_held
+
+
+@kernel(nogil=True)
+def forget_unused(step, users, step_of, held, n_held, later, stamp):
+    """Forget what no later step needs, and find when the others are needed next; return how many stay."""
+    kept = 0
+    for number in range(n_held):
+        pixel = held[number]
+        following = NEVER
+        for user in range(users.shape[1]):
+            patch = users[pixel, user]
+            if patch >= 0 and step < step_of[patch] < following:
+                following = step_of[patch]
+        if following == NEVER:
+            stamp[pixel] = AWAY
+            continue
+        held[kept] = pixel
+        later[kept] = following
+        kept += 1
+    return kept
+
+
+@kernel(nogil=True)
+def count_missing(group, pixels, stamp):
+    """Return how many pixels of a group are not on chip."""
+    missing = 0
+    for patch in group:
+        for tap in range(pixels.shape[1]):
+            pixel = pixels[patch, tap]
+            if pixel >= 0 and stamp[pixel] == AWAY:
+                missing += 1
+                stamp[pixel] = COUNTED
+    for patch in group:
+        for tap in range(pixels.shape[1]):
+            pixel = pixels[patch, tap]
+            if pixel >= 0 and stamp[pixel] == COUNTED:
+                stamp[pixel] = AWAY
+    return missing
+
+
+@kernel(nogil=True)
+def make_room(step, room, held, n_held, later, stamp):
+    """Forget what is needed latest, but not what the next step needs; return how many stay."""
+    while n_held > 0 and n_held > room:
+        worst = 0
+        for number in range(1, n_held):
+            if later[number] > later[worst]:
+                worst = number
+        if later[worst] == step + 1:
+            break
+        stamp[held[worst]] = AWAY
+        n_held -= 1
+        held[worst] = held[n_held]
+        later[worst] = later[n_held]
+    return n_held
+
+
 @kernel(nogil=True)
 def loads_of(order, size, pixels, users, capacity, step_of, held, later, stamp):
     """Return the pixels loaded by groups of an order, plus 1,000 for each that a step has no room for.
@@ -32,74 +108,27 @@ def loads_of(order, size, pixels, users, capacity, step_of, held, later, stamp):
     capacity
         Pixels that may be on chip.
     step_of, held, later, stamp
-        Space for the step of each patch, the pixels on chip, and two numbers of each pixel.
+        Space for the step of each patch, and the pixels on chip; the next step that needs each of them; of
+        each pixel the last step that needed it, or `AWAY`.
     """
     n = len(order)
     for place in range(n):
         step_of[order[place]] = place // size
-    n_pixels = len(users)
-    for pixel in range(n_pixels):
-        stamp[pixel] = -1
+    stamp[:] = AWAY
     loads = n_held = 0
     steps = (n + size - 1) // size
     for step in range(steps):
-        needed = 0
-        # What the step needs: marked, and loaded if it is not on chip.
-        for place in range(step * size, min(n, (step + 1) * size)):
-            for tap in range(pixels.shape[1]):
-                pixel = pixels[order[place], tap]
-                if pixel < 0 or stamp[pixel] == step:
-                    continue
-                needed += 1
-                if stamp[pixel] == -1:
-                    loads += 1
-                    held[n_held] = pixel
-                    n_held += 1
-                stamp[pixel] = step
+        group = order[step * size : min(n, (step + 1) * size)]
+        needed, n_now = load_missing(group, step, pixels, held, n_held, stamp)
+        loads += n_now - n_held
         if needed > capacity:
             loads += 1000 * (needed - capacity)
-        # What is never needed again goes, then what is needed latest, until the next loads have room.
-        kept = 0
-        for number in range(n_held):
-            pixel = held[number]
-            following = NEVER
-            for user in range(users.shape[1]):
-                patch = users[pixel, user]
-                if patch >= 0 and step < step_of[patch] < following:
-                    following = step_of[patch]
-            if following == NEVER:
-                stamp[pixel] = -1
-                continue
-            held[kept] = pixel
-            later[kept] = following
-            kept += 1
-        n_held = kept
+        n_held = forget_unused(step, users, step_of, held, n_now, later, stamp)
         if step + 1 == steps:
             break
-        # Room that the next step's own pixels need: count those that are on chip.
-        fresh = 0
-        for place in range((step + 1) * size, min(n, (step + 2) * size)):
-            for tap in range(pixels.shape[1]):
-                pixel = pixels[order[place], tap]
-                if pixel >= 0 and stamp[pixel] == -1:
-                    fresh += 1
-                    stamp[pixel] = -2  # counted
-        for place in range((step + 1) * size, min(n, (step + 2) * size)):
-            for tap in range(pixels.shape[1]):
-                pixel = pixels[order[place], tap]
-                if pixel >= 0 and stamp[pixel] == -2:
-                    stamp[pixel] = -1
-        while n_held > 0 and n_held + fresh > capacity:
-            worst = 0
-            for number in range(1, n_held):
-                if later[number] > later[worst]:
-                    worst = number
-            if later[worst] == step + 1:
-                break
-            stamp[held[worst]] = -1
-            n_held -= 1
-            held[worst] = held[n_held]
-            later[worst] = later[n_held]
+        group = order[(step + 1) * size : min(n, (step + 2) * size)]
+        room = capacity - count_missing(group, pixels, stamp)
+        n_held = make_room(step, room, held, n_held, later, stamp)
     return loads
 
 
