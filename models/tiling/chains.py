@@ -7,7 +7,8 @@ the sum of all its possible values, each times a variable that is 1 for the one 
 *picks*. For each value of a factor, the picks with it sum to what the chains with it do. Where a tile's
 fetches depend on the innermost loop that moves it, there are picks for each case, and a binary for the case.
 
-With what levels may hold, each combination has variables of its own, and one combination is used.
+Limits of cost are sums of picks, too. With what levels may hold, each combination has variables of its own,
+and one combination is used.
 
 Extra: picks of all cases together follow the chains where the cases agree in what a loop contributes.
 """
@@ -25,7 +26,7 @@ import pyomo.environ as pyo
 from tilewright.spec.constraints import Term
 from tilewright.tiling import Plan, Problem, best_bound, objective, violation
 from tilewright.tiling.hierarchy.chains import Amount, Chains, Key, refuse_others
-from tilewright.tiling.hierarchy.charges import WAITING
+from tilewright.tiling.hierarchy.charges import SPENT, WAITING
 from tilewright.tiling.hierarchy.cost import TICKS
 from tilewright.tiling.hierarchy.level import Kept
 from tilewright.tiling.hierarchy.plan import LETTERS, HierarchyPlan
@@ -84,11 +85,17 @@ def build(problem: Problem, extras: bool = True) -> Any:
     m.one_part = pyo.Constraint(expr=sum(m.uses[p] for p in m.PARTS) == 1)
     m.part = pyo.Block(m.PARTS)
     for p in m.PARTS:
-        _Builder(m.part[p], m.uses[p], parts[p], extras).build(problem.minimise == "cycles")
+        _Builder(m.part[p], m.uses[p], parts[p], extras).build()
     if problem.minimise == "cycles":
         _minimise_time(m)
     else:
         _minimise_spent(m)
+    m.costs_are_within_limits = pyo.ConstraintList()
+    for name, most in problem.limits.at_most.given.items():
+        if name == "cycles":
+            _limit_time(m, m.costs_are_within_limits, most)
+        else:
+            _limit_spent(m, name, most)
     return m
 
 
@@ -98,29 +105,45 @@ def _minimise_time(m: Any) -> None:
     m.largest = m.offset
     m.beyond = pyo.Var(domain=pyo.NonNegativeIntegers)
     m.no_sum_exceeds_the_time = pyo.ConstraintList()
+    _limit_time(m, m.no_sum_exceeds_the_time, m.beyond + m.offset)
+    m.cost = pyo.Objective(expr=m.beyond)
+
+
+def _limit_time(m: Any, rows: Any, most: Any) -> None:
+    """Let no sum of ticks be more than so many cycles."""
     for p in m.PARTS:
         for terms in m.part[p].ticks:
             common = gcd(TICKS, *(value for value, _ in terms))
             # Whole numbers where they are small enough to be exact.
             by = common if TICKS // common <= 1000 else TICKS
             used = sum(value / by * variable for value, variable in terms)
-            m.no_sum_exceeds_the_time.add(used <= TICKS / by * (m.beyond + m.offset))
-    m.cost = pyo.Objective(expr=m.beyond)
+            rows.add(used <= TICKS / by * most)
+
+
+def _spent(m: Any, name: str) -> tuple[int, int, list[tuple[int, Any]], list[tuple[int, Any]]]:
+    """Return unit and offset of what is spent, and what it is a sum of: amounts, and one of the constants."""
+    constants = [value for part in m.parts for value in part.chains.constants[part.chains.spent[name]]]
+    spent, lowest = [term for p in m.PARTS for term in m.part[p].spent[name]], min(constants)
+    unit = gcd(*(value for value, _ in spent), *(value - lowest for value in constants)) or 1
+    return unit, lowest, spent, [term for p in m.PARTS for term in m.part[p].fixed[name]]
 
 
 def _minimise_spent(m: Any) -> None:
     """Minimise what is spent beyond the bound: counted from there, objectives are small."""
-    constants = [value for part in m.parts for value in part.chains.constants]
-    spent, lowest = [term for p in m.PARTS for term in m.part[p].spent], min(constants)
-    m.unit = gcd(*(value for value, _ in spent), *(value - lowest for value in constants)) or 1
+    m.unit, lowest, spent, fixed = _spent(m, m.problem.minimise)
     least = best_bound(m.problem).value
     m.offset = lowest + (least - lowest) // m.unit * m.unit
     m.largest = least // m.unit
     expression = sum(value // m.unit * variable for value, variable in spent)
-    for p in m.PARTS:
-        for value, variable in m.part[p].fixed:
-            expression += (value - m.offset) // m.unit * variable
-    m.cost = pyo.Objective(expr=expression)
+    m.cost = pyo.Objective(expr=expression + sum((v - m.offset) // m.unit * one for v, one in fixed))
+
+
+def _limit_spent(m: Any, name: str, most: int) -> None:
+    """Let no more be spent than a limit."""
+    unit, lowest, spent, fixed = _spent(m, name)
+    expression = sum(value // unit * variable for value, variable in spent)
+    expression += sum((value - lowest) // unit * variable for value, variable in fixed)
+    m.costs_are_within_limits.add(expression <= (most - lowest) // unit)
 
 
 def term(m: Any, one: Term) -> Any:
@@ -176,7 +199,8 @@ def _parts(problem: Problem) -> tuple[Part, ...]:
     machine, parts = problem.machine, []
     assert machine.kind == "hierarchy"
     for kept in machine.choices:
-        chains = Chains(problem.one_layer, machine.keeping(kept), problem.minimise, problem.level)
+        goals = (problem.minimise, *problem.limits.at_most.given)
+        chains = Chains(problem.one_layer, machine.keeping(kept), goals, problem.level)
 
         def listed(amount: Amount, chains: Chains = chains) -> Listed:
             picks = [
@@ -205,7 +229,7 @@ class _Builder:
     ----------
     b
         Its block. Attributes that are no Pyomo components: ``spent`` and ``fixed``, what is spent, as factors
-        of variables; ``ticks``, several such sums of which the longest is the time.
+        of variables, by what is counted; ``ticks``, several such sums of which the longest is the time.
     uses
         The binary of the part.
     """
@@ -214,7 +238,7 @@ class _Builder:
         self.b, self.uses, self.part, self.chains, self.extras = b, uses, part, part.chains, extras
         self.factors: dict[tuple[str, tuple[Key, ...]], dict[Key, Any]] = {}
 
-    def build(self, timed: bool) -> None:
+    def build(self) -> None:
         """Build the block."""
         b, chains = self.b, self.chains
         b.CHAINS = pyo.Set(dimen=2, initialize=_numbered(chains.chains))
@@ -249,25 +273,28 @@ class _Builder:
             self._pick(limit)
         for bits, held in self.part.rooms:
             self._fit(bits, held)
-        self._charge(timed)
+        self._charge()
 
-    def _charge(self, timed: bool) -> None:
-        """Say what is spent, or what takes time."""
+    def _charge(self) -> None:
+        """Say what is spent, and what takes time."""
         b, chains = self.b, self.chains
-        b.spent, b.ticks = [], []
         sums: dict[int, list[tuple[int, Any]]] = defaultdict(list)
         for one in self.part.charged:
             for pick, variable in self._pick(one):
                 for q, charge in one.amount.charges.items():
                     sums[q].append((charge * pick.value, variable))
+        b.spent = {name: sums[q] for name, q in chains.spent.items()}
+        b.fixed = {
+            name: [(value, b.case["added", n]) for n, value in enumerate(chains.constants[q])]
+            for name, q in chains.spent.items()
+        }
+        b.ticks = []
+        timed = [(q, quantity.kind) for q, quantity in enumerate(chains.quantities) if quantity.kind != SPENT]
         if not timed:
-            b.spent = [term for q in sums for term in sums[q]]
-            constants = enumerate(chains.constants)
-            b.fixed = [(value, b.case["added", n]) for n, value in constants]
             return
         computing = [(chains.ticks(pick.value), each) for pick, each in self._pick(self.part.instances)]
-        for q, quantity in enumerate(chains.quantities):
-            if quantity.kind == WAITING:
+        for q, kind in timed:
+            if kind == WAITING:
                 computing += sums[q]
             elif sums[q]:
                 b.ticks.append(sums[q])

@@ -4,6 +4,8 @@ A *way* is a set of loops of several iterations with a schedule that may be best
 which loops bring which operand anew. Only the loop over output maps brings inputs again, only that over input
 maps partial sums, so that accesses and buffers (5.3 to 5.20) are products of at most four numbers.
 
+Where all weights of a group may stay, that is another way, in which their buffer has them all.
+
 Extras: loops that multiply nothing take the smallest step, and nothing above a known plan is looked for.
 """
 
@@ -159,7 +161,11 @@ class _Builder:
         width = m.new_int_var(fewest, most, "width of outputs or of their sums")
         m.add(width == sums + (complete - sums) * m.chosen[K][-1]).with_name("sums until all maps are added")
         held = self._multiply("what outputs take", room, outputs, width)
-        total = units.input * inputs + units.kernels * nest.window * pairs + held
+        weights: Any = nest.window * pairs
+        if any(pattern.resident for _, pattern in m.ways):
+            stay = self._holds_in("all weights stay", lambda pattern: pattern.resident)
+            weights = self._choose(stay, nest.group_weights, weights, nest.group_weights, "weights held")
+        total = units.input * inputs + units.kernels * weights + held
         m.add(total <= room).with_name("buffers fit on chip (5.6)")
 
     def minimise_accesses(self) -> None:
@@ -183,6 +189,8 @@ class _Builder:
             + sums // m.unit * (times[K] - 1)
         )
         m.minimize(extra)
+        if (units := bridge.most_units(self.problem)) is not None:
+            m.add(extra <= units).with_name("accesses are within their limit")
         known = known_plan(self.problem) if self.extras and not narrow() else None
         if known is not None:
             worst = (objective(self.problem, Plan((known,))) - m.offset) // m.unit
@@ -207,9 +215,9 @@ def _repeats(d: int, pattern: Pattern) -> bool:
 
 def start(m: Any, plan: Plan) -> None:
     """Hint the steps of the model's plan that is no worse than a plan; the schedule follows."""
-    inside = bridge.start(m.problem, plan)
+    inside = bridge.not_above(m.problem, plan.layers[0])
     if inside is not None:
-        for d, choice in zip(FREE, inside[1:], strict=True):
+        for d, choice in zip(FREE, bridge.choices_of(m.problem, inside), strict=True):
             for number, one in enumerate(m.chosen[d], start=1):
                 m.add_hint(one, number == choice)
 

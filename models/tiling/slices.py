@@ -9,12 +9,16 @@ maps, that is a staircase of rows ``n_from + m_from <= at``: with ``at - n_from`
 compares two variables, as in the dual of a network. So the polytope of each slice is whole, and the choice
 among all slices is their disjunction, which adds no fractions.
 
-Extras: slices that cannot be better than a known plan are left out, and so are steps of no use.
+Where costs are limited, each step of maps needs some smallest step of filters, as larger ones cost no more.
+Each of these is a row, too, of three variables: fractions may then remain to HiGHS.
+
+Extras: slices that cannot be better than a known plan are left out, and so are steps of no use. Limits of
+cost tell such plans apart, so that then all are there.
 """
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import lru_cache
 from typing import Any
 
@@ -50,6 +54,8 @@ class Slice:
         Time in units of the objective with the first of them; `m_costs` and `n_costs` are what others add.
     fitting
         For each step of maps, how many steps of filters fit with it.
+    costly
+        For each step of maps, how many of the steps of filters cost more with it than limits allow.
     """
 
     partition: str
@@ -62,6 +68,7 @@ class Slice:
     m_costs: tuple[int, ...]
     n_costs: tuple[int, ...]
     fitting: tuple[int, ...]
+    costly: tuple[int, ...] = ()
 
     @property
     def least(self) -> int:
@@ -133,6 +140,13 @@ def build(problem: Problem, extras: bool = True) -> Any:
             return pyo.Constraint.Skip  # says no more than the row before
         return m.n_from[s, j] + m_from(s, fitting[j]) <= m.at[s]
 
+    @m.Constraint([(s, j) for s, one in enumerate(found) for j, count in enumerate(one.costly) if count])
+    def costs_are_within_limits(m: Any, s: int, j: int) -> Any:
+        one = found[s]
+        is_step = n_from(s, j) - (n_from(s, j + 1) if j + 1 < len(one.n_steps) else 0)
+        enough = m_from(s, one.costly[j]) if one.costly[j] < len(one.m_steps) else m.nowhere
+        return is_step <= enough
+
     m.cost = pyo.Objective(  # (6)
         expr=sum(one.cost * m.at[s] for s, one in enumerate(found))
         + sum((found[s].m_costs[i] - found[s].m_costs[i - 1]) * m.m_from[s, i] for s, i in m.M_FROM)
@@ -199,7 +213,18 @@ def read(m: Any) -> Plan:
 
 def slices(problem: Problem, extras: bool) -> tuple[Slice, ...]:
     """Return all slices in which some tile fits; with extras those that can be as good as a known plan."""
-    return _slices(problem, extras, extras and not narrow())
+    if not (given := problem.limits.at_most.given):
+        return _slices(problem, extras, extras and not narrow())
+    costly: list[Any] = [0] * len(every := _slices(problem, False, False))
+    for name, most in given.items():
+        other = problem.minimising(name)
+        offset, unit = scale(other)
+        for s, one in enumerate(_slices(other, False, False)):
+            costs = one.cost + np.add.outer(one.n_costs, one.m_costs)
+            costly[s] = np.maximum(costly[s], (costs > (most - offset) // unit).sum(axis=1))
+    return tuple(
+        replace(one, costly=tuple(counts.tolist())) for one, counts in zip(every, costly, strict=True)
+    )
 
 
 @lru_cache(maxsize=4)

@@ -11,11 +11,13 @@ with what an element of each operand takes, of outputs complete or not as k has 
 allows with each step of k all steps of c up to some largest one. Where ``c_from[i]`` says that c takes its
 i-th step or a larger one, and ``k_from[j]`` the same of k, that is a staircase of rows
 ``k_from + c_from <= at``. With ``at - k_from`` for ``k_from`` every row compares two variables, as in the
-dual of a network. So the polytope of each spot is whole, and the choice among all spots is their disjunction,
+dual of a network. Limits of accesses are such rows, too: with each step of k, c takes some smallest step or a
+larger one. So the polytope of each spot is whole, and the choice among all spots is their disjunction,
 which adds no fractions. Costs are those of `Tiles.traffic`, edge tiles at their true size.
 
 Tiles have one group: the loop over groups is the outermost, and since groups share nothing, how many of them
-a tile has changes no access, only the memory it needs.
+a tile has changes no access, only the memory it needs. Spots at which all weights of a group stay have these
+in place of Bw.
 
 Extras: spots that another one replaces and larger steps of loops that multiply nothing are left out.
 """
@@ -34,6 +36,7 @@ from tilewright.tiling import Plan, Problem, objective
 from tilewright.tiling.dsp.exact.patterns import Pattern
 from tilewright.tiling.dsp.minizinc import (
     input_lines,
+    most_units,
     nest_of_problem,
     no_worse,
     patterns_of,
@@ -73,6 +76,10 @@ class Spot:
     c_costs: tuple[int, ...]
     k_costs: tuple[int, ...]
     fitting: tuple[int, ...]
+
+    def costly(self, j: int, most: int) -> int:
+        """Return how many steps of c, from the smallest on, cost more than so many units with a step of k."""
+        return sum(self.cost + self.k_costs[j] + cost > most for cost in self.c_costs)
 
 
 def suits(problem: Problem) -> bool:
@@ -128,6 +135,17 @@ def build(problem: Problem, extras: bool = True) -> Any:
         if fitting[j] == fitting[j - 1]:
             return pyo.Constraint.Skip  # says no more than the row before
         return m.k_from[s, j] + c_from(s, fitting[j]) <= m.at[s]
+
+    most = most_units(problem)
+
+    @m.Constraint([] if most is None else [(s, j) for s in m.SPOTS for j in range(len(spots[s].k_steps))])
+    def accesses_are_within_their_limit(m: Any, s: int, j: int) -> Any:
+        assert most is not None
+        costly, larger = spots[s].costly(j, most), j + 1 < len(spots[s].k_steps)
+        if costly == 0:
+            return pyo.Constraint.Skip
+        enough = c_from(s, costly) if costly < len(spots[s].c_steps) else m.nowhere
+        return m.at[s] - (k_from(s, j + 1) if larger else 0) <= enough
 
     m.cost = pyo.Objective(  # (5.13) to (5.20)
         expr=sum(
@@ -238,7 +256,7 @@ class _Family:
     @property
     def kind(self) -> tuple[bool, ...]:
         """What is equal in families whose spots can replace each other."""
-        return (C in self.several, K in self.several, self.by_c, self.by_k)
+        return (C in self.several, K in self.several, self.by_c, self.by_k, self.pattern.resident)
 
     def _lines(self, d: int) -> list[tuple[int, int, int]]:
         """Return for each step along y or x: step, side of an input tile, sides of all tiles together."""
@@ -265,10 +283,11 @@ class _Family:
         """Return the spot at a place, None if nothing fits on it."""
         nest = self.nest
         plane, weights, inputs, outputs = place.rank
-        pair = nest.window * nest.machine.units.kernels
+        width = nest.machine.units.kernels
 
         def fits(c: int, k: int) -> bool:
-            return k * inputs + c * k * pair + c * outputs <= nest.machine.buffer_capacity
+            held = nest.group_weights if self.pattern.resident else c * k * nest.window
+            return k * inputs + held * width + c * outputs <= nest.machine.buffer_capacity
 
         # Where c (or k) multiplies nothing, a larger step would only need more memory.
         c_steps = self._steps(C) if self.by_c or not extras else self._steps(C)[:1]

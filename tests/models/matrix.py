@@ -180,6 +180,8 @@ def _allocation() -> list[Cell]:
         ):
             if cost != "latency" or name != "splits":  # rows are not split for it
                 found.append(Cell("allocation", cost, name, {**_with(table, cost, limits), **rate}))
+        small = {**table, "machine": {**machine, "buffer_bytes": 50}}
+        found.append(Cell("allocation", cost, "buffer_bytes", {**_with(small, cost), **rate}))
     found.append(Cell("allocation", "distance", "", _with(table, "distance")))
     return found
 

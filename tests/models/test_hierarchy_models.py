@@ -54,7 +54,7 @@ def test_agree_with_the_exact_search(path, solver, goal):
     both_ways = 0
     for seed in (0, 1, 2, 3, 8, 11, 19, 21):
         case = problem(seed, goal)
-        both_ways += Chains(case.one_layer, case.machine, goal, case.level).both_ways
+        both_ways += Chains(case.one_layer, case.machine, (goal,), case.level).both_ways
         check_agreement(case, path, solver, seed % 2 == 0, least(case))
     assert both_ways >= 2 or goal != "energy"
 
@@ -89,7 +89,8 @@ def test_agree_where_outputs_fit_but_sums_do_not(path, solver):
             case = Problem.model_validate({"layer": layer, "machine": machine})
         except InputError:
             continue
-        widths = {name for name in Chains(layer, machine, "accesses", "dram").switches if "complete" in name}
+        switches = Chains(layer, machine, ("accesses",), "dram").switches
+        widths = {name for name in switches if "complete" in name}
         if compared < WANTED and widths and layer.macs > 4:
             check_agreement(case, path, solver, True, least(case))
             compared += 1
@@ -201,7 +202,7 @@ def test_plans_inside_the_space_are_no_worse() -> None:
         nest = Nest(layer, machine, plan)
         if nest.violation() or nest.outside_of_space():
             continue
-        chains = Chains(layer, machine, "energy", case.level)
+        chains = Chains(layer, machine, ("energy",), case.level)
         inside = chains.plan(*chains.chosen(plan))
         costs = [objective(case, Plan((each,))) for each in (inside, plan)]
         assert costs[0] <= costs[1], seed

@@ -29,8 +29,9 @@ DSP = Problem.model_validate(
         "machine": {"kind": "dsp", "memory_bytes": 1024},
     }
 )
-# The reference model, which is for small layers, has tests of its own.
-WITH_EACH_METHOD = with_each([(path, of) for path, of in methods(DSP) if "reference" not in path.stem])
+# The models of all costs, which are for small layers, have tests of their own.
+OF_ALL_COSTS = ("reference.dsp", "columns_tiles")
+WITH_EACH_METHOD = with_each([(path, of) for path, of in methods(DSP) if path.stem not in OF_ALL_COSTS])
 
 
 def problem(memory: int, schedule: str = "any", *, machine=(), **layer) -> Problem:
@@ -263,11 +264,14 @@ def test_other_objectives_are_refused(path, solver, minimise):
         solve(Problem.model_validate(case), path, solver)
 
 
-@WITH_EACH_METHOD
-def test_weights_that_stay_are_refused(path, solver):
-    case = TINY["little memory"].with_(limits={"schedule": "any+weights"})
-    with pytest.raises(InputError, match=r"limits\.schedule.*exhaustive"):
-        solve(case, path, solver)
+@pytest.mark.parametrize(
+    ("limits", "field"),
+    [({"schedule": "any+weights"}, r"limits\.schedule"), ({"at_most": {"accesses": 9}}, r"limits\.at_most")],
+)
+def test_weights_that_stay_and_limits_are_refused_in_minizinc(limits, field):
+    case = TINY["little memory"].with_(limits=limits)
+    with pytest.raises(InputError, match=field + ".*exhaustive"):
+        solve(case, FOLDER / "loops.mzn", "gecode")
 
 
 @WITH_EACH_METHOD

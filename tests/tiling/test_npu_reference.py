@@ -6,13 +6,14 @@ from random import Random
 from typing import Any
 
 from conftest import examples
-from formulations import need
+from formulations import need, solve
 from hypothesis import assume, given, settings
 from numbered import randoms
 
 import tilewright as tw
+from tilewright.core import catalogue
 from tilewright.spec.errors import InputError
-from tilewright.tiling import kind_of
+from tilewright.tiling import Plan, kind_of, violation
 
 Json = dict[str, Any]
 
@@ -81,3 +82,25 @@ def test_the_reference_model_and_the_search_agree(random: Random) -> None:
     start = random.choice(["none", "auto"])
     found = tw.solve(problem, "reference.npu@gecode", warm_start=start, time_limit=60, confirm=False)
     assert (found.status, found.objective) == (ours.status, ours.objective)
+
+
+@settings(max_examples=examples(200, 4))
+@given(randoms)
+def test_slices_keep_limits(random: Random) -> None:
+    try:
+        problem = problem_at_random(random)
+    except InputError:
+        assume(False)
+        raise
+    assume(problem.limits.at_most.given)
+    expected = kind_of(problem).exhaustive(problem, float("inf"))
+    start = None if expected is None else Plan(expected.layers)
+    for given_start in (None, start):
+        path, options = catalogue.model("tiling", "slices"), {"presolve": "off"}
+        found = solve(problem, path, "highs", start=given_start, options=options)
+        if expected is None:
+            assert (found.status, found.plan) == ("infeasible", None)
+            continue
+        assert (found.status, found.bound) == ("optimal", expected.value)
+        assert violation(problem, found.plan) is None
+        assert (found.warm_start is None) == (given_start is None)

@@ -7,6 +7,7 @@ from random import Random
 from typing import Any
 
 import hierarchies
+import pytest
 from conftest import examples
 from formulations import need, solve
 from hypothesis import assume, given, settings
@@ -24,6 +25,11 @@ DSP = catalogue.model("tiling", "reference.dsp")
 HIERARCHY = catalogue.model("tiling", "reference.hierarchy")
 
 Json = dict[str, Any]
+
+SAYS = {"gecode": "is the start", "highs": "MIP start solution is feasible", "cpsat": "hint"}
+"""What a solver says of a start that has arrived."""
+
+NO_LIMITS: Json = dict.fromkeys(("accesses", "cycles", "energy"))
 
 
 def dsp_at_random(random: Random, most_tiles: int = 24) -> Problem | None:
@@ -78,12 +84,14 @@ def at_most_at_random(random: Random, problem: Problem) -> Json:
     return {name: int(least.value * random.choice([0.95, 1, 1.05, 1.3]))}
 
 
-def held_equal(problem: Problem, path: Any, *, extras: bool, started: bool) -> None:
+def held_equal(
+    problem: Problem, path: Any, *, extras: bool, started: bool, solver: str = "gecode", **options: Any
+) -> None:
     """Compare a model's outcome with that of the exact search."""
-    need("gecode")
-    assume(bridge_of(problem, path).suits(problem, path))
+    need(solver)
+    assume(catalogue.suits(catalogue.formulation("tiling", path.stem), problem))
     expected = kind_of(problem).exhaustive(problem, float("inf"))
-    found = solve(problem, path, "gecode", extras=extras)
+    found = solve(problem, path, solver, extras=extras)
     if expected is None:
         assert (found.status, found.plan) == ("infeasible", None)
         return
@@ -95,9 +103,9 @@ def held_equal(problem: Problem, path: Any, *, extras: bool, started: bool) -> N
     assert report.violation is None
     assert kind_of(problem).measured_objective(problem, report) == expected.value
     if started:
-        again = solve(problem, path, "gecode", start=Plan(expected.layers))
+        again = solve(problem, path, solver, start=Plan(expected.layers), **options)
         assert (again.status, again.bound) == ("optimal", expected.value)
-        assert again.warm_start is not None and "is the start" in again.warm_start
+        assert again.warm_start is not None and SAYS[solver] in again.warm_start
 
 
 @settings(max_examples=examples(100, 6), deadline=None)
@@ -106,6 +114,33 @@ def test_the_reference_of_a_dsp_and_the_search_agree(random: Random) -> None:
     problem = dsp_at_random(random)
     assume(problem is not None)
     held_equal(problem, DSP, extras=random.random() < 0.8, started=random.random() < 0.3)
+
+
+@pytest.mark.parametrize(
+    ("name", "solver"), [("tiles", "highs"), ("products", "cpsat"), ("columns_tiles", "highs")]
+)
+@settings(max_examples=examples(150, 3), deadline=None)
+@given(randoms)
+def test_models_of_a_dsp_keep_limits_and_weights_that_stay(name: str, solver: str, random: Random) -> None:
+    """Those of accesses alone limit these, too; the model of columns takes all costs."""
+    problem = dsp_at_random(random, 12)
+    assume(problem is not None)
+    assert problem is not None
+    if name != "columns_tiles":
+        limits: Json = {"schedule": random.choice(["any", "any+weights"])}
+        problem = problem.with_(objective={"minimise": "accesses"}, limits=limits | {"at_most": NO_LIMITS})
+        least = kind_of(problem).exhaustive(problem, float("inf"))
+        if limits["schedule"] == "any" and least is not None and random.random() < 0.7:
+            most = int(least.value * random.choice([0.95, 1, 1.05, 1.3]))
+            problem = problem.with_(limits={"at_most": {"accesses": most}})
+    held_equal(
+        problem,
+        catalogue.model("tiling", name),
+        solver=solver,
+        extras=random.random() < 0.7,
+        started=random.random() < 0.5,
+        options={"presolve": "off"} if solver == "highs" else None,
+    )
 
 
 def hierarchy_at_random(random: Random) -> Problem | None:
@@ -138,6 +173,24 @@ def test_the_reference_of_a_hierarchy_and_the_search_agree(random: Random) -> No
     assume(problem is not None)
     assert problem is not None
     held_equal(problem, HIERARCHY, extras=True, started=random.random() < 0.3)
+
+
+@settings(max_examples=examples(150, 3), deadline=None)
+@given(randoms)
+def test_chains_keep_limits(random: Random) -> None:
+    problem = hierarchy_at_random(random)
+    assume(problem is not None)
+    assert problem is not None
+    assume(problem.limits.at_most.given and problem.minimise != "edp")
+    assume(not any(level.halo or level.uneven for level in problem.machine.levels))
+    held_equal(
+        problem,
+        catalogue.model("tiling", "chains"),
+        solver="highs",
+        extras=random.random() < 0.7,
+        started=random.random() < 0.5,
+        options={"presolve": "off"},
+    )
 
 
 def test_large_layers_and_fronts_are_left_to_the_search() -> None:

@@ -272,8 +272,8 @@ class Problem(Minimising):
         """Return the problem of a layer with one cost to minimise."""
         return self.with_(objective={"minimise": name, "tolerance": 0.0, "between": None})
 
-    def refuse_limits(self, who: str) -> None:
-        """Refuse lists of objectives and limits of cost, for methods that do not know them.
+    def refuse_lists(self, who: str) -> None:
+        """Refuse lists of objectives, for methods that do not know them.
 
         Raises
         ------
@@ -285,6 +285,16 @@ class Problem(Minimising):
             raise InputError(
                 "objective.minimise", names, f"{who} take a single objective; exhaustive takes lists"
             )
+
+    def refuse_limits(self, who: str) -> None:
+        """Refuse lists of objectives and limits of cost, for methods that do not know them.
+
+        Raises
+        ------
+        InputError
+            Which says who does not know them.
+        """
+        self.refuse_lists(who)
         if self.limits.at_most.given:
             limit = f"{who} do not limit costs; exhaustive does"
             raise InputError("limits.at_most", self.limits.at_most.given, limit)

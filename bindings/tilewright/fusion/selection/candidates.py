@@ -77,6 +77,19 @@ def told_apart(problem: Problem) -> tuple[Candidate, ...]:
     return tuple(complete_candidates(len(problem.ops), fitting, dearer_than_any(fitting)))
 
 
+def fast_and_small(problem: Problem) -> tuple[Candidate, ...]:
+    """Return the same, with each tile of a group than which none is faster and takes as little memory."""
+    found: list[Candidate] = []
+    for nodes, allowing in sorted(matches(problem.graph, problem.templates).items()):
+        most = None
+        while one := next(iter(_candidates(problem, nodes, allowing, most)), None):
+            found.append(one)
+            if one.choice is None:
+                break
+            most = one.choice.peak - 1
+    return tuple(complete_candidates(len(problem.ops), found, dearer_than_any(found)))
+
+
 def fitting_groups(problem: Problem, max_bytes: int | None = None, *, apart: bool = False) -> list[Candidate]:
     """Return all groups that fit on chip.
 

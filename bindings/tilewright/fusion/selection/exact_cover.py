@@ -16,9 +16,10 @@ import numpy as np
 from numpy.typing import NDArray
 
 from tilewright.core.cutoffs import narrow
+from tilewright.fusion.group.best_tile import cycle_limit
 from tilewright.fusion.plan import Plan
 from tilewright.fusion.problem import Problem
-from tilewright.fusion.selection.candidates import Candidate, candidates, told_apart
+from tilewright.fusion.selection.candidates import Candidate, candidates, fast_and_small, told_apart
 from tilewright.fusion.selection.dual_prices import dual_prices
 from tilewright.spec.constraints.parts import terms
 
@@ -46,6 +47,8 @@ class Cover:
         constraints tell apart.
     ordered
         Whether all operations have positions, as constraints speak of their order.
+    most
+        What a plan may cost, where that is limited; else what the known plan costs.
 
     Attributes
     ----------
@@ -62,11 +65,17 @@ class Cover:
     """
 
     def __init__(
-        self, ancestors: Sequence[int], candidates: Sequence[Candidate], *, ordered: bool = False
+        self,
+        ancestors: Sequence[int],
+        candidates: Sequence[Candidate],
+        *,
+        ordered: bool = False,
+        most: int | None = None,
     ) -> None:
         self.ancestors, self.ordered = ancestors, ordered
-        known = sum(candidate.cost for candidate in candidates if len(candidate.nodes) == 1)
-        known = min([known, *(candidate.cost - 1 for candidate in candidates if not candidate.fits)])
+        never = [candidate.cost - 1 for candidate in candidates if not candidate.fits]
+        alone = sum(candidate.cost for candidate in candidates if len(candidate.nodes) == 1)
+        known = min([alone, *never])
         self.prices = dual_prices(len(ancestors), candidates, known)
         premium = {
             candidate: candidate.cost - sum(self.prices[member] for member in candidate.nodes)
@@ -74,12 +83,14 @@ class Cover:
             if candidate.fits
         }
         self.worst = max(0, known - sum(self.prices))
-        if narrow():
-            most = [
+        if narrow() or most is not None:
+            largest = sum(
                 max((value for candidate, value in premium.items() if number in candidate.nodes), default=0)
                 for number in range(len(ancestors))
-            ]  # of any plan
-            self.worst = max(self.worst, min(sum(most), LARGEST))
+            )  # of any plan
+            self.worst = max(self.worst, min(largest, LARGEST))
+        if most is not None:
+            self.worst = min(largest, min([most, *never]) - sum(self.prices))
         self.candidates = sorted(
             (candidate for candidate, value in premium.items() if value <= self.worst),
             key=lambda candidate: (premium[candidate], candidate.nodes),
@@ -260,6 +271,8 @@ def find_cover(problem: Problem) -> Cover:
 
 @lru_cache(maxsize=4)
 def _cover(problem: Problem, _narrow: bool) -> Cover:
+    if problem.minimise == "memory":
+        return Cover(problem.ancestors, fast_and_small(problem), most=cycle_limit(problem))
     if not problem.constraints:
         return Cover(problem.ancestors, candidates(problem))
     ordered = any(term.word == "before" for part in problem.must_hold for term in terms(part))

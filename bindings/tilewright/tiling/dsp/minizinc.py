@@ -49,18 +49,39 @@ def nest_of_problem(problem: Problem) -> Nest:
     Raises
     ------
     InputError
-        For other machines and objectives, and where costs are limited.
+        For other machines and objectives, and where other costs are limited.
     """
     others = "the declarative formulations do accesses on a machine of kind dsp; exhaustive does the others"
     if problem.machine.kind != "dsp":
         raise InputError("machine.kind", problem.machine.kind, others)
     if problem.minimise != "accesses":
         raise InputError("objective.minimise", problem.minimise, others)
-    problem.refuse_limits("the declarative formulations")
-    if problem.limits.schedule == "any+weights":
-        limit = "the declarative formulations do not keep all weights; exhaustive does"
-        raise InputError("limits.schedule", problem.limits.schedule, limit)
+    problem.refuse_lists("the declarative formulations")
+    given = problem.limits.at_most.given
+    if set(given) - {"accesses"}:
+        raise InputError("limits.at_most", given, others)
     return nest_of(problem.one_layer, problem.machine, problem.limits.schedule)
+
+
+def refuse_in_minizinc(problem: Problem) -> None:
+    """Refuse what core.mzn does not state and the other formulations do.
+
+    Raises
+    ------
+    InputError
+        Where accesses are limited, or all weights may stay.
+    """
+    problem.refuse_limits("the MiniZinc formulations")
+    if problem.limits.schedule == "any+weights":
+        limit = "the MiniZinc formulations do not keep all weights; tiles@highs and exhaustive do"
+        raise InputError("limits.schedule", problem.limits.schedule, limit)
+
+
+def most_units(problem: Problem) -> int | None:
+    """Return up to how many units of the objective accesses are allowed, None without a limit."""
+    most = problem.limits.at_most.given.get("accesses")
+    offset, unit = scale(problem)
+    return None if most is None else (most - offset) // unit
 
 
 def schedules(problem: Problem) -> list[tuple[str, str]]:
@@ -69,7 +90,7 @@ def schedules(problem: Problem) -> list[tuple[str, str]]:
     Where every schedule is allowed, a halo is always kept: that never costs anything. Constraints may ask for
     what it costs not to.
     """
-    limit = problem.limits.schedule
+    limit = problem.limits.orders
     if limit == "any" and problem.constraints:
         return [("".join(order), reuse) for reuse in REUSES[-2::-1] for order in permutations(ORDERED)]
     if limit == "any":
@@ -79,10 +100,14 @@ def schedules(problem: Problem) -> list[tuple[str, str]]:
 
 
 def worth_trying(problem: Problem) -> list[tuple[str, str]]:
-    """Return schedules that contain a best one."""
+    """Return schedules that contain a best one.
+
+    Where all weights stay, input and outputs are brought as often as in that order without.
+    """
     known = schedules(problem)
-    some = problem.limits.schedule == "any" and not problem.constraints
-    return known[: len(ENOUGH)] if some else known
+    some = problem.limits.orders == "any" and not problem.constraints
+    staying = [(order, "weights") for order in ENOUGH if problem.limits.schedule == "any+weights"]
+    return (known[: len(ENOUGH)] if some else known) + staying
 
 
 def scale(problem: Problem) -> tuple[int, int]:
@@ -111,6 +136,7 @@ def repeated(nest: Nest) -> tuple[int, int, int]:
 
 def size(problem: Problem) -> int:
     """Return about how many constraints a formulation gives: one for every step of a loop."""
+    refuse_in_minizinc(problem)
     nest = nest_of_problem(problem)
     return len(schedules(problem)) + sum(len(steps) for steps in nest.steps)
 
@@ -138,7 +164,7 @@ def _descend(nest: Nest, order: str, reuse: str) -> tuple[int, DspPlan] | None:
         for pair in combinations(FREE, 2):
             lists = [nest.steps[d] if d in pair else np.array([tile[d]]) for d in range(6)]
             tiles = Tiles(nest, tuple(grid.ravel() for grid in np.meshgrid(*lists, indexing="ij")))
-            allowed = (tiles.need <= nest.machine.buffer_capacity) & ~tiles.needs_late_sums(reuse)
+            allowed = (tiles.needed(reuse) <= nest.machine.buffer_capacity) & ~tiles.needs_late_sums(reuse)
             if not allowed.any():
                 continue
             accesses = np.where(allowed, tiles.traffic(order, reuse).accesses, np.iinfo(np.int64).max)
@@ -164,8 +190,10 @@ def no_worse(problem: Problem, given: DspPlan) -> DspPlan | None:
         found: list[tuple[int, int, tuple[int, ...]]] = []
         for number, (order, reuse) in enumerate(worth_trying(problem)):
             small = _shrunk(nest, tile, order, reuse)
-            if small is not None:
-                tiles = Tiles(nest, tuple(np.array([step]) for step in small))
+            if small is None:
+                continue
+            tiles = Tiles(nest, tuple(np.array([step]) for step in small))
+            if tiles.needed(reuse)[0] <= nest.machine.buffer_capacity:
                 found.append((int(tiles.traffic(order, reuse).accesses[0]), number, small))
         if not found:
             return None
@@ -211,6 +239,7 @@ def input_lines(nest: Nest, axis: int, step: int, halo: bool) -> int:
 
 def data(problem: Problem) -> dict[str, Any]:
     """Return the parameters that core.mzn declares, all but those of the search."""
+    refuse_in_minizinc(problem)
     nest = nest_of_problem(problem)
     machine = nest.machine
     offset, unit = scale(problem)
@@ -311,21 +340,33 @@ def start(problem: Problem, plan: Plan) -> list[int] | None:
     layer = plan.layers[0]
     if problem.constraints:
         inside = _as_it_is(problem, layer) if isinstance(layer, DspPlan) else None
-        return None if inside is None else _choices(problem, inside)
+    else:
+        inside = not_above(problem, layer)
+    if inside is None:
+        return None
+    number = schedules(problem).index((inside.order, inside.reuse)) + 1
+    return [number, *choices_of(problem, inside)]
+
+
+def not_above(problem: Problem, layer: Any) -> DspPlan | None:
+    """Return the plan in a model's space that a plan becomes.
+
+    One above what the model's domains admit gives way to the known plan that they come from.
+    """
     inside = no_worse(problem, layer) if isinstance(layer, DspPlan) else None
     known = None if narrow() else known_plan(problem)
     if known is not None and (
         inside is None or dsp.objective(problem, inside) > dsp.objective(problem, known)
     ):
         inside = no_worse(problem, known)
-    return None if inside is None else _choices(problem, inside)
+    return inside
 
 
-def _choices(problem: Problem, plan: DspPlan) -> list[int]:
+def choices_of(problem: Problem, plan: DspPlan) -> list[int]:
+    """Return the number of each loop's step, from 1."""
     nest = nest_of_problem(problem)
     step = nest.step(plan.tile)
-    choices = [int(np.searchsorted(nest.steps[d], step[d])) + 1 for d in FREE]
-    return [schedules(problem).index((plan.order, plan.reuse)) + 1, *choices]
+    return [int(np.searchsorted(nest.steps[d], step[d])) + 1 for d in FREE]
 
 
 def decisions(solution: Any) -> list[int]:

@@ -9,7 +9,7 @@ what stays there.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import cached_property
 from itertools import combinations, islice, product
@@ -49,10 +49,10 @@ def refuse_others(problem: Any) -> None:
     Raises
     ------
     InputError
-        For lists of objectives and limits of cost, objectives that are no sums, steps that do not divide,
-        halos, and uneven tiles.
+        For lists of objectives, objectives that are no sums, steps that do not divide, halos, and uneven
+        tiles.
     """
-    problem.refuse_limits("the declarative formulations")
+    problem.refuse_lists("the declarative formulations")
     if problem.limits.factors == "any":
         limit = "is unknown to the declarative formulations, whose steps divide; padded takes it"
         raise InputError("limits.factors", "any", limit)
@@ -163,12 +163,17 @@ class Chains:
     rooms
         For each memory, for each of its capacities: what it has, and amounts with the bits of each, by case.
     constants
-        For each case of the switch ``added``, what is spent at least.
+        For each case of the switch ``added``, what is spent at least, by quantity; see `spent`.
+
+    Parameters
+    ----------
+    goals
+        What is minimised, and what is limited.
     """
 
-    def __init__(self, layer: Layer, machine: HierarchyMachine, minimise: str, level: str) -> None:
+    def __init__(self, layer: Layer, machine: HierarchyMachine, goals: Sequence[str], level: str) -> None:
         self.layer, self.machine, self.nodes = layer, machine, machine.nodes
-        self.charges = Charges(machine, (minimise,), level)
+        self.charges = Charges(machine, goals, level)
         self.quantities = self.charges.quantities
         self.sizes = extents(layer)
         self.memories = [i for i, node in enumerate(self.nodes) if node.axis is None]
@@ -444,19 +449,23 @@ class Chains:
         self.switches[switch] = [Case(none_of=adding), Case(any_of=adding)]
         self._add(q, last, switch, (outputs, None))
 
-    def _constants(self) -> list[int]:
+    @property
+    def spent(self) -> dict[str, int]:
+        """The numbers of the quantities that are spent, by what they count."""
+        return {quantity.name: q for q, quantity in enumerate(self.quantities) if quantity.kind == SPENT}
+
+    def _constants(self) -> dict[int, list[int]]:
         """Return what is spent besides amounts, by the outermost axis that adds up sums, if there is one."""
-        constants = self.charges.constants(self.layer)
-        spent = [q for q, quantity in enumerate(self.quantities) if quantity.kind == SPENT]
-        if not spent:
-            return [0]
+        if not self.spent:
+            return {}
         cases, found = [Case(none_of=self._among(self.axes, REDUCED))], [len(self.nodes)]
         for i in self.axes:
             if adding := self._among([i], REDUCED):
                 cases.append(Case(adding, self._among([j for j in self.axes if j < i], REDUCED)))
                 found.append(i)
         self.switches["added"] = cases
-        return [int(constants[i, spent[0]]) for i in found]
+        constants = self.charges.constants(self.layer)
+        return {q: [int(constants[i, q]) for i in found] for q in self.spent.values()}
 
     @cached_property
     def instances(self) -> Amount:

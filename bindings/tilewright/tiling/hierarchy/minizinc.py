@@ -40,6 +40,7 @@ def chains_of(problem: Problem) -> Chains:
     InputError
         For what the formulations do not take.
     """
+    problem.refuse_limits("the MiniZinc formulations")
     refuse_others(problem)
     machine = problem.machine
     assert machine.kind == "hierarchy"
@@ -49,7 +50,7 @@ def chains_of(problem: Problem) -> Chains:
             raise InputError(f"machine.levels.{one.name}.may_hold", list(one.may_hold), limit)
     if Lattice(problem.one_layer).many > MOST:  # for the search of a known plan
         raise too_large(f"more than {MOST} blocks")
-    return Chains(problem.one_layer, machine, problem.minimise, problem.level)
+    return Chains(problem.one_layer, machine, (problem.minimise,), problem.level)
 
 
 @lru_cache(maxsize=64)
@@ -75,10 +76,15 @@ def scale(problem: Problem) -> tuple[int, int]:
     chains, least = chains_of(problem), hierarchy.best_bound(problem).value
     if problem.minimise == "cycles":
         return 0, 1
-    lowest = min(chains.constants)
+    lowest = min(_constants(chains))
     charges = [charge for one in chains.amounts.values() for charge in one.charges.values()]
-    unit = gcd(*charges, *(constant - lowest for constant in chains.constants)) or 1
+    unit = gcd(*charges, *(constant - lowest for constant in _constants(chains))) or 1
     return lowest + (least - lowest) // unit * unit, unit
+
+
+def _constants(chains: Chains) -> list[int]:
+    """Return what is spent besides amounts in each case, 0 where time is counted."""
+    return next(iter(chains.constants.values()), [0])
 
 
 class Factor(NamedTuple):
@@ -272,9 +278,9 @@ def _cost_data(tables: _Data) -> dict[str, Any]:
     """Return what amounts are charged, bounds on them and on the objective, and the ports."""
     problem, chains = tables.problem, tables.chains
     (offset, unit), known = scale(problem), None if narrow() else known_plan(problem)
-    timed, lowest = problem.minimise == "cycles", min(chains.constants)
+    timed, lowest = problem.minimise == "cycles", min(_constants(chains))
     charges = [0 if timed else sum(one.charges.values()) // unit for one in tables.amounts]
-    constants = [(constant - lowest) // unit for constant in chains.constants]
+    constants = [(constant - lowest) // unit for constant in _constants(chains)]
     least = 0 if timed else (offset - lowest) // unit
     worst = LARGEST - max(0, least)  # all that MiniZinc can count; also where nothing fits
     if known is not None:

@@ -42,9 +42,9 @@ def cuts(problem: Problem) -> dict[str, Cut]:
     Raises
     ------
     InputError
-        For other machines, and where costs are limited.
+        For other machines and lists of objectives.
     """
-    problem.refuse_limits("the declarative formulations")
+    problem.refuse_lists("the declarative formulations")
     if problem.machine.kind != "npu":
         limit = "this formulation is for a machine of kind npu; exhaustive does the others"
         raise InputError("machine.kind", problem.machine.kind, limit)
@@ -105,6 +105,7 @@ def least(problem: Problem) -> tuple[int, int, int]:
 
 def size(problem: Problem) -> int:
     """Return about how many constraints a formulation gives: one for each pair of steps of r and c."""
+    problem.refuse_limits("the MiniZinc formulations")
     return sum(int(np.prod([len(steps) for steps in cut.steps[2:]])) for cut in cuts(problem).values())
 
 
@@ -113,6 +114,7 @@ def size(problem: Problem) -> int:
 
 def data(problem: Problem) -> dict[str, Any]:
     """Return the parameters that core.npu.mzn declares, all but those of the search."""
+    problem.refuse_limits("the MiniZinc formulations")
     every = cuts(problem)
     cut = every["KS"]
     layer, machine = cut.layer, cut.machine
@@ -198,11 +200,14 @@ def start(problem: Problem, plan: Plan) -> list[int] | None:
     """
     given, known = plan.layers[0], None if narrow() else known_plan(problem)
     inside = None
+    # What constraints and limits of cost tell apart does not become another plan.
+    as_it_is = bool(problem.constraints or problem.limits.at_most.given)
     if isinstance(given, NpuPlan) and npu.violation(problem, given) is None:
-        # What constraints tell apart does not become another plan.
-        inside = _in_steps(problem, given) if problem.constraints else no_worse(problem, given)
-    if known is not None and (
-        inside is None or npu.objective(problem, inside) > npu.objective(problem, known)
+        inside = _in_steps(problem, given) if as_it_is else no_worse(problem, given)
+    if (
+        known is not None
+        and not as_it_is
+        and (inside is None or npu.objective(problem, inside) > npu.objective(problem, known))
     ):
         inside = no_worse(problem, known)
     if inside is None:
