@@ -17,6 +17,7 @@ from tilewright.cli.arguments import on_instances, read_both, take_seed
 from tilewright.cli.outputs import Saving, check_outputs, note, printing
 
 if TYPE_CHECKING:
+    from tilewright.codegen import TrainedNetwork
     from tilewright.run.instance import Instance
 
 
@@ -27,9 +28,10 @@ if TYPE_CHECKING:
     "--as",
     "--language",
     "form",
-    type=click.Choice(["c", "project", "halide", "schedule"]),
+    type=click.Choice(["c", "project", "halide", "schedule", "isa"]),
     default=None,
-    help="C; a C project with weights and images, which runs; Halide in Python; or a schedule in JSON. "
+    help="C; a C project with weights and images, which runs; Halide in Python; a schedule in JSON; or "
+    "instructions in binary words. "
     "[as FILE ends: project /, halide .py, schedule .json, else c]",
 )
 @click.option(
@@ -38,7 +40,7 @@ if TYPE_CHECKING:
     type=click.Path(),
     default=None,
     metavar="FILE",
-    help="A folder for a project. [standard output]",
+    help="A folder for a project and for instructions. [standard output]",
 )
 @click.option(
     "--numbers",
@@ -67,13 +69,17 @@ def emit(
     C is a loop nest with calls to get and put data by DMA. A warning says where its buffers, whose sums are
     wider than the plan counts, exceed the memory. A project is C that can be run: see docs/emit.md,
     docs/emit-npu.md for plans of an NPU, docs/emit-fusion.md for plans of fusion, and docs/emit-residency.md
-    for plans of residency, whose memory is one array of exactly the planned size.
+    for plans of residency, whose memory is one array of exactly the planned size. Instructions are those of
+    docs/isa.md.
     """
     problem, answer = read_both(instance, changes, result)
     check_outputs(output, None, inputs=[*problem.files, result])
     form = form or _form(output)
     if form == "project":
         _emit_project(problem, answer.plan, output, numbers, seed, as_json, changes["sizes"])
+        return
+    if form == "isa":
+        _emit_instructions(problem, answer.plan, output, numbers, seed, as_json, changes["sizes"])
         return
     if numbers is not None:
         raise click.UsageError("--numbers is for projects: --as project, or -o FOLDER/")
@@ -100,21 +106,59 @@ def _emit_project(
     sizes: Sequence[tuple[str, tuple[int, ...]]],
 ) -> None:
     from tilewright import codegen
-    from tilewright.run.instance import NETWORK_SUFFIXES
 
     if output is None:
         raise click.UsageError("a project is a folder: -o FOLDER/")
     given: codegen.QuantisedNetwork | codegen.TrainedNetwork | None = None
-    network = next((path for path in problem.files if path.suffix.lower() in NETWORK_SUFFIXES), None)
-    if numbers is None and network is not None:
-        from tilewright.importing.training import read_trained  # for start-up time: onnx
-
-        given = read_trained(network, dict(sizes), codegen.images_of(problem.problem), seed)
-        note(f"numbers: {given.origin}")
-    if numbers is not None:
+    if numbers is None:
+        given = _trained(problem, seed, sizes)
+    else:
         bits, answer = read_both(numbers[0], {}, numbers[1])
         given = codegen.numbers(bits.name, bits.problem, answer.plan)
     files = codegen.project(problem.name, problem.source, problem.problem, plan, given, seed)
+    _save_folder(problem, output, files, f"`make -C {Path(output)} run` runs them", as_json)
+
+
+def _emit_instructions(
+    problem: Instance,
+    plan: Any,
+    output: str | None,
+    numbers: tuple[str, str] | None,
+    seed: int,
+    as_json: bool,
+    sizes: Sequence[tuple[str, tuple[int, ...]]],
+) -> None:
+    from tilewright import codegen
+
+    if output is None or numbers is not None:
+        raise click.UsageError("instructions are written to a folder, without --numbers: -o FOLDER/")
+    given = _trained(problem, seed, sizes)
+    files = codegen.instructions(problem.name, problem.problem, plan, given, seed)
+    told = f"`tilewright execute {Path(output) / 'program.elf'}` runs them"
+    _save_folder(problem, output, files, told, as_json)
+
+
+def _trained(
+    problem: Instance, seed: int, sizes: Sequence[tuple[str, tuple[int, ...]]]
+) -> TrainedNetwork | None:
+    """Return the numbers of the network's file, if it is of a kind that has any."""
+    from tilewright import codegen
+    from tilewright.run.instance import NETWORK_SUFFIXES
+
+    network = next((path for path in problem.files if path.suffix.lower() in NETWORK_SUFFIXES), None)
+    if network is None:
+        return None
+    from tilewright.importing.training import read_trained  # for start-up time: onnx
+
+    given = read_trained(network, dict(sizes), codegen.images_of(problem.problem), seed)
+    note(f"numbers: {given.origin}")
+    return given
+
+
+def _save_folder(
+    problem: Instance, output: str, files: Mapping[str, bytes], told: str, as_json: bool
+) -> None:
+    """Write files to a folder, and print what they are."""
     folder, saving = Path(output), Saving()
     for path, content in files.items():
         saving.save(str(folder / path), partial(_save, folder / path, content))
@@ -123,7 +167,7 @@ def _emit_project(
             written = {path: len(content) for path, content in files.items()}
             click.echo(json.dumps({"instance": problem.name, "folder": str(folder), "files": written}))
         elif saving.written:
-            click.echo(f"written: {len(saving.written)} files in {folder}; `make -C {folder} run` runs them")
+            click.echo(f"written: {len(saving.written)} files in {folder}; {told}")
     saving.finish()
 
 

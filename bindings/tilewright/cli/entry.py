@@ -13,10 +13,13 @@ from typing import Any, NoReturn
 import click
 
 from tilewright.cli import arguments  # noqa: F401 (first, since the time limit counts from here)
+from tilewright.cli.assemble import assemble
 from tilewright.cli.check import check
 from tilewright.cli.compare import compare
+from tilewright.cli.disassemble import disassemble
 from tilewright.cli.doctor import doctor
 from tilewright.cli.emit import emit
+from tilewright.cli.execute import execute
 from tilewright.cli.export import export
 from tilewright.cli.import_ import import_
 from tilewright.cli.list_ import list_
@@ -113,6 +116,9 @@ for command in (
     simulate,
     import_,
     emit,
+    assemble,
+    disassemble,
+    execute,
     export,
     reproduce,
     doctor,

@@ -38,6 +38,7 @@ __all__ = [
     "emit",
     "halide",
     "images_of",
+    "instructions",
     "memory",
     "numbers",
     "offsets",
@@ -142,6 +143,32 @@ def _as_network(problem: Problem) -> Problem:
     table = {"name": "layer", **problem.one_layer.model_dump()}
     network = Network.model_validate({"layers": [table]})
     return Problem(network=network, machine=problem.machine)  # limits and constraints are checked before
+
+
+def instructions(
+    name: str, problem: Any, plan: Any, given: TrainedNetwork | None = None, seed: int = 0
+) -> dict[str, bytes]:
+    """Return a plan of fusion as a program of instructions in binary words: its files, by their names.
+
+    Parameters
+    ----------
+    given
+        Weights and inputs in floating point; made from the seed when left out.
+
+    Raises
+    ------
+    InputError
+        In another room than fusion, for a plan that is not valid, for what there is no instruction for.
+    """
+    room = room_of(problem)
+    if not isinstance(problem, fusion.Problem):
+        raise InputError("room", room.name, "instructions are emitted for plans of room fusion")
+    broken = room.violation(problem, plan)
+    if broken is not None:
+        raise InputError("plan", room.name, f"is not valid: {broken}")
+    from tilewright.codegen.isa import program_files  # for start-up time
+
+    return program_files(problem, plan, seed, name, given)
 
 
 def _leaving(problem: Problem, plan: Any) -> set[str]:

@@ -1,0 +1,93 @@
+"""``tilewright execute``."""
+
+from __future__ import annotations
+
+import json
+import sys
+from typing import TYPE_CHECKING, Any
+
+import click
+
+from tilewright.cli.arguments import print_json
+from tilewright.cli.outputs import printing
+from tilewright.cli.programs import read_program
+from tilewright.cli.tables import print_table
+from tilewright.spec.errors import InputError
+
+if TYPE_CHECKING:
+    from tilewright.codegen.isa import Executed, Image
+
+
+@click.command(short_help="Run a program of instructions on its machine.")
+@click.argument("file", type=click.Path())
+@click.option(
+    "--fifo",
+    type=click.IntRange(1, 2**20),
+    default=None,
+    metavar="N",
+    help="Instructions that the FIFO of an engine holds. [any number]",
+)
+@print_json("what was executed as JSON")
+def execute(file: str, fifo: int | None, as_json: bool) -> None:
+    """Run the ELF FILE of a program (docs/isa.md). Exit status 0, or 1 if an output is not what is expected.
+
+    The program is checked first: one with a deadlock, a race, or addresses that are not there is refused. The
+    machine executes the binary words and nothing else. What the plan says of its time stands beside.
+    """
+    from tilewright.codegen.isa import check
+    from tilewright.codegen.isa import execute as executed
+
+    image = read_program(file)
+    try:
+        check(image)
+    except InputError as error:
+        raise error.in_file(file) from None
+    done = executed(image, fifo)
+    told = _told(image, done)
+    with printing():
+        if as_json:
+            click.echo(json.dumps(told))
+        else:
+            _print(image, done)
+    sys.exit(0 if done.right else 1)
+
+
+def _told(image: Image, done: Executed) -> dict[str, Any]:
+    return {
+        "program": image.name,
+        "instructions": done.instructions,
+        "words": len(image.words),
+        "cycles": done.cycles,
+        "planned_cycles": image.planned_cycles,
+        "busy_cycles": done.busy,
+        "loaded_bytes": done.loaded_bytes,
+        "saved_bytes": done.saved_bytes,
+        "deepest_fifo": done.deepest_fifo,
+        "most_tokens": done.most_tokens,
+        "right": done.right,
+    }
+
+
+def _print(image: Image, done: Executed) -> None:
+    machine = image.machine
+    rows = [
+        (engine, f"{count:,}", f"{done.busy[engine]:,}", f"{done.busy[engine] / max(1, done.cycles):.0%}")
+        for engine, count in done.instructions.items()
+    ]
+    print_table(rows, ("engine", "instructions", "cycles", "busy"))
+    click.echo()
+    outputs = ", ".join(
+        f"{each.name} ({'x'.join(map(str, (*each.shape[1:], each.shape[0])))})" for each in image.outputs
+    )
+    same = "as planned" if done.cycles == image.planned_cycles else f"PLANNED {image.planned_cycles:,}"
+    right = "equal to the reference, bit for bit" if done.right else "DIFFER from the reference"
+    print_table(
+        [
+            ("program", f"{image.name}: {len(image.code):,} instructions in {len(image.words):,} words"),
+            ("time", f"{done.cycles:,} cycles, {machine.milliseconds(done.cycles):.3f} ms; {same}"),
+            ("DRAM", f"{done.loaded_bytes:,} bytes loaded, {done.saved_bytes:,} saved"),
+            ("deepest FIFO", f"{done.deepest_fifo:,} instructions; at most {done.most_tokens:,} tokens"),
+            ("checked", "no deadlock, no race, no address beyond its memory"),
+            ("outputs", f"{outputs}: {right}"),
+        ]
+    )

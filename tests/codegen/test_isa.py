@@ -1,0 +1,337 @@
+"""Instructions in binary words: text and container both ways, the machine's results and time, the checker."""
+
+from __future__ import annotations
+
+import io
+import shutil
+import subprocess
+from collections import Counter
+from dataclasses import replace
+from pathlib import Path
+from random import Random
+
+import numpy as np
+import pytest
+from conftest import THOROUGH, examples, tells
+from fusion_at_random import machine, randoms
+from hypothesis import given, settings
+from programs import again, any_program, mutated, simulated, without_token
+from tests import command
+
+from tilewright import codegen
+from tilewright.codegen.isa import Image, disassemble, elf_bytes, execute, findings, program_of, read_elf
+from tilewright.codegen.isa.assembly import assemble, data_of
+from tilewright.codegen.isa.fields import Layout
+from tilewright.codegen.isa.instructions import FORMS, HEADER, HOST_FORMS, OPERANDS
+from tilewright.core import catalogue
+from tilewright.fusion import Plan, Problem
+from tilewright.fusion.graph import engine_of
+from tilewright.fusion.machine import HOST
+from tilewright.spec.errors import InputError
+
+
+def assert_right(problem: Problem, plan: Plan, image: Image, fifo: int | None) -> None:
+    """The program survives text and container, and takes and gives what the plan and the network say."""
+    data = elf_bytes(image)
+    image = read_elf(data)
+    assert elf_bytes(again(image)) == data
+    assert findings(image) == []
+    done, measures = execute(image, fifo), simulated(problem, plan)
+    assert done.right
+    assert done.cycles == image.planned_cycles == measures.duration_cycles
+    assert (done.loaded_bytes, done.saved_bytes) == (measures.loaded_bytes, measures.saved_bytes)
+
+
+@settings(max_examples=examples(100, 6))
+@given(randoms)
+def test_any_program_computes_what_the_network_does_in_the_planned_time(random: Random) -> None:
+    problem, plan, image = any_program(random)
+    assert_right(problem, plan, image, random.choice([None, 1, 2]))
+
+
+def fire_module(**changes: object) -> Problem:
+    """Return a fire module, a pool and two convolutions that are added, on buffers that hold little."""
+    wide, narrow = [12, 4, 4], [4, 9, 9]
+    layers = [
+        {"name": "squeeze", "input": [6, 9, 9], "kernels": 4, "kernel": [1, 1], "bias": True},
+        {"name": "one", "inputs": ["squeeze"], "input": narrow, "kernels": 5, "kernel": [1, 1]},
+        {"name": "three", "inputs": ["squeeze"], "input": narrow, "kernels": 7, "kernel": [3, 3]},
+        {"name": "pool", "kind": "pool", "op": "max", "inputs": ["one", "three"], "input": [12, 9, 9]},
+        {"name": "left", "inputs": ["pool"], "input": wide, "kernels": 8, "kernel": [1, 1]},
+        {"name": "right", "inputs": ["pool"], "input": wide, "kernels": 8, "kernel": [2, 2]},
+        {"name": "sum", "kind": "add", "inputs": ["left", "right"], "input": [8, 4, 4]},
+    ]
+    layers[2]["padding"] = [1, 1, 1, 1]
+    layers[3] |= {"kernel": [3, 3], "stride": [2, 2]}
+    layers[5]["padding"] = [1, 0, 1, 0]
+    bytes_of = {"input_bytes": 1000, "output_bytes": 800, "parameter_bytes": 400}
+    chip = machine(Random(1), element_bytes=1, arrays=1, **bytes_of)
+    return Problem.model_validate({"network": {"layers": layers}, "machine": chip} | changes)
+
+
+@pytest.fixture(scope="module")
+def small() -> tuple[Problem, Plan, Image]:
+    problem = fire_module()
+    plan = catalogue.heuristic("fusion", "layerwise").plan(problem)
+    return problem, plan, program_of(problem, plan, 5, "fire")
+
+
+def test_concatenations_are_no_copies(small: tuple[Problem, Plan, Image]) -> None:
+    problem, plan, image = small
+    assert_right(problem, plan, image, 4)
+    apart = [each for each in image.tensors if each.pixel > each.shape[0]]
+    assert [each.name for each in apart] == ["one", "three"]
+    assert all(len(each.of("ddr")) == 1 for each in image.code if each.name == "LOAD")
+    assert not any(each.name == "COPY" for each in image.code)
+
+
+@pytest.mark.skipif(not shutil.which("readelf"), reason="no readelf")
+def test_readelf_and_pyelftools_read_the_container(
+    small: tuple[Problem, Plan, Image], tmp_path: Path
+) -> None:
+    from elftools.elf.elffile import ELFFile
+
+    image, path = small[2], tmp_path / "program.elf"
+    path.write_bytes(elf_bytes(image))
+    shown = subprocess.run(["readelf", "-a", "-W", path], capture_output=True, text=True, check=True)
+    assert shown.stderr == ""
+    for tensor in image.tensors:
+        assert f"{tensor.address:08x}" in shown.stdout and tensor.name in shown.stdout
+    found = ELFFile(io.BytesIO(path.read_bytes()))
+    assert found.header.e_entry == found.get_section_by_name(".text")["sh_addr"]
+    words = np.frombuffer(found.get_section_by_name(".text").data(), dtype="<u4")
+    assert words.tolist() == image.words
+
+
+def test_files_that_are_no_programs_are_refused(small: tuple[Problem, Plan, Image]) -> None:
+    data = elf_bytes(small[2])
+    with pytest.raises(InputError, match=r"x\.elf: ELF"):
+        read_elf(b"nothing of the kind", "x.elf")
+    random = Random(3)
+    for _ in range(200 if THOROUGH else 20):
+        broken = bytearray(data)
+        for _ in range(random.randint(1, 30)):
+            broken[random.choice([random.randrange(200), random.randrange(len(data))])] = random.randrange(
+                256
+            )
+        try:
+            read_elf(bytes(broken))
+        except InputError as error:
+            assert error.limit
+    with pytest.raises(InputError):
+        read_elf(data[: len(data) // 2])
+
+
+@pytest.mark.parametrize(
+    ("old", "new", "told"),
+    [
+        ("kernels=4 ", "kernels=70000 ", ("x.s", "line", "CONV.kernels", "70000", "65535")),
+        ("kernels=4 ", "kernels=four ", ("CONV.kernels", "four", "integer")),
+        ("kernels=4 ", "", ("CONV.kernels", "missing")),
+        ("kernels=4 ", "kernels=4 kernels=4 ", ("CONV.kernels", "twice")),
+        ("kernels=4 ", "kernels=4 rank=1 ", ("CONV.rank", "no field", "kernels")),
+        ("bank=input", "bank=left", ("bank", "left", "input, output, parameter")),
+        ("wait=LOAD", "wait=HOST", ("wait", "HOST", "LOAD, SAVE, CONV, POOL, MISC")),
+        ("parts=1", "parts=2", ("operands", "chip, ddr", "chip, ddr, ddr")),
+        ("   START", "   BEGIN", ("instruction", "BEGIN", "START")),
+        (".maps address", ".map address", ("directive", ".map")),
+        ('.input "input.bin"\n', "", (".input", "missing")),
+        (".tensor INPUT", ".tensor IN", (".tensor", "INPUT, MAP, OUTPUT")),
+        ('"clock_mhz": ', '"clock_mhz": -', ("line 2", "clock_mhz")),
+    ],
+)
+def test_text_that_is_wrong_is_refused(
+    small: tuple[Problem, Plan, Image], old: str, new: str, told: tuple[str, ...]
+) -> None:
+    image = small[2]
+    head, conv, tail = disassemble(image).partition("   CONV ")
+    if old == "kernels=4 ":
+        kernels = next(each.values["kernels"] for each in image.code if each.name == "CONV")
+        old = f"kernels={kernels} "
+    place = tail if old.startswith("kernels") or old not in head else head
+    assert old in place
+    changed = place.replace(old, new, 1)
+    wrong = head + conv + changed if place is tail else changed + conv + tail
+    with pytest.raises(InputError) as caught:
+        assemble(wrong, data_of(image).__getitem__, "x.s")
+    assert tells(caught.value, *told), str(caught.value)
+
+
+# The checker ------------------------------------------------------------------------------------------------
+
+
+def random_times(image: Image, random: Random) -> bytes:
+    """Return what a program computes when each instruction takes any time."""
+    most = random.choice([1, 10, 1000])
+    return execute(image, None, lambda each, own: random.choice([0, own, random.randint(0, most)])).outputs
+
+
+def outcome(random: Random, image: Image) -> str:
+    """Return what becomes of a mutated program; one that is accepted must compute the same at any time."""
+    try:
+        changed = read_elf(elf_bytes(mutated(random, image)))
+    except InputError:
+        return "refused by the reader"
+    if findings(changed):
+        return "refused by the checker"
+    done = execute(changed)
+    others = {random_times(changed, random) for _ in range(4)}
+    assert others == {done.outputs}, "a program that is accepted computes something else at another time"
+    return "right" if done.right else "wrong, which the comparison says"
+
+
+def assert_no_mutant_passes(count: int, seed: int) -> None:
+    random, seen = Random(seed), Counter[str]()
+    while seen.total() < count:
+        image = any_program(random)[2]
+        for _ in range(min(10, count)):
+            seen[outcome(random, image)] += 1
+    assert seen["refused by the checker"] > count // 3, seen
+    assert seen["wrong, which the comparison says"], seen
+
+
+def test_no_mutated_program_passes_that_computes_wrongly() -> None:
+    assert_no_mutant_passes(40, 4)
+
+
+@pytest.mark.nightly
+def test_no_mutated_program_of_a_thousand_passes_that_computes_wrongly() -> None:
+    assert_no_mutant_passes(1000, Random().getrandbits(32))
+
+
+@pytest.mark.parametrize("pair", [("LOAD", "CONV"), ("CONV", "SAVE"), ("POOL", "SAVE")])
+def test_a_race_that_is_refused_changes_results(
+    small: tuple[Problem, Plan, Image], pair: tuple[str, str]
+) -> None:
+    wrong = 0
+    for seed in range(6):
+        changed = without_token(Random(seed), small[2], pair)
+        (found, *_) = findings(changed)
+        assert tells(found, "race with", "no dependency orders them") or tells(found, "never written")
+        slow = execute(changed, None, lambda each, own: 1000 * own if each.engine == pair[0] else own)
+        wrong += not slow.right
+    assert wrong
+
+
+def changed_at(image: Image, number: int, **changes: object) -> Image:
+    """Return a program with an instruction that is another one."""
+    each = replace(image.code[number], **changes)  # type: ignore[arg-type]
+    return replace(image, code=(*image.code[:number], each, *image.code[number + 1 :]))
+
+
+def test_what_is_wrong_is_told(small: tuple[Problem, Plan, Image]) -> None:
+    image = small[2]
+    number = {each.name: place for place, each in reversed([*enumerate(image.code)])}
+    load, conv, fetch, save = (number[name] for name in ("LOAD", "CONV", "FETCH", "SAVE"))
+
+    def told(changed: Image, *parts: object) -> None:
+        with_reader = read_elf(elf_bytes(changed))
+        assert tells(findings(with_reader)[0], *parts), findings(with_reader)[0]
+
+    last = max(place for place, each in enumerate(image.code) if each.name == "SAVE")
+    waits = (*image.code[last].wait, "POOL")
+    told(changed_at(image, last, wait=waits), "SAVE.wait", "POOL", "no instruction of POOL sends the token")
+    sender = max(place for place, each in enumerate(image.code) if each.engine == "LOAD" and each.send)
+    told(changed_at(image, sender, send=()), "wait", "LOAD", "no instruction of LOAD sends the token")
+    told(changed_at(image, save, wait=()), "tokens are not taken")
+    cycle = changed_at(image, load, wait=("CONV", *image.code[load].wait))
+    told(changed_at(cycle, conv, send=("LOAD", *image.code[conv].send)), "LOAD", "CONV", "a cycle")
+
+    def with_value(place: int, **values: int) -> Image:
+        return changed_at(image, place, values={**image.code[place].values, **values})
+
+    told(with_value(fetch, base=10**6), f"code[{fetch}]: FETCH.base", 10**6, "parameter has 400 elements")
+    told(with_value(fetch, address=10**8), "FETCH.address", 10**8, "data lie")
+    told(with_value(conv, stride_rows=0), "CONV.stride_rows", 0, "at least 1")
+    told(with_value(conv, first=0), "CONV.first", 0)
+    assert tells(findings(replace(image, code=image.code[:-1]))[0], "END")
+    unread = [each for place, each in enumerate(image.code) if place != load]
+    lacks = replace(image.code[load], name="SAVE", operands=image.code[load].operands[:2])
+    values = {name: value for name, value in lacks.values.items() if name != "parts"}
+    stored = replace(lacks, values=values, wait=(), send=())
+    told(replace(image, code=(unread[0], stored, *unread[1:])), "SAVE.address")
+
+
+# The host and the command line ------------------------------------------------------------------------------
+
+
+def test_the_host_computes_what_no_engine_does(tmp_path: Path) -> None:
+    """A classifier after a concatenation that is flattened, and its softmax, on a host with a price."""
+    layers = [
+        {"name": "one", "input": [3, 4, 4], "kernels": 2, "kernel": [1, 1]},
+        {"name": "three", "inputs": ["input"], "input": [3, 4, 4], "kernels": 5, "kernel": [3, 3]},
+        {"name": "fc", "kind": "fc", "inputs": ["one", "three"], "input": [52, 1, 1], "kernel": [1, 1]},
+        {"name": "soft", "kind": "map", "op": "softmax", "input": [6, 1, 1]},
+    ]
+    layers[2] |= {"kernels": 6, "bias": True}
+    chip = machine(Random(1), element_bytes=1, host={"cycles_per_byte": 0.3, "cycles_per_call": 7})
+    problem = Problem.model_validate({"network": {"layers": layers}, "machine": chip})
+    assert [op.name for op in problem.ops if engine_of(op) == HOST] == ["fc", "soft"]
+    plan = catalogue.heuristic("fusion", "layerwise").plan(problem)
+    image = program_of(problem, plan, 2, "classifier")
+    assert [each.name for each in image.host] == ["CONNECTED", "LEFT_OUT"]
+    assert_right(problem, plan, image, None)
+
+
+def test_commands(tmp_path: Path, small: tuple[Problem, Plan, Image]) -> None:
+    image = small[2]
+    (tmp_path / "p.elf").write_bytes(elf_bytes(image))
+    assert command.run(tmp_path, "disassemble", "p.elf", "-o", "p/").returncode == 0
+    assert command.run(tmp_path, "assemble", "p/program.s", "-o", "q.elf").returncode == 0
+    assert (tmp_path / "q.elf").read_bytes() == elf_bytes(image)
+    done = command.run(tmp_path, "execute", "q.elf", "--fifo", "4")
+    assert done.returncode == 0
+    assert tells(done.stdout, "time", f"{image.planned_cycles:,} cycles", "as planned", "bit for bit")
+    (tmp_path / "p" / "expected.bin").write_bytes(bytes(len(image.expected)))
+    assert command.run(tmp_path, "assemble", "p/program.s", "-o", "q.elf").returncode == 0
+    done = command.run(tmp_path, "execute", "q.elf")
+    assert done.returncode == 1 and "DIFFER" in done.stdout
+    text = (tmp_path / "p" / "program.s").read_text()
+    (tmp_path / "p" / "program.s").write_text(text.replace('"input.bin"', '"../input.bin"'))
+    done = command.run(tmp_path, "assemble", "p/program.s", "-o", "q.elf")
+    assert done.returncode == 2 and tells(done.stderr, "p/program.s", "data", "beside the program")
+
+
+def test_plans_of_other_rooms_have_no_instructions(small: tuple[Problem, Plan, Image]) -> None:
+    problem, plan, _ = small
+    with pytest.raises(InputError, match="is not valid: "):
+        codegen.instructions("net", problem, Plan(plan.groups[1:]))
+    from tilewright import tiling
+
+    other = tiling.Problem.model_validate(
+        {
+            "layer": {"input": [1, 4, 4], "kernels": 1, "kernel": [1, 1]},
+            "machine": {"kind": "dsp", "memory_bytes": 4096},
+        }
+    )
+    with pytest.raises(InputError, match="plans of room fusion"):
+        codegen.instructions("net", other, None)
+
+
+PAGE = Path(__file__).parents[2] / "docs" / "isa.md"
+
+
+def layout_rows(name: str, layout: Layout) -> list[str]:
+    """Return the rows of a table of fields: word, bits, field, values."""
+    rows = []
+    for number, word in enumerate(layout):
+        place = 0
+        for each in word:
+            bits = f"{place}-{place + each.bits - 1}" if each.bits > 1 else str(place)
+            values = ", ".join(f"{at} {one}" for at, one in enumerate(each.names)) or "signed" * each.signed
+            rows.append(f"| {name} | {number} | {bits} | `{each.name}` | {values} |")
+            place += each.bits
+    return rows
+
+
+def test_the_page_has_every_field_with_its_bits() -> None:
+    tables = [("header", HEADER)]
+    for form in FORMS:
+        if form.body and form.name not in ("MULTIPLY", "COPY"):  # which are as ADD
+            tables.append((form.name, form.body))
+    tables.append((", ".join(form.name for form in HOST_FORMS), HOST_FORMS[0].body))
+    tables += [(f"operand `{role}`", layout) for role, layout in OPERANDS.items() if role != "write"]
+    codes = [f"| {each.name} | {each.engine} | {each.function} |" for each in (*FORMS, *HOST_FORMS)]
+    shown = PAGE.read_text(encoding="utf-8")
+    for row in [*codes, *(row for table in tables for row in layout_rows(*table))]:
+        assert f"{row}\n" in shown, row
