@@ -118,164 +118,202 @@ static inline void shuffle_lanes(vector_t *to, const vector_t *from, int step, i
 #pragma GCC diagnostic push
 #pragma GCC diagnostic ignored "-Wmaybe-uninitialized"
 
+#define INLINE static inline __attribute__((always_inline))
+
+/* A loop: constants, where a tile has the whole body. */
+typedef struct {
+    int vector, pipelined, u[DIMENSIONS], rows, columns, sy, sx, dy, dx, kept;
+    int loads;         /* vectors of a row of inputs that begins at any address; 1 where all are aligned */
+    int down, across;  /* input lines, or vectors, of the body along both axes */
+    int shifts;        /* taps along the axis in the lanes, whose elements are shuffled */
+    int lines, blocks; /* input lines across the lanes, and vectors of outputs along them */
+} body_t;
+
+/* Where it is: group, first tap, iteration, and the first of each dimension. */
+typedef struct {
+    int g, ty, tx, turn, o[DIMENSIONS];
+} place_t;
+
+INLINE long weight_at(const work_t *w, const place_t *p, int c, int k, int ky, int kx)
+{
+    const long map = ((long)p->g * w->padded[VC] + p->o[VC] + c) * w->padded[VK] + p->o[VK] + k;
+    return (map * w->kernel[0] + p->ty + ky) * w->kernel[1] + p->tx + kx;
+}
+
+/* An element of the input: `row` and `column` count from the body's first, for outputs in whole vectors. */
+INLINE long input_at(const work_t *w, const body_t *b, const place_t *p, int n, int k, int row, int column)
+{
+    const int v = b->vector;
+    row += p->o[VY] * b->sy * (v == VY ? LANES : 1) + p->ty * b->dy;
+    column += p->o[VX] * b->sx * (v == VX ? LANES : 1) + p->tx * b->dx;
+    return p->g * w->group_step + (p->o[VN] + n) * (v == VN ? LANES : 1) * w->image_step +
+           (p->o[VK] + k) * (v == VK ? LANES : 1) * w->map_step + row * w->line_step[0] +
+           column * w->line_step[1];
+}
+
+/* Weights stay in registers if the loop is not over maps. */
+INLINE void load_weights(const work_t *w, const body_t *b, const place_t *p, vector_t *weights, int *spilled)
+{
+    const int stay = p->turn && b->pipelined != VC && b->pipelined != VK;
+    int i = 0;
+    for (int c = 0; (b->vector == VC || b->vector == VK) && c < b->u[VC]; c++)
+    for (int k = 0; k < b->u[VK]; k++)
+    for (int ky = 0; ky < b->rows; ky++)
+    for (int kx = 0; kx < b->columns; kx++, i++)
+        if (!stay || (*spilled)-- > 0)
+            load_vector(&weights[i], &laid_weights[weight_at(w, p, c, k, ky, kx) * LANES]);
+}
+
+/* Inputs: those that the iteration before had stay, too. */
+INLINE void load_inputs(const work_t *w, const body_t *b, const place_t *p, vector_t *inputs, int *spilled)
+{
+    const int v = b->vector, over = p->turn ? b->pipelined : DIMENSIONS, loads = b->loads;
+    const int uy = b->u[VY], ux = b->u[VX];
+    int i = 0;
+    for (int n = 0; v != VC && n < b->u[VN]; n++)
+    for (int k = 0; k < b->u[VK]; k++)
+    for (int y = 0; y < b->down; y++)
+    for (int x = 0; x < b->across; x++, i++) {
+        if ((v != VY && !meets(y, uy, b->rows, b->sy, b->dy)) ||
+            (v != VX && !meets(x, ux, b->columns, b->sx, b->dx)))
+            continue;
+        int before = -1; /* where it was */
+        if (over == VC)
+            before = i;
+        else if (over == VY && v != VY && meets(y + uy * b->sy, uy, b->rows, b->sy, b->dy))
+            before = i + uy * b->sy * b->across;
+        else if (over == VX && v != VX && meets(x + ux * b->sx, ux, b->columns, b->sx, b->dx))
+            before = i + ux * b->sx;
+        if (before >= 0 && (*spilled)-- <= 0) {
+            inputs[i] = inputs[before];
+            continue;
+        }
+        const int row = v == VY ? y / loads * LANES * b->sy : y, column = v == VX ? x / loads * LANES * b->sx : x;
+        long at = input_at(w, b, p, n, k, row, column);
+        if (b->shifts) /* whole vectors around an unaligned address */
+            at = (at / LANES + (v == VY ? y : x) % loads) * LANES;
+        load_vector(&inputs[i], &laid_input[at]);
+    }
+}
+
+/* Each tap shuffles its elements out of neighbouring vectors. */
+INLINE void shuffle_inputs(
+    const work_t *w, const body_t *b, const place_t *p, vector_t *shifted, const vector_t *inputs)
+{
+    const int rows = b->vector == VY; /* are in the lanes, else columns */
+    const int u = rows ? b->u[VX] : b->u[VY], taps = rows ? b->columns : b->rows;
+    const int step = rows ? b->sy : b->sx, stride = rows ? b->sx : b->sy, dilation = rows ? b->dx : b->dy;
+    for (int n = 0; b->shifts && n < b->u[VN]; n++)
+    for (int k = 0; k < b->u[VK]; k++)
+    for (int line = 0; line < b->lines; line++)
+    for (int block = 0; block < b->blocks; block++)
+    for (int tap = 0; tap < b->shifts; tap++) {
+        if (!meets(line, u, taps, stride, dilation))
+            continue;
+        const int along = block * LANES * step, part = block * b->loads;
+        const long first = input_at(w, b, p, n, k, rows ? along : line, rows ? line : along);
+        const int from = ((n * b->u[VK] + k) * b->down + (rows ? part : line)) * b->across + (rows ? line : part);
+        const int to = (((n * b->u[VK] + k) * b->lines + line) * b->blocks + block) * b->shifts + tap;
+        shuffle_lanes(&shifted[to], &inputs[from], rows ? b->across : 1, b->loads,
+                      (int)(first % LANES) + tap * (rows ? b->dy : b->dx), step);
+    }
+}
+
+/* Load or store the register tile of sums. */
+INLINE void move_register_tile(const work_t *w, const body_t *b, const place_t *p, sums_t *sums, int stored)
+{
+    int i = 0;
+    for (int n = 0; n < b->u[VN]; n++)
+    for (int c = 0; c < b->u[VC]; c++)
+    for (int y = 0; y < b->u[VY]; y++)
+    for (int x = 0; x < b->u[VX]; x++, i++) {
+        const long plane = ((long)p->g * w->padded[VN] + p->o[VN] + n) * w->padded[VC] + p->o[VC] + c;
+        const long at = (plane * w->padded[VY] + p->o[VY] + y) * w->padded[VX] + p->o[VX] + x;
+        if (stored)
+            store_sums(&laid_sums[at * LANES], &sums[i]);
+        else
+            load_sums(&sums[i], &laid_sums[at * LANES]);
+    }
+}
+
+/* All sums take turns: one multiplication of each, then the next of each. */
+INLINE void multiply(const work_t *w, const body_t *b, const place_t *p, sums_t *sums, const vector_t *weights,
+                     const vector_t *inputs, const vector_t *shifted)
+{
+    const int v = b->vector;
+    for (int k = 0; k < b->u[VK]; k++)
+    for (int ky = 0; ky < b->rows; ky++)
+    for (int kx = 0; kx < b->columns; kx++) {
+        int i = 0;
+#pragma GCC unroll 64
+        for (int n = 0; n < b->u[VN]; n++)
+#pragma GCC unroll 64
+        for (int c = 0; c < b->u[VC]; c++)
+#pragma GCC unroll 64
+        for (int y = 0; y < b->u[VY]; y++)
+#pragma GCC unroll 64
+        for (int x = 0; x < b->u[VX]; x++, i++) {
+            const vector_t *weight = &weights[((c * b->u[VK] + k) * b->rows + ky) * b->columns + kx];
+            const int row = y * b->sy + ky * b->dy, column = x * b->sx + kx * b->dx, at = n * b->u[VK] + k;
+            const int line = v == VY ? column : row, block = v == VY ? y : x, tap = v == VY ? ky : kx;
+            const vector_t *input = b->shifts
+                                        ? &shifted[((at * b->lines + line) * b->blocks + block) * b->shifts + tap]
+                                        : &inputs[(at * b->down + row) * b->across + column];
+            vector_counts.macs++;
+            if (v == VC) /* a value times a vector of weights */
+                sums[i] += __builtin_convertvector(*weight, sums_t) *
+                           (sum_t)laid_input[input_at(w, b, p, n, k, row, column)];
+            else if (v == VK)
+                sums[i] += __builtin_convertvector(*input, sums_t) * __builtin_convertvector(*weight, sums_t);
+            else
+                sums[i] += __builtin_convertvector(*input, sums_t) *
+                           (sum_t)laid_weights[weight_at(w, p, c, k, ky, kx)];
+        }
+    }
+}
+
 /* The body and the loops around it. All but `w` are constants where a tile has the whole body. */
-static inline __attribute__((always_inline)) void run_body(
+INLINE void run_body(
     const work_t *w, int vector, int pipelined, int un, int uc, int uy, int ux, int uk, int rows, int columns,
     int sy, int sx, int dy, int dx, int kept)
 {
-    const int u[DIMENSIONS] = {un, uc, uy, ux, uk};
-    const int weights_are_vectors = vector == VC || vector == VK;
     const int loads = vector == VY   ? loads_of(w->size[VY], rows, sy, dy)
                       : vector == VX ? loads_of(w->size[VX], columns, sx, dx)
                                      : 1;
-    /* Input lines, or vectors, of the body along both axes; and taps along the axis in the lanes. */
     const int down = vector == VY ? uy * loads : span_of(uy, rows, sy, dy);
     const int across = vector == VX ? ux * loads : span_of(ux, columns, sx, dx);
-    const int shifts = vector == VY ? rows : vector == VX ? columns : 0;
+    const body_t b = {
+        vector, pipelined, {un, uc, uy, ux, uk}, rows, columns, sy, sx, dy, dx, kept, loads, down, across,
+        .shifts = vector == VY ? rows : vector == VX ? columns : 0,
+        .lines = vector == VY ? across : down, .blocks = vector == VY ? uy : ux,
+    };
     int trips[DIMENSIONS], entries = 1;
     for (int d = 0; d < DIMENSIONS; d++) {
-        trips[d] = (w->extent[d] + u[d] - 1) / u[d];
+        trips[d] = (w->extent[d] + b.u[d] - 1) / b.u[d];
         entries *= d == pipelined ? 1 : trips[d];
     }
-    for (int g = 0; g < w->groups; g++)
-    for (int ty = 0; ty < w->kernel[0]; ty += rows)
-    for (int tx = 0; tx < w->kernel[1]; tx += columns)
+    place_t p;
+    for (p.g = 0; p.g < w->groups; p.g++)
+    for (p.ty = 0; p.ty < w->kernel[0]; p.ty += rows)
+    for (p.tx = 0; p.tx < w->kernel[1]; p.tx += columns)
     for (int entry = 0; entry < entries; entry++) {
         vector_t weights[MOST_WEIGHTS], inputs[MOST_INPUT_VECTORS], shifted[MOST_SHIFTED];
         sums_t sums[MOST_SUMS];
-        int o[DIMENSIONS]; /* where the body is */
         for (int d = DIMENSIONS - 1, rest = entry; d >= 0; d--) {
-            o[d] = d == pipelined ? 0 : rest % trips[d] * u[d];
+            p.o[d] = d == pipelined ? 0 : rest % trips[d] * b.u[d];
             rest /= d == pipelined ? 1 : trips[d];
         }
-        for (int turn = 0; turn < trips[pipelined]; turn++) {
-            o[pipelined] = turn * u[pipelined];
-            int spilled = turn ? w->spilled : 0, i;
-
-            /* Weights stay in registers if the loop is not over maps. */
-            i = 0;
-            for (int c = 0; weights_are_vectors && c < uc; c++)
-            for (int k = 0; k < uk; k++)
-            for (int ky = 0; ky < rows; ky++)
-            for (int kx = 0; kx < columns; kx++, i++) {
-                if (turn && pipelined != VC && pipelined != VK && spilled-- <= 0)
-                    continue;
-                const long map = ((long)g * w->padded[VC] + o[VC] + c) * w->padded[VK] + o[VK] + k;
-                const long at = (map * w->kernel[0] + ty + ky) * w->kernel[1] + tx + kx;
-                load_vector(&weights[i], &laid_weights[at * LANES]);
-            }
-
-            /* Inputs: those that the iteration before had stay, too. */
-            i = 0;
-            for (int n = 0; vector != VC && n < un; n++)
-            for (int k = 0; k < uk; k++)
-            for (int y = 0; y < down; y++)
-            for (int x = 0; x < across; x++, i++) {
-                if ((vector != VY && !meets(y, uy, rows, sy, dy)) ||
-                    (vector != VX && !meets(x, ux, columns, sx, dx)))
-                    continue;
-                int before = -1; /* where it was */
-                if (turn && pipelined == VC)
-                    before = i;
-                else if (turn && pipelined == VY && vector != VY && meets(y + uy * sy, uy, rows, sy, dy))
-                    before = i + uy * sy * across;
-                else if (turn && pipelined == VX && vector != VX && meets(x + ux * sx, ux, columns, sx, dx))
-                    before = i + ux * sx;
-                if (before >= 0 && spilled-- <= 0) {
-                    inputs[i] = inputs[before];
-                    continue;
-                }
-                const int image = (o[VN] + n) * (vector == VN ? LANES : 1);
-                const int map = (o[VK] + k) * (vector == VK ? LANES : 1);
-                const int row = vector == VY ? (o[VY] + y / loads) * LANES * sy : o[VY] * sy + y;
-                const int column = vector == VX ? (o[VX] + x / loads) * LANES * sx : o[VX] * sx + x;
-                long at = g * w->group_step + image * w->image_step + map * w->map_step +
-                          (row + ty * dy) * w->line_step[0] + (column + tx * dx) * w->line_step[1];
-                if (vector == VY || vector == VX) /* whole vectors around an unaligned address */
-                    at = (at / LANES + (vector == VY ? y : x) % loads) * LANES;
-                load_vector(&inputs[i], &laid_input[at]);
-            }
-
-            /* Each tap shuffles its elements out of neighbouring vectors. */
-            for (int n = 0; shifts && n < un; n++)
-            for (int k = 0; k < uk; k++)
-            for (int line = 0; line < (vector == VY ? across : down); line++)
-            for (int block = 0; block < (vector == VY ? uy : ux); block++)
-            for (int tap = 0; tap < shifts; tap++) {
-                if (vector == VY ? !meets(line, ux, columns, sx, dx) : !meets(line, uy, rows, sy, dy))
-                    continue;
-                const int row = vector == VY ? (o[VY] + block) * LANES * sy : o[VY] * sy + line;
-                const int column = vector == VX ? (o[VX] + block) * LANES * sx : o[VX] * sx + line;
-                const long first = g * w->group_step + (o[VN] + n) * w->image_step + (o[VK] + k) * w->map_step +
-                                   (row + ty * dy) * w->line_step[0] + (column + tx * dx) * w->line_step[1];
-                const int y = vector == VY ? block * loads : line, x = vector == VX ? block * loads : line;
-                const int lines = vector == VY ? across : down, blocks = vector == VY ? uy : ux;
-                shuffle_lanes(&shifted[(((n * uk + k) * lines + line) * blocks + block) * shifts + tap],
-                              &inputs[((n * uk + k) * down + y) * across + x], vector == VY ? across : 1, loads,
-                              (int)(first % LANES) + tap * (vector == VY ? dy : dx), vector == VY ? sy : sx);
-            }
-
-            /* The register tile of sums. */
-            i = 0;
-            for (int n = 0; n < un; n++)
-            for (int c = 0; c < uc; c++)
-            for (int y = 0; y < uy; y++)
-            for (int x = 0; x < ux; x++, i++) {
-                const long plane = ((long)g * w->padded[VN] + o[VN] + n) * w->padded[VC] + o[VC] + c;
-                const long at = (plane * w->padded[VY] + o[VY] + y) * w->padded[VX] + o[VX] + x;
-                if (!(kept && turn))
-                    load_sums(&sums[i], &laid_sums[at * LANES]);
-            }
-            /* All sums take turns: one multiplication of each, then the next of each. */
-            for (int k = 0; k < uk; k++)
-            for (int ky = 0; ky < rows; ky++)
-            for (int kx = 0; kx < columns; kx++) {
-                i = 0;
-#pragma GCC unroll 64
-                for (int n = 0; n < un; n++)
-#pragma GCC unroll 64
-                for (int c = 0; c < uc; c++)
-#pragma GCC unroll 64
-                for (int y = 0; y < uy; y++)
-#pragma GCC unroll 64
-                for (int x = 0; x < ux; x++, i++) {
-                    const int weight = ((c * uk + k) * rows + ky) * columns + kx;
-                    const int row = y * sy + ky * dy, column = x * sx + kx * dx;
-                    vector_counts.macs++;
-                    if (vector == VC) { /* a value times a vector of weights */
-                        const long at = g * w->group_step + (o[VN] + n) * w->image_step +
-                                        (o[VK] + k) * w->map_step +
-                                        (o[VY] * sy + ty * dy + row) * w->line_step[0] +
-                                        (o[VX] * sx + tx * dx + column) * w->line_step[1];
-                        sums[i] += __builtin_convertvector(weights[weight], sums_t) * (sum_t)laid_input[at];
-                        continue;
-                    }
-                    const int lines = vector == VY ? across : down, blocks = vector == VY ? uy : ux;
-                    const int line = vector == VY ? column : row, block = vector == VY ? y : x;
-                    const int tap = vector == VY ? ky : kx;
-                    const vector_t *input =
-                        shifts ? &shifted[(((n * uk + k) * lines + line) * blocks + block) * shifts + tap]
-                               : &inputs[((n * uk + k) * down + row) * across + column];
-                    if (vector == VK) {
-                        sums[i] += __builtin_convertvector(*input, sums_t) *
-                                   __builtin_convertvector(weights[weight], sums_t);
-                        continue;
-                    }
-                    const long map = ((long)g * w->padded[VC] + o[VC] + c) * w->padded[VK] + o[VK] + k;
-                    const long at = (map * w->kernel[0] + ty + ky) * w->kernel[1] + tx + kx;
-                    sums[i] += __builtin_convertvector(*input, sums_t) * (sum_t)laid_weights[at];
-                }
-            }
-            i = 0;
-            for (int n = 0; n < un; n++)
-            for (int c = 0; c < uc; c++)
-            for (int y = 0; y < uy; y++)
-            for (int x = 0; x < ux; x++, i++) {
-                const long plane = ((long)g * w->padded[VN] + o[VN] + n) * w->padded[VC] + o[VC] + c;
-                const long at = (plane * w->padded[VY] + o[VY] + y) * w->padded[VX] + o[VX] + x;
-                if (!kept || turn == trips[pipelined] - 1)
-                    store_sums(&laid_sums[at * LANES], &sums[i]);
-            }
+        for (p.turn = 0; p.turn < trips[pipelined]; p.turn++) {
+            int spilled = p.turn ? w->spilled : 0;
+            p.o[pipelined] = p.turn * b.u[pipelined];
+            load_weights(w, &b, &p, weights, &spilled);
+            load_inputs(w, &b, &p, inputs, &spilled);
+            shuffle_inputs(w, &b, &p, shifted, inputs);
+            if (!kept || !p.turn)
+                move_register_tile(w, &b, &p, sums, 0);
+            multiply(w, &b, &p, sums, weights, inputs, shifted);
+            if (!kept || p.turn == trips[pipelined] - 1)
+                move_register_tile(w, &b, &p, sums, 1);
         }
     }
 }
