@@ -13,12 +13,15 @@ from typing import Any
 import pyomo.environ as pyo
 
 from tilewright.residency import Plan, Problem
-from tilewright.residency.enumerated_steps import Columns, places_of, takes
+from tilewright.residency.enumerated_steps import CERTAIN, Columns, places_of, why_not
+from tilewright.spec.errors import InputError
+
+__all__ = ["build", "read", "size", "start", "suits", "why_not"]
 
 
 def suits(problem: Problem) -> bool:
     """Whether the formulation takes a problem."""
-    return takes(problem)
+    return why_not(problem) is None
 
 
 def size(problem: Problem) -> int:
@@ -30,6 +33,9 @@ def build(problem: Problem) -> Any:
     """Return the model."""
     found = Columns(problem)
     columns, last = found.columns, len(found.places) - 1
+    if found.allowed > CERTAIN * found.parts:
+        limit = f"may cost {found.allowed // found.parts:,} beyond the least, {CERTAIN:,} can be told apart"
+        raise InputError("network.layers", len(found.graph.operations), limit)
     m = pyo.ConcreteModel(name="columns_intervals")
     m.found, m.unit, m.offset = found, found.unit, found.base * found.unit
     m.largest = max(1, found.allowed // found.parts)

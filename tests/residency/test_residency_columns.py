@@ -3,21 +3,28 @@
 from __future__ import annotations
 
 import random
+import time
+from pathlib import Path
 from typing import Any
 
 import pytest
 from conftest import examples, in_turn
 from residency_cases import random_problem
+from tests import oracles
 from tests.fuzz.campaigns import residency_problems
+from tests.oracles import residency as oracle
 
 import tilewright as tw
-from tilewright.residency import Problem
-from tilewright.residency.enumerated_steps import CERTAIN, Columns, places_of, takes
+from tilewright import drivers
+from tilewright.core import catalogue
+from tilewright.core.context import RunContext
+from tilewright.residency import Problem, objective, violation
+from tilewright.residency.enumerated_steps import CERTAIN, Columns, places_of, why_not
 from tilewright.residency.evaluation import costs_of
 from tilewright.run import instance
 from tilewright.spec.errors import InputError, SolverMissingError, TilewrightError
 
-METHODS = ["columns_intervals@highs", "columns_divide@gecode"]
+METHODS = ["columns_intervals@highs", "columns_divide@gecode", "columns_arcs@cpsat"]
 
 
 def with_objective(rng: random.Random, problem: Problem) -> Problem:
@@ -45,7 +52,7 @@ def test_columns_agree_with_the_search(seed: int) -> None:
     except InputError:
         pytest.skip("no plan keeps such a limit")
     assert len(places_of(problem)) < 40
-    if not takes(problem):
+    if why_not(problem) is not None:
         assert problem.minimise == "energy"  # in femtojoules that is too much to be told apart
         return
     expected = tw.solve(problem, "states", time_limit=60, confirm=False)
@@ -68,8 +75,16 @@ def test_columns_agree_with_the_search(seed: int) -> None:
 
 def test_networks_of_the_page_are_taken() -> None:
     """Those with branches, and with more than a dozen operations."""
-    for name in ("mb28-64k", "resnet8-64k", "vww-32k", "ds-cnn-16k", "lenet5-64k", "resnet8-cycles"):
-        assert takes(instance.read(name).problem), name
+    for name in (
+        "mb28-64k",
+        "resnet8-64k",
+        "vww-32k",
+        "ds-cnn-16k",
+        "lenet5-64k",
+        "resnet8-cycles",
+        "mobilenetv2-256k",
+    ):
+        assert why_not(instance.read(name).problem) is None, name
     found = Columns(instance.read("resnet8-64k").problem)
     assert len(found.places) == 19
     assert len(found.columns) < 1_000
@@ -81,3 +96,71 @@ def test_networks_of_the_page_are_taken() -> None:
 def test_bundled_instances_are_proven_by_columns(name: str) -> None:
     result = tw.solve(name, METHODS[0], time_limit=60, warm_start="none")
     assert result.status == "optimal"
+
+
+KINDS = ("frames", "executions", "memory", "list", "traffic", "timed")
+
+
+def problem_of_kind(rng: random.Random, kind: str) -> Problem:
+    """Return a problem of few operations: many frames, second executions, memory, or a list of objectives."""
+    problem = random_problem(rng, rng.choice([2, 3, 4]))
+    if kind in ("frames", "executions"):
+        changes: dict[str, Any] = {"limits": {"frames": "many"} if kind == "frames" else {"executions": 2}}
+    else:
+        names = {"memory": "memory", "list": list(rng.choice(residency_problems.LISTS)), "timed": "cycles"}
+        changes = {"objective": {"minimise": names.get(kind, "traffic")}}
+        if kind in ("list", "timed"):
+            changes["machine"] = residency_problems.rates(rng)
+        if kind == "list" and rng.random() < 0.5:
+            changes["objective"]["tolerance"] = rng.choice([0.05, 0.3])
+        if kind == "memory" and rng.random() < 0.7:
+            least = oracle.least(problem.model_dump(mode="json"))
+            assert least is not None
+            changes["objective"]["most_traffic"] = int(least["traffic"] * rng.choice([1, 1.1, 1.3]))
+    return problem.with_(**changes)
+
+
+def agrees_with_the_oracle(rng: random.Random, kind: str) -> None:
+    """Compare what the models prove with a walk through all plans."""
+    try:
+        problem = problem_of_kind(rng, kind)
+        best = oracle.best(problem.model_dump(mode="json"))
+    except InputError:
+        pytest.skip("nothing fits")
+    except oracles.TooLarge:
+        pytest.skip("too large for the oracle")
+    for name in ("columns_in_turn", "columns_arcs"):
+        model: Any = catalogue.formulation("residency", name)
+        if model.suits(problem):
+            agrees_with_the_best(problem, model, best)
+        else:
+            assert kind in ("executions", "memory", "list") and name == "columns_arcs"
+
+
+def agrees_with_the_best(problem: Problem, model: Any, best: int | None) -> None:
+    """Compare what a model proves with the least that any plan costs."""
+    plans: list[Any] = []
+    bounds: list[int] = []
+    told = f"{model.__name__}: {problem.model_dump_json()}"
+    context = RunContext(on_plan=plans.append, on_bound=lambda bound, *_: bounds.append(bound))
+    context.deadline = time.monotonic() + 60
+    if catalogue.solves_itself(Path(str(model.__file__))):
+        outcome = model.solve(problem, context)
+    else:
+        outcome = drivers.load("cpsat").solve(problem, model, context)
+    if best is None:
+        assert outcome.status == "infeasible", told
+        return
+    assert outcome.status in ("optimal", "feasible"), told
+    assert max([*bounds, outcome.bound]) <= best, told
+    valid = [plan for plan in plans if violation(problem, plan) is None]
+    assert min([objective(problem, plan) for plan in valid], default=best) >= best, told
+    # Sizes may have a solution that addresses have not.
+    if outcome.status == "optimal" and violation(problem, outcome.plan) is None:
+        assert objective(problem, outcome.plan) == outcome.bound == best, told
+
+
+@pytest.mark.parametrize("seed", range(examples(64)))
+def test_models_in_turn_agree_with_the_oracle(seed: int) -> None:
+    pytest.importorskip("ortools")
+    agrees_with_the_oracle(random.Random(f"in turn {seed}"), KINDS[seed % len(KINDS)])

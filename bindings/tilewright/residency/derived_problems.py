@@ -18,6 +18,7 @@ from tilewright.residency.graph import Graph, InvalidPlanError
 from tilewright.residency.machine import ONE
 from tilewright.residency.plan import Plan
 from tilewright.residency.problem import Problem
+from tilewright.residency.shapes.groups import Groups
 from tilewright.spec.errors import InputError
 from tilewright.spec.graph import NetworkGraph, Operation
 from tilewright.spec.network import OWN_INPUT
@@ -110,6 +111,34 @@ def residual_in(problem: Problem, staying: Collection[int], capacity: int) -> Pr
         limits=problem.limits.with_(frames=ONE),
         staying=tuple(sorted(staying)),
     )
+
+
+class _StepsBeside(ResidualProblem):
+    """What is left of a problem; whether its operations fit is asked of each step."""
+
+    def model_post_init(self, _context: object) -> None:
+        """Refuse nothing."""
+
+
+def steps_beside(problem: Problem, staying: Collection[int]) -> Problem | None:
+    """Return what weights that stay leave of a problem, for single steps of it; None if there is no room.
+
+    It is made in a moment, as all that does not depend on weights is that of the problem.
+    """
+    left = problem.machine.capacity - weights_of(problem.graph, staying)
+    if left <= 0:
+        return None
+    found = _StepsBeside(
+        network=problem.network,
+        machine=problem.machine.with_(memory_bytes=left * problem.machine.element_bytes),
+        objective=problem.objective,
+        limits=problem.limits.with_(frames=ONE),
+        staying=tuple(sorted(staying)),
+    )
+    derived = vars(found)  # where cached properties are
+    derived["network_graph"] = problem.network_graph
+    derived["groups"] = Groups(found.graph, problem.groups)
+    return found
 
 
 def weights_of(graph: Graph, numbers: Iterable[int]) -> int:

@@ -9,18 +9,19 @@ left out.
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Sequence
-from typing import Any, NamedTuple
+from functools import reduce
+from operator import or_
+from typing import NamedTuple, TypeVar
 
 from tilewright.core.cutoffs import narrow
-from tilewright.residency.cost import Spent
 from tilewright.residency.decode_plan import decode_plan
-from tilewright.residency.evaluation import exceeded_limit
+from tilewright.residency.derived_problems import add_staying, steps_beside
 from tilewright.residency.exact.all_shapes import spent_by
 from tilewright.residency.exact.priced_steps import FIELDS, Costs, PricedSteps, covers, most_parts
 from tilewright.residency.graph import members
-from tilewright.residency.greedy import construct, fused_groups, leaves_room, next_alone
+from tilewright.residency.known_plans import Known, cost, counted, known_plan, least, without_addresses
 from tilewright.residency.machine import ONE
-from tilewright.residency.placement import encode_plan, place_steps
+from tilewright.residency.placement import place_steps
 from tilewright.residency.plan import Plan
 from tilewright.residency.problem import Problem
 from tilewright.residency.shapes.groups import Group
@@ -47,6 +48,8 @@ class Column(NamedTuple):
     ----------
     begin, end
         Numbers of the places before and after it: which operations have been executed.
+    staying
+        Its operations whose weights stay on chip for all frames; all others load theirs.
     needs, reads
         What must be on chip, and in DRAM, before it.
     keeps
@@ -61,6 +64,7 @@ class Column(NamedTuple):
 
     begin: int
     end: int
+    staying: int
     needs: int
     reads: int
     keeps: int
@@ -73,17 +77,36 @@ class Column(NamedTuple):
     memory: int
     costs: Costs
 
+    @property
+    def least(self) -> Costs:
+        """What it costs, at least and at most."""
+        return self.costs
 
-def takes(problem: Problem) -> bool:
-    """Whether the formulations take a problem."""
-    return (
-        not problem.before
-        and problem.minimise in FIELDS
-        and problem.limits.frames == ONE
-        and problem.limits.executions == 1
-        and len(places_of(problem)) <= MOST_PLACES
-        and ((known := known_plan(problem)) is None or known.beyond <= CERTAIN * parts_of(problem)[0])
-    )
+
+def why_not(problem: Problem) -> str | None:
+    """Say why a formulation of one frame and one execution does not take a problem, or None."""
+    if problem.before:
+        return "has a list of objectives"
+    if problem.minimise not in FIELDS:
+        return f"objective.minimise = {problem.minimise}: steps are priced by traffic, cycles or energy"
+    if problem.limits.frames != ONE:
+        return "limits.frames = many: the model knows one frame"
+    if problem.limits.executions != 1:
+        return f"limits.executions = {problem.limits.executions}: the model executes operations once"
+    if (many := why_not_listed(problem)) is not None:
+        return many
+    known, (parts, _) = known_plan(problem), parts_of(problem)
+    if known is not None and known.beyond > CERTAIN * parts:
+        beyond = known.beyond // parts
+        return f"a known plan costs {beyond:,} beyond the least, {CERTAIN:,} can be told apart"
+    return None
+
+
+def why_not_listed(problem: Problem) -> str | None:
+    """Say why the steps of a problem are not listed, or None."""
+    if len(places_of(problem)) > MOST_PLACES:
+        return f"a step may begin where more than {MOST_PLACES:,} sets of operations have been executed"
+    return None
 
 
 def places_of(problem: Problem) -> list[int]:
@@ -101,71 +124,43 @@ def places_of(problem: Problem) -> list[int]:
     return sorted(found, key=lambda done: (done.bit_count(), done))
 
 
-class Known(NamedTuple):
-    """What a plan costs beyond the least, in the parts that steps count, and its steps.
-
-    It fits by size, as the plans of models do; whether it has addresses is not asked.
-    """
-
-    beyond: int
-    choices: tuple[StepChoice, ...]
-
-
-def known_plan(problem: Problem) -> Known | None:
-    """Return the best of some simple plans; None without one that keeps the limits."""
-    limits, objective = problem.limits, problem.objective
-    key = limits.order, limits.most_operations, problem.machine.capacity, tuple(objective.limits.items())
-    found: Known | None = problem.groups.share(("known", _names(problem), key), lambda: _known(problem))
-    return found
-
-
-def _names(problem: Problem) -> tuple[str, ...]:
-    return (problem.minimise, *problem.objective.limits)
-
-
 def parts_of(problem: Problem) -> tuple[int, int]:
     """Return of how many parts one consists of what models minimise, and what the objective counts for it.
 
     That is an element, a whole cycle, or a whole femtojoule.
     """
-    unit = problem.machine.element_bytes if problem.minimise == "traffic" else 1
-    return most_parts(problem, problem.minimise, unit), unit
+    unit = problem.machine.element_bytes if problem.minimise in ("traffic", "memory") else 1
+    return 1 if problem.minimise == "memory" else most_parts(problem, problem.minimise, unit), unit
 
 
-def _least(problem: Problem) -> int:
-    """Return what every plan costs of what is minimised, in the parts that steps count."""
-    least: int = getattr(problem.least_spent, FIELDS[problem.minimise])
-    return least
+def least_path(found: Columns) -> int:
+    """Return what every plan costs, as far as each step by itself tells: what is on chip is not asked."""
+    to = [ANYTHING] * len(found.places)
+    to[0] = 0
+    for column in sorted(found.columns, key=lambda one: one.begin):
+        to[column.end] = min(to[column.end], to[column.begin] + column.costs[0])
+    return to[-1]
 
 
-def _known(problem: Problem) -> Known | None:
-    found: list[Known] = []
-    ways: list[tuple[Any, dict[str, Any]]] = [
-        (fused_groups, {"empty": True}),
-        (next_alone, {"empty": True}),
-        (fused_groups, {"allowed": leaves_room(problem)}),
-    ]
-    for groups, how in ways:
-        try:
-            plan = construct(problem, groups, **how)
-        except InputError:
-            continue
-        choices = [step.choice for step in decode_plan(problem, plan)]
-        if _names(problem) != ("traffic",):
-            choices = PricedSteps(problem, problem.machine.capacity, _names(problem)).improve(choices)
-        steps = decode_plan(problem, _without_addresses(problem, choices))
-        if exceeded_limit(problem, steps) is None:
-            cost = sum(_cost(problem, step.spent)[0] for step in steps)
-            found.append(Known(cost - _least(problem), tuple(choices)))
-    return min(found, key=lambda known: known.beyond, default=None)
+class _Way(NamedTuple):
+    """What a step may do with tensors, before it is known how it is cut up.
+
+    Attributes
+    ----------
+    least
+        What it costs at least.
+    """
+
+    begin: int
+    end: int
+    staying: int
+    group: Group
+    needs: int
+    tensors: TensorChoice
+    least: Costs
 
 
-def _without_addresses(problem: Problem, choices: Sequence[StepChoice]) -> Plan:
-    return encode_plan(problem.graph, choices, [{} for _ in choices])
-
-
-def _cost(problem: Problem, spent: Spent) -> Costs:
-    return tuple(getattr(spent, FIELDS[name]) for name in _names(problem))
+StepT = TypeVar("StepT", _Way, Column)
 
 
 class Columns:
@@ -191,35 +186,45 @@ class Columns:
     most
         The most that they may cost of what is limited.
 
+    Parameters
+    ----------
+    allowed
+        By default as told above.
+
     Raises
     ------
     InputError
         If there are too many.
     """
 
-    def __init__(self, problem: Problem) -> None:
-        self.problem, self.graph, self.names = problem, problem.graph, _names(problem)
-        self.places, self.least = places_of(problem), _least(problem)
+    def __init__(self, problem: Problem, allowed: int | None = None) -> None:
+        self.problem, self.graph, self.names = problem, problem.graph, counted(problem)
+        self.places, self.least = places_of(problem), least(problem)
         self.numbers = {done: place for place, done in enumerate(self.places)}
         self.parts, self.unit = parts_of(problem)
         self.base = self.least // self.parts
-        self.known = None if narrow() else known_plan(problem)
-        self.allowed = ANYTHING if self.known is None else self.known.beyond
+        self.minimised = int(problem.minimise in FIELDS)  # how many of the costs are
+        known = allowed is None and self.minimised and not narrow()
+        self.known = known_plan(problem) if known else None
+        self.allowed = ANYTHING if allowed is None else allowed
+        if self.known is not None:
+            self.allowed = self.known.beyond
         self.most = [most_parts(problem, name, limit) for name, limit in problem.objective.limits.items()]
         self.steps = Transitions(problem.groups, problem.machine.capacity, problem.limits)
         self.tensors = [number for number, readers in enumerate(self.graph.readers) if readers]
+        # What does not stay is loaded: beside a step that takes more, too few weights stay to be worth it.
+        self.room = problem.machine.capacity
+        if problem.limits.frames != ONE:
+            self.room += self.least + self.allowed - self.graph.compulsory
+        self._priced: dict[int, PricedSteps | None] = {}
         self.columns = self._worth_it(list(self._columns()))
         if len(self.columns) > MOST_COLUMNS:
             limit = f"gives {len(self.columns):,} steps to choose from, at most {MOST_COLUMNS:,} are listed"
             raise InputError("network.layers", len(self.graph.operations), limit)
         self.dearest = [self._dearest(place) for place in range(len(self.names))]
-        self.most = [min(pair) for pair in zip(self.most, self.dearest[1:], strict=True)]
-        if self.known is None:
+        self.most = [min(pair) for pair in zip(self.most, self.dearest[self.minimised :], strict=True)]
+        if self.minimised and self.allowed == ANYTHING:
             self.allowed = max(0, self.dearest[0] - self.least)
-            if self.allowed > CERTAIN * self.parts:
-                beyond = self.allowed // self.parts
-                limit = f"may cost {beyond:,} beyond the least, {CERTAIN:,} can be told apart"
-                raise InputError("network.layers", len(self.graph.operations), limit)
 
     @property
     def worst(self) -> int:
@@ -234,19 +239,35 @@ class Columns:
             dearest[column.begin] = max(dearest[column.begin], cost)
         return dearest[0]
 
-    def _worth_it(self, columns: list[Column]) -> list[Column]:
+    def _worth_it(self, steps: list[StepT]) -> list[StepT]:
         """Return the steps with which a plan may cost as little as is allowed, whatever is on chip."""
-        if self.known is None:
-            return columns
-        to, fro = [ANYTHING] * len(self.places), [ANYTHING] * len(self.places)
-        to[0] = fro[-1] = 0
-        ascending = sorted(columns, key=lambda one: one.begin)
-        for column in ascending:
-            to[column.end] = min(to[column.end], to[column.begin] + column.costs[0])
-        for column in reversed(ascending):
-            fro[column.begin] = min(fro[column.begin], fro[column.end] + column.costs[0])
-        most = self.least + self.allowed
-        return [each for each in columns if to[each.begin] + each.costs[0] + fro[each.end] <= most]
+        found = steps
+        for which in range(len(self.names)):
+            to, fro, most = self._reached(found, which), self._left(found, which), self._most_of(which)
+            found = [each for each in found if to[each.begin] + each.least[which] + fro[each.end] <= most]
+        return found
+
+    def _most_of(self, which: int) -> int:
+        """Return the most that a plan may cost."""
+        if which < self.minimised:
+            return self.least + self.allowed
+        return self.most[which - self.minimised]
+
+    def _reached(self, steps: Sequence[_Way | Column], which: int) -> list[int]:
+        """Return what it costs at least to come to each place."""
+        to = [ANYTHING] * len(self.places)
+        to[0] = 0
+        for each in sorted(steps, key=lambda one: one.begin):
+            to[each.end] = min(to[each.end], to[each.begin] + each.least[which])
+        return to
+
+    def _left(self, steps: Sequence[_Way | Column], which: int) -> list[int]:
+        """Return what it costs at least to come from each place to the end."""
+        fro = [ANYTHING] * len(self.places)
+        fro[-1] = 0
+        for each in sorted(steps, key=lambda one: one.begin, reverse=True):
+            fro[each.begin] = min(fro[each.begin], fro[each.end] + each.least[which])
+        return fro
 
     def live(self, tensor: int, place: int) -> bool:
         """Whether a tensor is there and still to be read at a place."""
@@ -265,72 +286,119 @@ class Columns:
         ]
 
     def _columns(self) -> Iterator[Column]:
+        """Return the steps, with all shapes that may be worth it."""
+        ways = self._worth_it(list(self._ways()))
+        if not self.names:
+            slack = [ANYTHING] * len(ways)
+        else:
+            to, fro, most = self._reached(ways, 0), self._left(ways, 0), self._most_of(0)
+            slack = [most - to[way.begin] - way.least[0] - fro[way.end] for way in ways]
+        for way, more in zip(ways, slack, strict=True):
+            yield from self._of_way(way, more)
+
+    def _ways(self) -> Iterator[_Way]:
+        """Return the steps of all groups that may come next, for all that may be on chip before."""
+        many = self.problem.limits.frames != ONE
         for begin, done in enumerate(self.places):
             for mask in self.steps.next_groups(done):
-                yield from self._of_group(self.steps.groups[mask], begin, done)
+                weighted = sum(1 << number for number in self.steps.groups[mask].weighted)
+                for staying in subsets(weighted) if many else [0]:
+                    yield from self._of_group(mask, staying, begin, done)
 
-    def _of_group(self, group: Group, begin: int, done: int) -> Iterator[Column]:
-        """Return the steps of a group, for all that may be on chip before it, with all shapes."""
-        steps, end = self.steps, self.numbers[done | group.mask]
-        live = self.graph.still_read(done | group.mask)
+    def _of_group(self, mask: int, staying: int, begin: int, done: int) -> Iterator[_Way]:
+        priced = self.priced(staying)
+        if priced is None:
+            return
+        steps, end = priced.steps, self.numbers[done | mask]
+        if steps.least_memory(mask) > steps.capacity:
+            return
+        group = steps.groups[mask]
         for needs in subsets(group.read):
             if needs & ~self._may_be_on_chip(begin):
                 continue
-            for tensors in steps.tensor_choices(group, needs, done, written_early=self.names != ("traffic",)):
-                for shape, memory, costs in self._shapes(group, tensors, done):
-                    yield Column(
-                        begin,
-                        end,
-                        needs,
-                        tensors.fetched | tensors.streamed,
-                        tensors.whole & live,
-                        group.touched,
-                        *(tensors.fetched, tensors.resident, tensors.written, tensors.in_place),
-                        shape,
-                        memory + tensors.taken,
-                        costs,
-                    )
+            early = self.names != ("traffic",)
+            for tensors in steps.tensor_choices(group, needs, done, written_early=early):
+                cheapest = priced.least_costs(group, tensors, steps.needed(tensors.fetched, done))
+                yield _Way(begin, end, staying, group, needs, tensors, cheapest)
+
+    def priced(self, staying: int) -> PricedSteps | None:
+        """Return the steps beside the weights of some operations; None where these leave too little room."""
+        if staying not in self._priced:
+            problem: Problem | None = self.problem
+            if self.problem.limits.frames != ONE:
+                problem = steps_beside(self.problem, members(staying))
+            self._priced[staying] = (
+                None if problem is None else PricedSteps(problem, problem.machine.capacity, self.names)
+            )
+        return self._priced[staying]
+
+    def _of_way(self, way: _Way, more: int) -> Iterator[Column]:
+        """Return the steps of a way, with all shapes that cost no more than `more` beyond its least."""
+        done, tensors = self.places[way.begin], way.tensors
+        for shape, memory, costs in self._shapes(way, more):
+            yield Column(
+                way.begin,
+                way.end,
+                way.staying,
+                way.needs,
+                tensors.fetched | tensors.streamed,
+                tensors.whole & self.graph.still_read(done | way.group.mask),
+                way.group.touched,
+                *(tensors.fetched, tensors.resident, tensors.written, tensors.in_place),
+                shape,
+                memory + tensors.taken,
+                costs,
+            )
 
     def _may_be_on_chip(self, place: int) -> int:
         """Return the tensors that may be on chip at a place, as a bit mask."""
         return sum(1 << tensor for tensor in self.tensors if place and self.live(tensor, place))
 
-    def _shapes(self, group: Group, tensors: TensorChoice, done: int) -> Iterator[tuple[Shape, int, Costs]]:
+    def _shapes(self, way: _Way, more: int) -> Iterator[tuple[Shape, int, Costs]]:
         """Return the ways to cut up a step that fit, with the memory of their buffers and what they cost."""
-        room = self.problem.machine.capacity - tensors.taken
-        fetched = [self.graph.still_needed(tensor, done) for tensor in members(tensors.fetched)]
+        priced, tensors = self.priced(way.staying), way.tensors
+        assert priced is not None
+        room = min(priced.capacity, self.room) - tensors.taken
+        fetched = [
+            self.graph.still_needed(tensor, self.places[way.begin]) for tensor in members(tensors.fetched)
+        ]
         kept: list[tuple[Shape, int, Costs]] = []
-        priced = []
-        for shape in self._worth_pricing(group, tensors, room):
-            memory, spent = spent_by(self.problem, group, tensors, shape, fetched)
+        found = []
+        for shape in self._worth_pricing(priced, way, room, more):
+            memory, spent = spent_by(priced.problem, way.group, tensors, shape, fetched)
             if memory <= room:
-                priced.append((memory, _cost(self.problem, spent), shape))
-        for memory, costs, shape in sorted(priced, key=lambda each: each[:2]):
+                found.append((memory, cost(self.names, spent), shape))
+        for memory, costs, shape in sorted(found, key=lambda each: each[:2]):
             if not any(covers(other, costs) for _, _, other in kept):
                 kept.append((shape, memory, costs))
         return iter(kept)
 
-    def _worth_pricing(self, group: Group, tensors: TensorChoice, room: int) -> Iterator[Shape]:
+    def _worth_pricing(self, priced: PricedSteps, way: _Way, room: int, more: int) -> Iterator[Shape]:
         """Return the ways of which none takes less memory and costs less than another.
 
         Without second buffers what moves less costs less, in whole rows and in strips of the same width.
         """
+        group, tensors = way.group, way.tensors
         whole = frozenset(members(tensors.whole & group.touched))
-        streamed = self.steps.streamed(group, tensors.streamed)
+        streamed = priced.steps.streamed(group, tensors.streamed)
         widths = [(None, *strip_widths(group))]
         if self.names != ("traffic",):
             widths = [(each,) for each in widths[0]]
-        again = self.allowed if self.names[0] == "traffic" else ANYTHING
+        again = more if self.names[:1] == ("traffic",) else ANYTHING
         for columns in widths:
             found = pareto_shapes(group, whole, streamed, Limits(room, again), columns, tensors.in_place)
             yield from (each.shape for each in found)
-        if self.problem.machine.double_buffering and self.names != ("traffic",):
+        if self.problem.machine.double_buffering and self.names not in ((), ("traffic",)):
             for shape in double_buffered_shapes(group):
                 if tensors.in_place < 0 or replaces(group, shape, tensors.in_place):
                     yield shape
 
-    def plan(self, chosen: list[int], on_chip: dict[tuple[int, int], bool]) -> Plan:
-        """Return the plan of some columns, and of what is on chip at each place."""
+    def plan(self, chosen: list[int], on_chip: dict[tuple[int, int], bool], most: int | None = None) -> Plan:
+        """Return the plan of some columns, and of what is on chip at each place.
+
+        Its addresses end below `most` elements, by default those of the memory; if there are none, it has
+        others, and is no valid plan.
+        """
         choices, there = list[StepChoice](), 0
         for number in sorted(chosen, key=lambda number: self.columns[number].begin):
             column = self.columns[number]
@@ -348,12 +416,15 @@ class Columns:
                 )
             )
             there = (there & ~dropped & ~column.touched) | column.keeps
-        groups, capacity = self.problem.groups, self.problem.machine.capacity
+        staying = members(reduce(or_, (self.columns[number].staying for number in chosen), 0))
+        priced = self.priced(sum(1 << number for number in staying))
+        assert priced is not None
+        groups, capacity = priced.steps.groups, priced.capacity if most is None else most
         plan = place_steps(groups, choices, capacity, exact=True) or place_steps(
             groups, choices, 3 * capacity
         )
         assert plan is not None
-        return plan
+        return add_staying(self.problem, staying, plan)
 
     def start(self, plan: Plan) -> tuple[list[int], set[tuple[int, int]]] | None:
         """Return the columns of a plan and what is on chip at each place.
@@ -365,23 +436,31 @@ class Columns:
             return values
         if self.known is None:
             return None
-        return self._values(_without_addresses(self.problem, self.known.choices))
+        return self._values(self._of_known(self.known))
+
+    def _of_known(self, known: Known) -> Plan:
+        """Return a known plan, without addresses."""
+        priced = self.priced(sum(1 << number for number in known.staying))
+        assert priced is not None
+        return add_staying(self.problem, known.staying, without_addresses(priced.problem, known.choices))
 
     def _cost_of(self, chosen: Iterable[int]) -> int:
         return sum(self.columns[number].costs[0] for number in chosen)
 
     def _values(self, plan: Plan) -> tuple[list[int], set[tuple[int, int]]] | None:
         """Return the columns of a plan and what is on chip at each place; None if it has none."""
+        numbers = {operation.name: operation.number for operation in self.graph.operations}
+        staying = sum(1 << numbers[name] for name in plan.staying)
         chosen, on_chip, place = [], set(), 0
         for step in decode_plan(self.problem, plan):
             choice, end = step.choice, self.numbers.get(step.before.done | step.choice.group)
             needs = step.before.on_chip & ~choice.dropped & step.group.read
-            key = (place, end, needs, choice.fetched, choice.resident, choice.written, choice.in_place)
-            costs = _cost(self.problem, step.spent)
+            key = (place, end, staying & choice.group, needs, *choice[2:6])
+            costs = cost(self.names, step.spent)
             found = [
                 number
                 for number, c in enumerate(self.columns)
-                if (c.begin, c.end, c.needs, c.fetched, c.resident, c.written, c.in_place) == key
+                if (c.begin, c.end, c.staying, c.needs, c.fetched, c.resident, c.written, c.in_place) == key
                 and covers(c.costs, costs)
                 and c.memory <= step.memory
             ]

@@ -7,7 +7,8 @@ from pathlib import Path
 from typing import Any
 
 from tilewright.residency import reference
-from tilewright.residency.enumerated_steps import Columns, parts_of, places_of, takes
+from tilewright.residency.enumerated_steps import Columns, parts_of, places_of
+from tilewright.residency.enumerated_steps import why_not as why_not_columns
 from tilewright.residency.exact.priced_steps import FIELDS
 from tilewright.residency.graph import members
 from tilewright.residency.plan import Plan
@@ -19,7 +20,19 @@ from tilewright.spec.errors import InputError
 CORE = 'include "core.mzn"'
 """What formulations have that choose among listed steps."""
 
-__all__ = ["bridge_of", "data", "decisions", "plan", "relax", "scale", "size", "start", "suits", "term"]
+__all__ = [
+    "bridge_of",
+    "data",
+    "decisions",
+    "plan",
+    "relax",
+    "scale",
+    "size",
+    "start",
+    "suits",
+    "term",
+    "why_not",
+]
 
 
 def bridge_of(_problem: Problem, formulation: Path) -> Any:
@@ -27,9 +40,14 @@ def bridge_of(_problem: Problem, formulation: Path) -> Any:
     return sys.modules[__name__] if CORE in formulation.read_text("utf-8") else reference
 
 
-def suits(problem: Problem, _formulation: Path) -> bool:
+def why_not(problem: Problem, _formulation: Path) -> str | None:
+    """Say why the formulations do not take a problem, or None."""
+    return why_not_columns(problem)
+
+
+def suits(problem: Problem, formulation: Path) -> bool:
     """Whether the formulations take a problem."""
-    return takes(problem)
+    return why_not(problem, formulation) is None
 
 
 def size(problem: Problem) -> int:

@@ -109,7 +109,7 @@ class ConstrainedSteps(PricedSteps):
                     continue
                 where = done, tensors.whole & live, (state.in_dram | tensors.written) & live
                 loaded = steps.needed(tensors.fetched, state.done)
-                if not worth(self._least_costs(group, tensors, loaded), ConstrainedState(*where, left)):  # type: ignore[arg-type]
+                if not worth(self.least_costs(group, tensors, loaded), ConstrainedState(*where, left)):  # type: ignore[arg-type]
                     continue
                 fetching = self._fetching(loaded, tensors.fetched)
                 for way in self._constrained_ways(group, tensors, left, state.done):

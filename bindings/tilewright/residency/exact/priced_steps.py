@@ -117,7 +117,7 @@ class PricedSteps:
             for tensors in steps.tensor_choices(group, there, state.done, written_early=self._timed):
                 after = State(done, tensors.whole & live, (state.in_dram | tensors.written) & live)
                 loaded = steps.needed(tensors.fetched, state.done)
-                if not worth(self._least_costs(group, tensors, loaded), after):
+                if not worth(self.least_costs(group, tensors, loaded), after):
                     continue
                 fetching = self._fetching(loaded, tensors.fetched)
                 for priced in self._shapes(group, tensors):
@@ -148,7 +148,7 @@ class PricedSteps:
 
     # Costs ---------------------------------------------------------------------------------------------
 
-    def _least_costs(self, group: Group, tensors: TensorChoice, loaded: int) -> Costs:
+    def least_costs(self, group: Group, tensors: TensorChoice, loaded: int) -> Costs:
         """Return what a step costs at least that moves nothing again, with `loaded` elements fetched."""
         key = group.mask, tensors.fetched, tensors.streamed, tensors.written, loaded
         known = self._least.get(key)

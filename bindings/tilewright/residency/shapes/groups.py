@@ -42,10 +42,16 @@ class PassCounts(NamedTuple):
 
 
 class Groups:
-    """The groups of a graph, each made once, and all that is known of them: searches share it."""
+    """The groups of a graph, each made once, and all that is known of them: searches share it.
 
-    def __init__(self, graph: Graph) -> None:
-        self.graph = graph
+    Parameters
+    ----------
+    alike
+        Groups of a graph that differs in its weights alone: what is counted of pixels is that of these.
+    """
+
+    def __init__(self, graph: Graph, alike: Groups | None = None) -> None:
+        self.graph, self.alike = graph, alike or self
         self._groups: dict[int, Group] = {}
         self._shared: dict[Hashable, Any] = {}
 
@@ -97,7 +103,7 @@ class Group:
         self.groups, self.graph, self.operations = groups, groups.graph, operations
         self.mask = sum(1 << operation.number for operation in operations)
         self.counted: dict[Hashable, Any] = (
-            groups.share(("counted", self.last.number), dict) if counted is None else counted
+            groups.alike.share(("counted", self.last.number), dict) if counted is None else counted
         )
         # Found by modules behind this one, of types that are theirs: buffers of a shape; strips by width.
         self.shapes: dict[Any, Any] = {}
