@@ -52,6 +52,12 @@ TWO_READERS: Json = {
 }
 """The first operation is executed twice where that may be, in 30 bytes."""
 
+PRICES: Json = {
+    **dict.fromkeys(("mac_fj", "register_fj", "idle_pe_fj_per_cycle"), 1),
+    **dict.fromkeys(("hop_fj", "pe_fj_per_cycle"), 2),
+    **dict.fromkeys(("buffer_read_fj", "buffer_write_fj"), 6),
+    "off_chip_fj_per_byte": 200,
+}
 DSP: Json = {"kind": "dsp", "memory_bytes": 40, "element_bytes": 1}
 NPU: Json = {
     "kind": "npu",
@@ -183,6 +189,14 @@ def _allocation() -> list[Cell]:
         small = {**table, "machine": {**machine, "buffer_bytes": 50}}
         found.append(Cell("allocation", cost, "buffer_bytes", {**_with(small, cost), **rate}))
     found.append(Cell("allocation", "distance", "", _with(table, "distance")))
+    priced = {"network": SMALL_CHAIN, "machine": {**machine, "energy": PRICES}}
+    for name, limits in (
+        ("", {}),
+        ("layer-by-layer", {"execution": "layer-by-layer"}),
+        ("splits", {"splits": ["filters", "maps", "rows"]}),
+        ("pes given", {"pes": {"b": 2}}),
+    ):
+        found.append(Cell("allocation", "energy", name, _with(priced, "energy", limits)))
     return found
 
 

@@ -7,11 +7,12 @@ from functools import cache
 from itertools import product
 
 import pytest
-from allocation.pipelines_at_random import networks
+from allocation.pipelines_at_random import networks, pipeline
 from conftest import THOROUGH, examples, thinned
 from formulations import check_agreement, core_text, methods, need, solve, with_and_without_extras, with_each
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from numbered import randoms
 
 from tilewright.allocation import (
     PACINGS,
@@ -24,6 +25,8 @@ from tilewright.allocation import (
 from tilewright.allocation.exact.search import exhaustive
 from tilewright.allocation.splits import LayerSplit
 from tilewright.core import catalogue
+from tilewright.core.context import RunContext
+from tilewright.models.allocation import parametric
 
 
 def conv(name, size, kernels, kernel=(1, 1), **more):
@@ -321,3 +324,15 @@ def test_checker_refuses_what_is_wrong(violation, run_checked, tmp_path):
     shown = run_checked(TINY[name], tmp_path / "columns_balance.mzn", *options, worst=10**6)
     assert "INCORRECT" in shown
     assert told in shown
+
+
+@settings(max_examples=examples(150, 6))
+@given(randoms)
+def test_columns_energy_finds_the_least_energy(drawn) -> None:
+    asked = pipeline(drawn, goals=("energy",))
+    found = parametric.solve(asked, RunContext())
+    outcome = solve(asked, catalogue.model("allocation", "columns_energy"), "highs")
+    assert outcome.status == found.status
+    if found.plan is not None:
+        assert objective(asked, outcome.plan) == outcome.bound == objective(asked, found.plan)
+        assert violation(asked, outcome.plan) is None

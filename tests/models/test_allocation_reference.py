@@ -42,3 +42,9 @@ def test_reference_agrees_with_the_search(random: Random) -> None:
 @given(randoms)
 def test_reference_agrees_with_the_search_where_buffers_are_limited(random: Random) -> None:
     agree(pipeline(random, buffers=True))
+
+
+@settings(max_examples=examples(200, 6))
+@given(randoms)
+def test_reference_agrees_on_energy(random: Random) -> None:
+    agree(pipeline(random, buffers=random.random() < 0.3, goals=("energy",)))

@@ -111,7 +111,7 @@ def exchange_of(problem: Problem, stage: Stage, split: LayerSplit) -> Exchange:
     read = pixels_read(windows, split.rows) * channels_read(problem, stage) + stage.weights * beats
     hops = shared * pixels_read(windows, 1) + stage.weights * positions + passed + values
     accesses = ACCESSES_OF_A_SUM + (stage.weights > 0)
-    kept = bool(problem.consumers[stage.number]) or not problem.parallel
+    kept = is_kept(problem, stage)
     given = 0 if stage.number else prod(spec.input)
     loaded = 0 if problem.parallel else stage.weights
     crossing = (given, loaded, values if stage.leaves else 0)
@@ -119,10 +119,21 @@ def exchange_of(problem: Problem, stage: Stage, split: LayerSplit) -> Exchange:
         macs=task.operations,
         registers=accesses * task.operations + ACCESSES_OF_A_SUM * passed,
         hops=hops,
-        buffer_reads=read + (values if stage.leaves and kept else 0),
+        buffer_reads=read + words_taken_back(problem, stage),
         buffer_writes=(values if kept else 0) + loaded + given,
         off_chip_bytes=sum(map(problem.machine.bytes, crossing)),
     )
+
+
+def is_kept(problem: Problem, stage: Stage) -> bool:
+    """Whether a layer's output comes into the buffers; in a pipeline what no layer reads leaves at once."""
+    return bool(problem.consumers[stage.number]) or not problem.parallel
+
+
+def words_taken_back(problem: Problem, stage: Stage) -> int:
+    """Return the words that the buffers give to leave the chip."""
+    values = stage.channels * stage.task.rows * stage.task.columns
+    return values if stage.leaves and is_kept(problem, stage) else 0
 
 
 def channels_read(problem: Problem, stage: Stage) -> int:

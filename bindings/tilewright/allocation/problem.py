@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from functools import cached_property
+from math import prod
 
 from tilewright.allocation.machine import (
     ENERGY_FRONT,
@@ -85,9 +86,7 @@ class Problem(Minimising):
             field, value = ("between", list(between)) if between else ("minimise", goal)
             raise InputError(f"objective.{field}", value, "needs prices: the table machine.energy")
         if self.machine.energy is not None:
-            operations = [stage.task.operations for stage in self.stages]
-            cycles = max(operations) if self.parallel else sum(operations)
-            most = self.machine.energy.most(sum(operations), cycles, self.machine.pes)
+            most = self.most_energy
             if most > MOST_ENERGY:
                 limit = f"a frame may take {most:.3g} fJ, at most {MOST_ENERGY:.3g} are counted"
                 raise InputError("machine.energy", self.machine.energy.model_dump(), limit)
@@ -162,6 +161,15 @@ class Problem(Minimising):
     def parallel(self) -> bool:
         """Whether the layers run at the same time."""
         return self.limits.execution == "layer-parallel"
+
+    @property
+    def most_energy(self) -> int:
+        """Femtojoules that no plan's frame exceeds, where the machine has prices."""
+        assert self.machine.energy is not None
+        operations = [stage.task.operations for stage in self.stages]
+        cycles = max(operations) if self.parallel else sum(operations)
+        moving = sum(operations) + prod(self.stages[0].spec.input)
+        return self.machine.energy.most(moving, cycles, self.machine.pes)
 
     @property
     def trades_energy(self) -> bool:

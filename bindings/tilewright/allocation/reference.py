@@ -2,17 +2,26 @@
 
 from __future__ import annotations
 
-from math import prod
+from math import gcd, prod
 from pathlib import Path
 from typing import Any
 
+from tilewright.allocation.energy import (
+    channels_read,
+    exchange_of,
+    prices_of,
+    words_taken_back,
+)
 from tilewright.allocation.geometry import Scan
+from tilewright.allocation.machine import EnergyPrices
 from tilewright.allocation.plan import PACINGS, Plan
 from tilewright.allocation.problem import Problem
 from tilewright.allocation.splits import LayerSplit
 from tilewright.allocation.vocabulary import AXES
 from tilewright.spec.constraints import Term
 from tilewright.spec.constraints.parts import terms
+from tilewright.spec.layer import Layer
+from tilewright.spec.network import Add
 
 WORDS = {
     "pes": "pes[{}]",
@@ -27,6 +36,7 @@ WORDS = {
     "latency": "latency",
     "storage": "storage",
     "pacing": "1 + uniform",
+    "energy": "energy",
 }
 """What the model calls what constraints say; a layer has its number."""
 
@@ -36,11 +46,13 @@ LARGEST = 2**28
 
 def why_not(problem: Problem, _formulation: Path | None = None) -> str | None:
     """Say why the model does not take a problem, or None."""
-    if problem.minimise in ("pareto", "distance", "energy"):
+    if problem.minimise in ("pareto", "distance"):
         return f"objective.minimise = {problem.minimise!r} is not in the model"
     most = len(problem.stages) * sum(stage.task.operations for stage in problem.stages)
     if most > LARGEST:
         return f"numbers up to {most:,} may occur, the solvers of MiniZinc count to {LARGEST:,}"
+    if counts_energy(problem) and (spent := problem.most_energy // unit_of_energy(problem)) > LARGEST:
+        return f"energies up to {spent:,} units may occur, the solvers of MiniZinc count to {LARGEST:,}"
     return None
 
 
@@ -69,14 +81,64 @@ def relax(problem: Problem) -> int:
 
 
 def scale(problem: Problem) -> tuple[int, int]:
-    """Return (0, 1): the objective is what a plan costs."""
-    return 0, 1
+    """Return (0, unit): the objective counts units of what a plan costs."""
+    return 0, unit_of_energy(problem) if problem.minimise == "energy" else 1
 
 
 def counts_buffers(problem: Problem) -> bool:
     """Whether the words between layers matter: they are limited, or constraints speak of them."""
     said = {term.word for part in problem.must_hold_in_numbers for term in terms(part)}
     return problem.machine.buffer_words is not None or bool(said & {"buffer", "storage"})
+
+
+def counts_energy(problem: Problem) -> bool:
+    """Whether energy is minimised, or constraints speak of it."""
+    said = {term.word for part in problem.must_hold_in_numbers for term in terms(part)}
+    return problem.minimise == "energy" or "energy" in said
+
+
+def unit_of_energy(problem: Problem) -> int:
+    """Return the femtojoules in which energy is counted: all prices are multiples, or 1 for constraints."""
+    prices = prices_of(problem)
+    return 1 if problem.constraints else max(1, gcd(*(price or 0 for price in _all_prices(prices))))
+
+
+def _all_prices(prices: EnergyPrices) -> list[int | None]:
+    return [*_prices_of_events(prices), prices.pe_fj_per_cycle, prices.idle_pe_fj_per_cycle]
+
+
+def _prices_of_events(prices: EnergyPrices) -> list[int]:
+    return [
+        prices.mac_fj,
+        prices.register_fj,
+        prices.hop_fj,
+        prices.buffer_read_fj,
+        prices.buffer_write_fj,
+        prices.off_chip_fj_per_byte,
+    ]
+
+
+def _energy_data(problem: Problem) -> dict[str, Any]:
+    """Return what energy is counted from; nothing has a price where it does not matter."""
+    stages, counts = problem.stages, counts_energy(problem)
+    unit = unit_of_energy(problem) if counts else 1
+    prices = _all_prices(prices_of(problem)) if counts else [0] * 8
+    *events, of_pe, of_idle = ((price or 0) // unit for price in prices)
+    one = [exchange_of(problem, stage, LayerSplit(1)) for stage in stages]
+    return {
+        "counts_energy": counts,
+        "price": events,
+        "price_of_pe": of_pe,
+        "price_of_idle_pe": of_idle,
+        "groups": [getattr(stage.spec, "groups", 1) for stage in stages],
+        "sums_maps": [isinstance(stage.spec, Layer) for stage in stages],
+        "terms": [len(stage.producers) if isinstance(stage.spec, Add) else 1 for stage in stages],
+        "maps_read": [channels_read(problem, stage) for stage in stages],
+        "plane": [list(stage.spec.input[1:]) for stage in stages],
+        "written": [each.buffer_writes for each in one],
+        "taken_back": [words_taken_back(problem, stage) for stage in stages],
+        "crossing": [each.off_chip_bytes for each in one],
+    }
 
 
 def data(problem: Problem) -> dict[str, Any]:
@@ -116,6 +178,7 @@ def data(problem: Problem) -> dict[str, Any]:
         "n_edges": len(problem.edges),
         "producer": [producer + 1 for producer, _ in problem.edges],
         "consumer": [consumer + 1 for _, consumer in problem.edges],
+        **_energy_data(problem),
         "order": [int(beat) for stage in stages for beat in scan.beats(stage).ravel()] if by_fields else [],
     }
 
