@@ -354,7 +354,7 @@ def test_results_draw_themselves(name: str) -> None:
 
 def test_loop_nests_are_emitted() -> None:
     assert "alexnet-conv3-64k" in tw.emit("alexnet-conv3-64k", solved("alexnet-conv3-64k"))
-    with pytest.raises(tw.InputError, match="nothing to emit"):
+    with pytest.raises(tw.InputError, match="no loop nests"):
         tw.emit("s1-example2", tw.solve("s1-example2", "zigzag"))
 
 

@@ -68,9 +68,9 @@ def emit(
 
     C is a loop nest with calls to get and put data by DMA. A warning says where its buffers, whose sums are
     wider than the plan counts, exceed the memory. A project is C that can be run: see docs/emit.md,
-    docs/emit-npu.md for plans of an NPU, docs/emit-fusion.md for plans of fusion, and docs/emit-residency.md
-    for plans of residency, whose memory is one array of exactly the planned size. Instructions are those of
-    docs/isa.md.
+    docs/emit-npu.md for plans of an NPU, docs/emit-fusion.md for plans of fusion, docs/emit-residency.md for
+    plans of residency, whose memory is one array of exactly the planned size, and docs/emit-grouping.md for
+    plans of grouping and offloading. Instructions are those of docs/isa.md.
     """
     problem, answer = read_both(instance, changes, result)
     check_outputs(output, None, inputs=[*problem.files, result])

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from tilewright import allocation, bitwidth, fusion, residency
+from tilewright import allocation, bitwidth, fusion, grouping, offloading, residency
 from tilewright.codegen.addressed import addressed_project
 from tilewright.codegen.addressed import images_of as residency_images
 from tilewright.codegen.array import IMAGES as ARRAY_IMAGES
@@ -19,6 +19,7 @@ from tilewright.codegen.numbers.quantised_network import IMAGES, GivenNumbers, Q
 from tilewright.codegen.numbers.trained_network import TrainedNetwork, refuse_another
 from tilewright.codegen.offsets import offsets_header as offsets
 from tilewright.codegen.project import network_project
+from tilewright.codegen.steps import steps_project
 from tilewright.codegen.stream import stream_project
 from tilewright.core.room import room_of
 from tilewright.simulator.arithmetic.network_executor import refuse_quantised, refuse_unknown
@@ -45,7 +46,10 @@ __all__ = [
     "project",
 ]
 
-NUMBERED = allocation.Problem | fusion.Problem | residency.Problem
+IN_STEPS = grouping.Problem | offloading.Problem
+"""Problems of one layer, whose projects have numbers made from a seed."""
+
+NUMBERED = allocation.Problem | fusion.Problem | residency.Problem | IN_STEPS
 """Problems whose projects have numbers of their own, made from a seed or trained."""
 
 EMITTED = ("none", "tile", "halo")
@@ -106,10 +110,10 @@ def project(
     Raises
     ------
     InputError
-        Where there is nothing to write: in another room than tiling, allocation, fusion and residency, for
-        a single layer on a DSP, for tiling on a hierarchy, for a front, for a plan that is not valid; for
-        numbers of another network, or that are wider than the machine's elements; for layers, and steps of
-        residency, that there is no C for.
+        Where there is nothing to write: in bitwidth, addresses and scheduling, for a single layer on a DSP,
+        for tiling on a hierarchy, for a front, for a plan that is not valid; for numbers of another network,
+        or that are wider than the machine's elements; for layers, and steps of residency and offloading, that
+        there is no C for.
     """
     if isinstance(problem, NUMBERED):
         return _numbered(name, source, problem, plan, given, seed)
@@ -193,7 +197,7 @@ def _numbered(
     given: GivenNumbers | None,
     seed: int,
 ) -> dict[str, bytes]:
-    """Return the project of a plan of allocation, fusion or residency."""
+    """Return the project of a plan of another room than tiling."""
     room = room_of(problem)
     if isinstance(given, QuantisedNetwork) and isinstance(problem, allocation.Problem):
         raise InputError("room", room.name, "its numbers are made from a seed, or those of an ONNX file")
@@ -203,6 +207,10 @@ def _numbered(
     if isinstance(problem, allocation.Problem):
         assert not isinstance(given, QuantisedNetwork)
         return array_project(problem, plan, seed, name, source, given)
+    if isinstance(problem, IN_STEPS):
+        if given is not None:
+            raise InputError("room", room.name, "its numbers are made from a seed; none can be given")
+        return steps_project(problem, plan, seed, name, source)
     if isinstance(problem, fusion.Problem):
         return stream_project(problem, plan, seed, name, source, given)
     return addressed_project(problem, plan, seed, name, source, given)

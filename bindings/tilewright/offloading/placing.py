@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from dataclasses import replace
 from typing import NamedTuple
 
@@ -31,23 +32,49 @@ class Piece(NamedTuple):
     end: int
 
 
-def pieces(problem: Problem, plan: Plan) -> list[Piece]:
-    """Return the pieces of a plan by memory, by kind of data, and by the steps that bring and free them."""
-    found: list[Piece] = []
+class Stay(NamedTuple):
+    """When elements of one kind come to a memory and go from it; an element may do so several times.
+
+    Attributes
+    ----------
+    memory, kind
+        Which memory; 0 for the input, 1 for kernels, 2 for outputs.
+    elements : int, shape (stays,)
+    spans : int, shape (stays, 2)
+        The steps that bring and free each, as those of a `Piece`.
+    """
+
+    memory: int
+    kind: int
+    elements: Numbers
+    spans: Numbers
+
+    def grouped(self) -> tuple[Numbers, Numbers]:
+        """Return the spans of the pieces in their order, and of each stay the number of its piece."""
+        kinds, inverse = np.unique(self.spans, axis=0, return_inverse=True)
+        return kinds, inverse.reshape(-1)
+
+
+def stays(problem: Problem, plan: Plan) -> Iterator[Stay]:
+    """Yield when elements are on chip, by memory and by kind of data."""
     sizes = problem.elements
     for memory in range(problem.n_memories):
-        for arriving, leaving, n in (
-            ("load_inputs", "free_inputs", sizes.n_inputs),
-            ("load_kernels", "free_kernels", sizes.n_kernel_elements),
-            ("load_sums", "write", sizes.n_outputs),
+        for kind, (arriving, leaving, n) in enumerate(
+            (
+                ("load_inputs", "free_inputs", sizes.n_inputs),
+                ("load_kernels", "free_kernels", sizes.n_kernel_elements),
+                ("load_sums", "write", sizes.n_outputs),
+            )
         ):
             since = np.full(n, -1, dtype=np.int64)
             if arriving == "load_kernels" and problem.machine.kernels == "preloaded":
                 since[:] = 0
+            elements: list[Numbers] = []
             spans: list[Numbers] = []
             for at, step in enumerate(plan.steps):
                 moves = step.moves[memory]
                 gone = numbers(getattr(moves, leaving))
+                elements.append(gone)
                 spans.append(np.stack([since[gone], np.full(len(gone), at)], axis=1))
                 since[gone] = -1
                 since[numbers(getattr(moves, arriving))] = at
@@ -56,13 +83,22 @@ def pieces(problem: Problem, plan: Plan) -> list[Piece]:
                         if block is not None and problem.memory_of(part) == memory:
                             made = sizes.outputs_of(numbers(block.patches), numbers(block.kernels))
                             since[made[since[made] < 0]] = at
-            rest = since[since >= 0]
-            spans.append(np.stack([rest, np.full(len(rest), plan.n_steps)], axis=1))
-            kinds, counts = np.unique(np.concatenate(spans), axis=0, return_counts=True)
-            found += [
-                Piece(memory, int(size), int(first), int(end))
-                for (first, end), size in zip(kinds.tolist(), counts.tolist(), strict=True)
-            ]
+            rest = np.flatnonzero(since >= 0)
+            elements.append(rest)
+            spans.append(np.stack([since[rest], np.full(len(rest), plan.n_steps)], axis=1))
+            yield Stay(memory, kind, np.concatenate(elements), np.concatenate(spans))
+
+
+def pieces(problem: Problem, plan: Plan) -> list[Piece]:
+    """Return the pieces of a plan by memory, by kind of data, and by the steps that bring and free them."""
+    found: list[Piece] = []
+    for stay in stays(problem, plan):
+        spans, numbered = stay.grouped()
+        sizes = np.bincount(numbered, minlength=len(spans))
+        found += [
+            Piece(stay.memory, int(size), int(first), int(end))
+            for (first, end), size in zip(spans.tolist(), sizes.tolist(), strict=True)
+        ]
     return found
 
 
