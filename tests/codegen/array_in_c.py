@@ -16,7 +16,6 @@ from tilewright.allocation.placement.floor import violation as misplaced
 from tilewright.allocation.placement.unplaced import floor_of
 from tilewright.allocation.splits import LayerSplit
 from tilewright.codegen.array import array_project, regions_of
-from tilewright.spec.errors import InputError
 
 Json = dict[str, Any]
 
@@ -78,15 +77,6 @@ class Machine:
         assert done.returncode == 0, done.stdout + done.stderr
 
 
-def project(problem: AllocationProblem, plan: Plan, seed: int = 0) -> dict[str, bytes]:
+def project(problem: AllocationProblem, plan: Plan, seed: int = 0, hop_cycles: int = 0) -> dict[str, bytes]:
     """Return the files of a plan's project."""
-    return array_project(problem, plan, seed, "net", "")
-
-
-def refused(problem: AllocationProblem, plan: Plan) -> str | None:
-    """Return why a plan has no program, or None."""
-    try:
-        project(problem, plan)
-    except InputError as error:
-        return error.limit
-    return None
+    return array_project(problem, plan, seed, "net", "", None, hop_cycles)

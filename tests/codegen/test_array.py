@@ -182,6 +182,22 @@ def assert_any_is_right(random: Random, machine: Machine) -> None:
         assume(False)
 
 
+def assert_any_is_right_with_hops(random: Random, machine: Machine) -> None:
+    """With hops that take time, starts, latency and buffers are those of the closed form."""
+    problem = pipeline(random, wide=8)
+    plan = any_plan(random, problem)
+    assume(plan is not None)
+    assert plan is not None
+    try:
+        machine.build(project(problem, plan, random.getrandbits(32), random.randint(1, 5)))
+    except InputError as error:
+        assert re.search("there is no C for it|PEs have no operation|another shape|with hops of", error.limit)
+        assume(False)
+    told = machine.told()
+    assert told["outputs that are wrong"][0].startswith("0 of ")
+    assert int(told["latency, cycles"][0]) > schedule(problem, plan).latency
+
+
 randoms = st.integers(0, 2**32 - 1).map(Random)
 
 
@@ -203,6 +219,34 @@ def test_any_plan_is_executed(machine: Machine, random: Random) -> None:
 @given(randoms)
 def test_any_plan_is_executed_with_sanitizers(sanitized: Machine, random: Random) -> None:
     assert_any_is_right(random, sanitized)
+
+
+@pytest.mark.nightly
+@needs_compiler
+@settings(max_examples=200 if THOROUGH else 20, deadline=None)
+@given(randoms)
+def test_any_plan_is_executed_with_hops(sanitized: Machine, random: Random) -> None:
+    assert_any_is_right_with_hops(random, sanitized)
+
+
+@needs_compiler
+def test_hops_take_time(machine: Machine) -> None:
+    """A row of three PEs: the input comes to the first, and two hops more in all to the others."""
+    problem, _ = small()
+    layers = [layer.model_dump() for layer in problem.network.layers[:2]]
+    problem = AllocationProblem.model_validate(
+        {"network": {"layers": layers}, "machine": {"array": [1, 3], "clock_mhz": 1, "functional_units": 2}}
+    )
+    plan = with_pes(problem, 2, 1).placed((((0, 0), (0, 1)), ((0, 2),)))
+    without = schedule(problem, plan)
+    machine.build(project(problem, plan, hop_cycles=10))
+    told = machine.told()
+    # One hop from the first PE, at the border, to the second; two from the first to the pool; it is at the
+    # border itself.
+    starts = [int(told[name][1]) for name in plan.names]
+    assert starts == [10, 10 + without.starts[1] + 20]
+    assert int(told["latency, cycles"][0]) == without.latency + 30
+    assert int(told["interval, cycles"][0]) == without.interval
 
 
 # Tampered words --------------------------------------------------------------------------------------
@@ -354,5 +398,7 @@ def test_what_has_no_program_is_refused() -> None:
     )
     with refused("machine.word_bits", 12, "8 or 16"):
         project(wide, plan)
+    with refused("hop_cycles", 256, "from 0 to 255"):
+        project(problem, plan, hop_cycles=256)
     with pytest.raises(InputError, match="is not valid"):
         codegen.project("net", "", problem, with_pes(problem, 9, 1, 1, 1))

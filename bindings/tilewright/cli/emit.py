@@ -50,6 +50,13 @@ if TYPE_CHECKING:
     help="Of room bitwidth: the weights, formats and images of a project. [an ONNX or Caffe file's, or made]",
 )
 @take_seed("Of a project's inputs, and of weights that are made. [0]")
+@click.option(
+    "--hop-cycles",
+    type=click.IntRange(0, 255),
+    default=0,
+    metavar="N",
+    help="Of allocation: cycles of a hop from PE to PE. [0]",
+)
 @on_instances
 @click.option("--json", "as_json", is_flag=True, help="Print JSON: C with its memory figures, or a schedule.")
 def emit(
@@ -59,6 +66,7 @@ def emit(
     output: str | None,
     numbers: tuple[str, str] | None,
     seed: int,
+    hop_cycles: int,
     as_json: bool,
     changes: Mapping[str, Any],
 ) -> None:
@@ -68,16 +76,19 @@ def emit(
 
     C is a loop nest with calls to get and put data by DMA. A warning says where its buffers, whose sums are
     wider than the plan counts, exceed the memory. A project is C that can be run: see docs/emit.md,
-    docs/emit-npu.md for plans of an NPU, docs/emit-fusion.md for plans of fusion, docs/emit-residency.md for
-    plans of residency, whose memory is one array of exactly the planned size, and docs/emit-grouping.md for
-    plans of grouping and offloading. Instructions are those of docs/isa.md.
+    docs/emit-npu.md for plans of an NPU, docs/tcpa-programs.md for plans of allocation, docs/emit-fusion.md
+    for plans of fusion, docs/emit-residency.md for plans of residency, whose memory is one array of exactly
+    the planned size, and docs/emit-grouping.md for plans of grouping and offloading. Instructions are those
+    of docs/isa.md.
     """
     problem, answer = read_both(instance, changes, result)
     check_outputs(output, None, inputs=[*problem.files, result])
     form = form or _form(output)
     if form == "project":
-        _emit_project(problem, answer.plan, output, numbers, seed, as_json, changes["sizes"])
+        _emit_project(problem, answer.plan, output, numbers, seed, as_json, changes["sizes"], hop_cycles)
         return
+    if hop_cycles:
+        raise click.UsageError("--hop-cycles is for projects: --as project, or -o FOLDER/")
     if form == "isa":
         _emit_instructions(problem, answer.plan, output, numbers, seed, as_json, changes["sizes"])
         return
@@ -104,6 +115,7 @@ def _emit_project(
     seed: int,
     as_json: bool,
     sizes: Sequence[tuple[str, tuple[int, ...]]],
+    hop_cycles: int,
 ) -> None:
     from tilewright import codegen
 
@@ -115,7 +127,7 @@ def _emit_project(
     else:
         bits, answer = read_both(numbers[0], {}, numbers[1])
         given = codegen.numbers(bits.name, bits.problem, answer.plan)
-    files = codegen.project(problem.name, problem.source, problem.problem, plan, given, seed)
+    files = codegen.project(problem.name, problem.source, problem.problem, plan, given, seed, hop_cycles)
     _save_folder(problem, output, files, f"`make -C {Path(output)} run` runs them", as_json)
 
 

@@ -98,6 +98,7 @@ def project(
     plan: Any,
     given: GivenNumbers | None = None,
     seed: int = 0,
+    hop_cycles: int = 0,
 ) -> dict[str, bytes]:
     """Return the files of a C project that computes a network as planned, by their paths.
 
@@ -107,6 +108,9 @@ def project(
         Weights, formats and images, of the same network, or weights and inputs in floating point; made from
         the seed when left out.
 
+    hop_cycles
+        Cycles of a hop from PE to PE, for plans of allocation.
+
     Raises
     ------
     InputError
@@ -115,6 +119,10 @@ def project(
         or that are wider than the machine's elements; for layers, and steps of residency and offloading, that
         there is no C for.
     """
+    if isinstance(problem, allocation.Problem):
+        return _programs(name, source, problem, plan, given, seed, hop_cycles)
+    if hop_cycles:
+        raise InputError("hop_cycles", hop_cycles, "is for plans of allocation")
     if isinstance(problem, NUMBERED):
         return _numbered(name, source, problem, plan, given, seed)
     npu = isinstance(problem, Problem) and problem.machine.kind == "npu"
@@ -189,6 +197,24 @@ def _sums_leave(part: Problem, plan: Any) -> bool:
     return nest_of(part.one_layer, part.machine).trips(plan.tile)[K] > 1
 
 
+def _programs(
+    name: str,
+    source: str,
+    problem: allocation.Problem,
+    plan: Any,
+    given: GivenNumbers | None,
+    seed: int,
+    hop_cycles: int,
+) -> dict[str, bytes]:
+    """Return the project of a plan of allocation."""
+    if isinstance(given, QuantisedNetwork):
+        raise InputError("room", "allocation", "its numbers are made from a seed, or those of an ONNX file")
+    broken = allocation.violation(problem, plan)
+    if broken is not None:
+        raise InputError("plan", "allocation", f"is not valid: {broken}")
+    return array_project(problem, plan, seed, name, source, given, hop_cycles)
+
+
 def _numbered(
     name: str,
     source: str,
@@ -197,16 +223,11 @@ def _numbered(
     given: GivenNumbers | None,
     seed: int,
 ) -> dict[str, bytes]:
-    """Return the project of a plan of another room than tiling."""
+    """Return the project of a plan of another room than tiling and allocation."""
     room = room_of(problem)
-    if isinstance(given, QuantisedNetwork) and isinstance(problem, allocation.Problem):
-        raise InputError("room", room.name, "its numbers are made from a seed, or those of an ONNX file")
     broken = room.violation(problem, plan)
     if broken is not None:
         raise InputError("plan", room.name, f"is not valid: {broken}")
-    if isinstance(problem, allocation.Problem):
-        assert not isinstance(given, QuantisedNetwork)
-        return array_project(problem, plan, seed, name, source, given)
     if isinstance(problem, IN_STEPS):
         if given is not None:
             raise InputError("room", room.name, "its numbers are made from a seed; none can be given")

@@ -5,7 +5,12 @@
 `assembly`     the same as text
 `parts`        what each PE of a layer computes and holds
 `routing`      trees of links from PEs to PEs, and the channels of each link
-`programs`     the programs of PEs and of address generators
+`streams`      what is sent from PE to PE
+`timing`       when what starts, and what buffers hold
+`loops`        the words of a loop nest
+`pes`          the program of a PE
+`generators`   those of address generators
+`programs`     all of it
 =============  ===============================================================
 """
 
@@ -18,11 +23,12 @@ from tilewright.allocation.placement.paths import lines
 from tilewright.allocation.placement.snake import snake
 from tilewright.allocation.placement.unplaced import floor_of
 from tilewright.allocation.plan import Region
-from tilewright.allocation.schedule import Schedule, schedule
+from tilewright.allocation.schedule import schedule
 from tilewright.allocation.stages import Stage
 from tilewright.codegen.array.assembly import text_of
-from tilewright.codegen.array.parts import layer_works
-from tilewright.codegen.array.programs import SLOTS, ArrayProgram, array_program
+from tilewright.codegen.array.pes import SLOTS
+from tilewright.codegen.array.programs import ArrayProgram, array_program, timing_of
+from tilewright.codegen.array.timing import Timing
 from tilewright.codegen.array.words import FIELDS, KINDS, PLACES, TAILS, encode
 from tilewright.codegen.c_text import quote, safe_text
 from tilewright.codegen.numbers.c_integers import c_integer, pack_elements
@@ -50,12 +56,21 @@ WORD_BITS = (8, 16)
 IMAGES = 4
 """How many images are made, at most; further frames begin again with the first one."""
 
+MOST_HOP_CYCLES = 255
+"""Cycles of a hop, at most."""
+
 MOST_FRAMES = 64
 """How many frames are executed, at most."""
 
 
 def array_project(
-    problem: Problem, plan: Plan, seed: int, name: str, source: str, trained: TrainedNetwork | None = None
+    problem: Problem,
+    plan: Plan,
+    seed: int,
+    name: str,
+    source: str,
+    trained: TrainedNetwork | None = None,
+    hop_cycles: int = 0,
 ) -> Files:
     """Return the files of a project that executes a plan PE by PE, by their paths.
 
@@ -63,11 +78,14 @@ def array_project(
     ----------
     trained
         Its numbers and inputs; made from the seed when left out.
+    hop_cycles
+        Cycles of a hop from PE to PE; layers start later by them.
 
     Raises
     ------
     InputError
-        For a front, for values of other bits than `WORD_BITS`, for a layer that PEs have no operation for.
+        For a front, for values of other bits than `WORD_BITS`, for a layer that PEs have no operation for;
+        for hops with which the buffers need more than there is.
     """
     if plan.front:
         limit = "programs are written for one plan, not for a front"
@@ -75,16 +93,23 @@ def array_project(
     if problem.machine.word_bits not in WORD_BITS:
         limit = f"programs are written for words of {' or '.join(map(str, WORD_BITS))} bits"
         raise InputError("machine.word_bits", problem.machine.word_bits, limit)
-    return _Project(problem, plan, seed, name, source, trained).files()
+    if not 0 <= hop_cycles <= MOST_HOP_CYCLES:
+        raise InputError("hop_cycles", hop_cycles, f"must be from 0 to {MOST_HOP_CYCLES}")
+    timing = timing_of(schedule(problem, plan), regions_of(problem, plan), hop_cycles)
+    _refuse_small_buffers(timing)
+    frames = frames_of(timing)
+    numbers = numbers_of(problem, seed, trained, min(frames, IMAGES))
+    _refuse_reshaped(problem, timing, numbers)
+    return _Project(array_program(timing, numbers, frames), numbers, name, source).files()
 
 
 def program_of(problem: Problem, plan: Plan, numbers: NetworkNumbers) -> ArrayProgram:
     """Return the program of a plan; one without regions is placed first."""
-    times = schedule(problem, plan)
-    return array_program(times, regions_of(problem, plan), numbers, frames_of(times))
+    timing = timing_of(schedule(problem, plan), regions_of(problem, plan))
+    return array_program(timing, numbers, frames_of(timing))
 
 
-def frames_of(times: Schedule) -> int:
+def frames_of(times: Timing) -> int:
     """Return how many frames are executed: those that overlap, and one more."""
     return min(MOST_FRAMES, max(2, -(-times.latency // times.interval) + 1))
 
@@ -130,37 +155,37 @@ def _refused(problem: Problem, stage: Stage, reason: str) -> InputError:
     return refusal(problem.network, layer, reason)
 
 
-class _Project:
-    def __init__(
-        self,
-        problem: Problem,
-        plan: Plan,
-        seed: int,
-        name: str,
-        source: str,
-        trained: TrainedNetwork | None,
-    ) -> None:
-        self._problem, self._plan, self._title, self._source = problem, plan, name, source
-        self._times = schedule(problem, plan)
-        self._frames = frames_of(self._times)
-        self._numbers = numbers_of(problem, seed, trained, min(self._frames, IMAGES))
-        self._check_planes()
-        self._program = array_program(self._times, regions_of(problem, plan), self._numbers, self._frames)
+def _refuse_small_buffers(timing: Timing) -> None:
+    """Refuse buffers that are too small where hops take time; without, the plan keeps them."""
+    problem = timing.schedule.problem
+    capacity = problem.machine.buffer_words
+    needed = timing.schedule.weights + sum(timing.buffers)
+    if timing.hop_cycles and problem.parallel and capacity is not None and needed > capacity:
+        limit = f"with hops of {timing.hop_cycles} cycles {problem.machine.bytes(needed)} bytes are needed"
+        raise InputError("machine.buffer_bytes", problem.machine.buffer_bytes, limit)
 
-    def _check_planes(self) -> None:
-        """Refuse what reads values in another shape than they were computed in."""
-        given = self._numbers.maps[OWN_INPUT].shape[1:]
-        for work in layer_works(self._problem, self._plan.splits):
-            spec = work.stage.spec
-            shapes = [
-                self._problem.stages[each.producer].spec.output if each.producer >= 0 else given
-                for each in work.operands
-            ]
-            channels = sum(each.channels for each in work.operands)
-            channels //= len(work.operands) if isinstance(spec, Add) else 1
-            if channels != spec.input[0] or any(shape[1:] != spec.input[1:] for shape in shapes):
-                limit = "reads values in another shape than they are computed in; there is no program for it"
-                raise _refused(self._problem, work.stage, limit)
+
+def _refuse_reshaped(problem: Problem, timing: Timing, numbers: NetworkNumbers) -> None:
+    """Refuse what reads values in another shape than they were computed in."""
+    given = numbers.maps[OWN_INPUT].shape[1:]
+    for work in timing.streams.works:
+        spec = work.stage.spec
+        shapes = [
+            problem.stages[each.producer].spec.output if each.producer >= 0 else given
+            for each in work.operands
+        ]
+        channels = sum(each.channels for each in work.operands)
+        channels //= len(work.operands) if isinstance(spec, Add) else 1
+        if channels != spec.input[0] or any(shape[1:] != spec.input[1:] for shape in shapes):
+            limit = "reads values in another shape than they are computed in; there is no program for it"
+            raise _refused(problem, work.stage, limit)
+
+
+class _Project:
+    def __init__(self, program: ArrayProgram, numbers: NetworkNumbers, name: str, source: str) -> None:
+        self._program, self._timing, self._numbers = program, program.timing, numbers
+        self._problem, self._title, self._source = program.timing.schedule.problem, name, source
+        self._frames = frames_of(self._timing)
 
     def files(self) -> Files:
         """Return all files."""
@@ -188,8 +213,8 @@ class _Project:
         )
 
     def _plan_header(self, parameters: int) -> str:
-        times, stages, numbers = self._times, self._problem.stages, self._numbers
-        most = times.latency + (self._frames + 1) * times.interval
+        times, stages, numbers = self._timing, self._problem.stages, self._numbers
+        plan = times if times.hop_cycles else times.schedule
         sizes = [numbers.maps[name][0].size for name in numbers.outputs]
         # Layer by layer what nobody reads any more is released before the layer is done.
         filled = self._problem.parallel and -(-times.latency // times.interval) < self._frames
@@ -200,18 +225,17 @@ class _Project:
             "PARAMETERS": parameters,
             "OUTPUTS": len(sizes),
             "LAYERS": len(stages),
-            "LATENCY": times.latency,
-            "INTERVAL": times.interval,
-            "LEAST_HOPS": self._program.least_hops,
-            "MOST_CYCLES": 2 * most,
+            "LATENCY": plan.latency,
+            "INTERVAL": plan.interval,
+            "LEAST_HOPS": times.streams.least_hops,
+            "MOST_CYCLES": 2 * (times.latency + (self._frames + 1) * times.interval),
             "FILLED": int(filled),
         }
         # Each group of rows has all weights; the plan counts them once.
         weights = [
-            stage.weights * min(split.rows, stage.task.rows)
-            for stage, split in zip(stages, self._plan.splits, strict=True)
+            work.stage.weights * min(work.split.rows, work.stage.task.rows) for work in times.streams.works
         ]
-        rows = zip(times.starts, times.buffers, weights, strict=True)
+        rows = zip(plan.starts, plan.buffers, weights, strict=True)
         return header_file(
             "plan",
             file_head(self._title, self._source, "The numbers of the plan. The array does not read them."),

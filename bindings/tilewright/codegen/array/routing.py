@@ -8,7 +8,7 @@ the array starts, as the interconnect of a TCPA is.
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator
 from typing import NamedTuple
 
 from tilewright.allocation.placement.floor import PE
@@ -16,6 +16,9 @@ from tilewright.codegen.array.words import PORTS, Record, record
 
 Link = tuple[PE, PE]
 """From a PE to a neighbour."""
+
+Channel = tuple[int, int]
+"""A port of a PE, and a channel of it."""
 
 MOST_ROOTS = 64
 """Roots of a tree that are tried, at most."""
@@ -85,54 +88,48 @@ def tree_of(stream: Stream) -> Tree:
     return min((_tree(stream, root) for root in roots), key=cost)
 
 
-class Network:
-    """All streams of a program on their links.
+def connections(
+    stream: Stream, tree: Tree, channels: Counter[Link], hop_cycles: int, way_cycles: int
+) -> Iterator[Record]:
+    """Yield the connections of a stream at all PEs.
 
-    Attributes
+    Parameters
     ----------
     channels
-        Of each link that is used: how many streams it carries.
+        Those of each link that other streams have taken, to which its own are added.
+    hop_cycles
+        Of a hop.
+    way_cycles
+        From the root to each receiver, those in the registers in front of its port among them.
     """
-
-    def __init__(self, streams: Sequence[Stream]) -> None:
-        self.channels: Counter[Link] = Counter()
-        self._records = [record for stream in streams for record in self._connections(stream)]
-
-    def records(self) -> list[Record]:
-        """Return the connections of all PEs, PE by PE."""
-        return sorted(self._records, key=lambda each: each.values)
-
-    def _connections(self, stream: Stream) -> Iterator[Record]:
-        tree = tree_of(stream)
-        number: dict[Link, int] = {}
-        for link in (*tree.up, *tree.down):
-            number[link] = self.channels[link]
-            self.channels[link] += 1
-        inputs: dict[PE, list[tuple[int, int]]] = {}
-        outputs: dict[PE, list[tuple[int, int]]] = {}
-        for end in stream.sources:
-            inputs.setdefault(end.pe, []).append((PORTS.index("local"), end.port))
-        for at, to in tree.up:
-            inputs.setdefault(to, []).append((_towards(to, at), number[at, to]))
-        # Up: whatever comes in leaves towards the root. There all of it goes down.
-        for at, to in tree.up:
-            for come in inputs[at]:
-                yield _connection(at, come, (_towards(at, to), number[at, to]))
-        for at, to in tree.down:
-            outputs.setdefault(at, []).append((_towards(at, to), number[at, to]))
-        for end in stream.sinks:
-            outputs.setdefault(end.pe, []).append((PORTS.index("local"), end.port))
-        for come in inputs.get(tree.root, []):
-            for leave in outputs.get(tree.root, []):
-                yield _connection(tree.root, come, leave)
-        for at, to in tree.down:
-            for leave in outputs[to]:
-                yield _connection(to, (_towards(to, at), number[at, to]), leave)
+    number: dict[Link, int] = {}
+    for link in (*tree.up, *tree.down):
+        number[link] = channels[link]
+        channels[link] += 1
+    local = PORTS.index("local")
+    inputs: dict[PE, list[Channel]] = {}
+    outputs: dict[PE, list[Channel]] = {}
+    for end in stream.sources:
+        inputs.setdefault(end.pe, []).append((local, end.port))
+    for at, to in tree.up:
+        inputs.setdefault(to, []).append((_towards(to, at), number[at, to]))
+    for at, to in tree.down:
+        outputs.setdefault(at, []).append((_towards(at, to), number[at, to]))
+    for end in stream.sinks:
+        outputs.setdefault(end.pe, []).append((local, end.port))
+    # Up: whatever comes in leaves towards the root. There all of it goes down.
+    pairs = [(at, come, (_towards(at, to), number[at, to])) for at, to in tree.up for come in inputs[at]]
+    pairs += [(tree.root, come, leave) for come in inputs[tree.root] for leave in outputs[tree.root]]
+    for at, to in tree.down:
+        pairs += [(to, (_towards(to, at), number[at, to]), leave) for leave in outputs[to]]
+    for pe, come, leave in pairs:
+        delay = way_cycles - hop_cycles * hops(tree.root, pe) if leave[0] == local else 0
+        yield _connection(pe, come, leave, delay)
 
 
-def _connection(pe: PE, come: tuple[int, int], leave: tuple[int, int]) -> Record:
-    values = zip(("row", "column", "input", "from", "output", "to"), (*pe, *come, *leave), strict=True)
-    return record("connect", dict(values))
+def _connection(pe: PE, come: Channel, leave: Channel, delay: int) -> Record:
+    fields = ("row", "column", "input", "from", "output", "to", "delay")
+    return record("connect", dict(zip(fields, (*pe, *come, *leave, delay), strict=True)))
 
 
 def _towards(pe: PE, neighbour: PE) -> int:

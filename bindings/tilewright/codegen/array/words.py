@@ -68,10 +68,10 @@ class Field(NamedTuple):
 
 
 TABLE = """
-array    rows 11+, columns 11+, units 11+, bits 7+, sum_bits 7+, frames 16+
+array    rows 11+, columns 11+, units 11+, bits 7+, sum_bits 7+, frames 16+, hop 16
 layer    number 16, rows 24+, columns 24+, channels 24+, buffer 40, count 10
 order    layer 16, count 32+
-connect  row 11, column 11, input PORTS, from 16, output PORTS, to 16
+connect  row 11, column 11, input PORTS, from 16, output PORTS, to 16, delay 24
 program  row 11, column 11, layer 16, start 40
 reader   row 11, column 11, layer 16, start 40, port 16+, source 16
 writer   row 11, column 11, layer 16, start 40, port 16+, base 40

@@ -15,15 +15,16 @@ enum { NOT_RECEIVED, FOR_FIRST, FOR_EACH };
 
 enum { MOST_HOPS = 1 << 12, MOST_LINKS = 1 << 20 };
 
-/* Where a stream ends: values of this cycle, lane by lane. */
+/* Where a stream ends: values that arrive in this cycle and in those to come, lane by lane. */
 typedef struct {
-    int64_t *values, *sent; /* and the cycle in which each was sent */
+    int64_t *values, *comes; /* and the cycle in which each is there */
     char *taken;
     int used; /* whether a program or a writer receives here */
 } port_t;
 
 typedef struct {
     int port, hops;
+    int64_t delay; /* from the sender, in cycles */
     size_t pe;
 } sink_t;
 
@@ -65,6 +66,7 @@ static const memory_t *mem;
 static const int64_t *array; /* the record `array` */
 static port_t **ports;       /* by PE and number */
 static int *port_count;
+static int64_t moments; /* cycles that ports look ahead, this one among them */
 static process_t *processes;
 static int process_count;
 static int64_t *busy; /* by PE, the last cycle in which a program computed */
@@ -79,11 +81,6 @@ static void broken(const process_t *p, const char *why)
             forms[p->kind].name, p->pe / (size_t)array[ARRAY_COLUMNS], p->pe % (size_t)array[ARRAY_COLUMNS],
             p->layer->name, p->record->word, why);
     exit(1);
-}
-
-static int64_t modulo(int64_t value, int64_t by)
-{
-    return ((value % by) + by) % by;
 }
 
 /* Reading a program ------------------------------------------------------------------------------------ */
@@ -146,18 +143,24 @@ static port_t *port_at(size_t pe, int64_t number)
         ports[pe] = enlarge(ports[pe], (size_t)port_count[pe], (size_t)(number + 1 - port_count[pe]), sizeof(port_t));
         port_count[pe] = (int)number + 1;
     }
-    port_t *port = &ports[pe][number];
-    if (!port->values) {
-        const int64_t units = array[ARRAY_UNITS];
-        port->values = allocate(units, sizeof(int64_t));
-        port->sent = allocate(units, sizeof(int64_t));
-        port->taken = allocate(units, 1);
-        for (int64_t lane = 0; lane < units; lane++) {
-            port->sent[lane] = -1;
-            port->taken[lane] = 1;
+    return &ports[pe][number];
+}
+
+/* Make room for the values of all ports, when their delays are known. */
+static void prepare_ports(void)
+{
+    const size_t slots = (size_t)(array[ARRAY_UNITS] * moments);
+    for (int64_t pe = 0; pe < array[ARRAY_ROWS] * array[ARRAY_COLUMNS]; pe++)
+        for (int number = 0; number < port_count[pe]; number++) {
+            port_t *port = &ports[pe][number];
+            port->values = allocate(slots, sizeof(int64_t));
+            port->comes = allocate(slots, sizeof(int64_t));
+            port->taken = allocate(slots, 1);
+            for (size_t slot = 0; slot < slots; slot++) {
+                port->comes[slot] = -1;
+                port->taken[slot] = 1;
+            }
         }
-    }
-    return port;
 }
 
 static void need(const process_t *p, const int *kinds)
@@ -373,7 +376,9 @@ static void follow(const code_t *code, process_t *p, size_t pe, int64_t port, in
         const int to = (int)values[CONNECT_OUTPUT];
         if (to == LOCAL) {
             p->sinks = enlarge(p->sinks, (size_t)p->sink_count, 1, sizeof(sink_t));
-            const sink_t sink = {(int)values[CONNECT_TO], hops, pe};
+            const int64_t delay = hops * array[ARRAY_HOP] + values[CONNECT_DELAY];
+            const sink_t sink = {(int)values[CONNECT_TO], hops, delay, pe};
+            moments = MAX(moments, delay + 1);
             p->sinks[p->sink_count++] = sink;
             port_at(pe, values[CONNECT_TO]);
             continue;
@@ -381,6 +386,8 @@ static void follow(const code_t *code, process_t *p, size_t pe, int64_t port, in
         const int64_t row = values[CONNECT_ROW] + down[to], column = values[CONNECT_COLUMN] + right[to];
         if (row < 0 || row >= array[ARRAY_ROWS] || column < 0 || column >= array[ARRAY_COLUMNS])
             refuse(r, CONNECT_OUTPUT, "leads out of the array");
+        if (values[CONNECT_DELAY])
+            refuse(r, CONNECT_DELAY, "must be 0 at links; registers stand in front of local ports");
         result.channels = MAX(result.channels, values[CONNECT_TO] + 1);
         p->links++;
         follow(code, p, (size_t)(row * array[ARRAY_COLUMNS] + column), other[to], values[CONNECT_TO], hops + 1);
@@ -487,7 +494,9 @@ static void read_array(const code_t *code)
             prepare_reader(&processes[p]);
         else if (processes[p].kind == WRITER && OF(&processes[p], TAKE, TAKE_LANES) > array[ARRAY_UNITS])
             broken(&processes[p], "takes more lanes than there are units");
+    moments = 1;
     connect_all(code);
+    prepare_ports();
     count_hops();
     result.bits = 64 * (forms[WORD].words + array[ARRAY_UNITS] * forms[UNIT].words);
 }
@@ -499,14 +508,16 @@ static void send(process_t *p, int64_t lane, int64_t value)
     if (lane >= array[ARRAY_UNITS])
         broken(p, "sends on a lane that links do not have");
     for (int s = 0; s < p->sink_count; s++) {
-        port_t *port = &ports[p->sinks[s].pe][p->sinks[s].port];
-        if (port->sent[lane] == now)
+        const sink_t *sink = &p->sinks[s];
+        port_t *port = &ports[sink->pe][sink->port];
+        const int64_t comes = now + sink->delay, slot = lane * moments + comes % moments;
+        if (port->comes[slot] == comes)
             broken(p, "two send to a port at a time");
-        if (!port->taken[lane])
+        if (!port->taken[slot])
             broken(p, "nobody took what was sent before");
-        port->values[lane] = value;
-        port->sent[lane] = now;
-        port->taken[lane] = 0;
+        port->values[slot] = value;
+        port->comes[slot] = comes;
+        port->taken[slot] = 0;
     }
     result.moved += p->links;
 }
@@ -516,10 +527,11 @@ static int64_t receive(process_t *p, int64_t number, int64_t lane)
     port_t *port = &ports[p->pe][number];
     if (lane >= array[ARRAY_UNITS])
         broken(p, "receives on a lane that links do not have");
-    if (port->sent[lane] != now)
+    const int64_t slot = lane * moments + now % moments;
+    if (port->comes[slot] != now)
         broken(p, "receives what nobody sends");
-    port->taken[lane] = 1;
-    return port->values[lane];
+    port->taken[slot] = 1;
+    return port->values[slot];
 }
 
 /* Beats ------------------------------------------------------------------------------------------------ */
@@ -583,9 +595,11 @@ static int pixel_read(const process_t *p, int64_t k1, int64_t k2, int64_t *y, in
     return *y >= 0 && *y < window[WINDOW_ROWS] && *x >= 0 && *x < window[WINDOW_COLUMNS];
 }
 
+/* Outside of the plane the nearest row counts, so that there is always one that sends. */
 static int owns_row(const process_t *p, int64_t y)
 {
-    return modulo(y, OF(p, OWNER, OWNER_ROW_STEP)) == OF(p, OWNER, OWNER_ROW_FIRST);
+    const int64_t row = MAX(0, MIN(y, OF(p, WINDOW, WINDOW_ROWS) - 1));
+    return row % OF(p, OWNER, OWNER_ROW_STEP) == OF(p, OWNER, OWNER_ROW_FIRST);
 }
 
 /* At the end of its beat a reader has done with the pixels under its window, and a layer with what nobody reads. */
@@ -596,7 +610,7 @@ static void end_beat(process_t *p)
             release(p, p->frame, p->y, p->x);
         p->line = -1;
     }
-    if (p->kind == PROGRAM && p->beat + 1 == OF(p, LOOPS, LOOPS_R) * OF(p, LOOPS, LOOPS_C))
+    if (p->kind != READER && p->beat + 1 == OF(p, LOOPS, LOOPS_R) * OF(p, LOOPS, LOOPS_C))
         p->layer->ends[p->frame] = MAX(p->layer->ends[p->frame], now + 1);
     if (p->kind != READER || !p->source || !p->valid)
         return;
