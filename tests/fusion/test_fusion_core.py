@@ -185,7 +185,8 @@ def test_many_tiles_are_measured_like_one(drawn: tuple[Random, AnyGroups]) -> No
 @settings(max_examples=examples(20))
 def test_the_best_tile_is_that_of_enumeration(minimise: str, random: Random) -> None:
     """Of all tiles of the sizes that are searched, whatever else a plan may say of them."""
-    tables = {"objective": {"minimise": minimise}, "limits": {"halo": random.choice(["any", *HALOS])}}
+    limits = {"halo": random.choice(["any", *HALOS]), "tiles": random.choice(["grid", "any"])}
+    tables = {"objective": {"minimise": minimise}, "limits": limits}
     roomy = problem(random, network(random, most=3, side=4), **tables)
     nodes = group(random, roomy)
     # Buffers in which something fits, and not always everything.
@@ -218,10 +219,18 @@ def searched(problem: Problem, fused: FusedGroup) -> list[Tile]:
         (tile_sizes(height, high), halved_sizes(width)[3:], outs, ins),
         (halved_sizes(height), halved_sizes(width), 1, 1),
     ]
+    if problem.limits.tiles == "any" and not fused.whole_only:
+        grids = [(range(1, height + 1), range(1, width + 1), 0, 0)]
     count = 1 if fused.whole_only else 2 if len(fused.members) > 1 else 3
     for rows, columns, out_step, in_step in grids[:count]:
-        depths = block_sizes(deep, in_step) if fused.sums else [deep]
-        ways = product(rows, columns, block_sizes(most, out_step), depths, HALOS, ORDERS, PARAMETERS)
+        if problem.limits.tiles == "any":
+            kernels, depths = range(1, most + 1), range(1, deep + 1) if fused.sums else [deep]
+        else:
+            kernels, depths = (
+                block_sizes(most, out_step),
+                block_sizes(deep, in_step) if fused.sums else [deep],
+            )
+        ways = product(rows, columns, kernels, depths, HALOS, ORDERS, PARAMETERS)
         every = [one for values in ways if is_plain(fused, one := Tile(*values))]
         if problem.limits.halo != "any":  # which is about what two tiles share
             whole = fused.plane

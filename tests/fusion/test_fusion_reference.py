@@ -35,7 +35,10 @@ def limited(random: Random, **machine: Any) -> Problem:
     problem: Problem = drawn(random)
     objective: Json = {"minimise": random.choice(OBJECTIVES)}
     problem = problem.with_(
-        limits={"halo": random.choice(["any", "any", "keep", "recompute"])},
+        limits={
+            "halo": random.choice(["any", "any", "keep", "recompute"]),
+            "tiles": random.choice(["grid", "grid", "any"]),
+        },
         machine={"element_bytes": random.choice([1, 2]), "arrays": random.choice([1, 1, 2]), **machine},
     )
     if objective["minimise"] == "memory" and random.random() < 0.6:

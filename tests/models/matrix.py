@@ -209,6 +209,7 @@ def _others() -> list[Cell]:
             ("", {}),
             ("halo keep", {"halo": "keep"}),
             ("halo recompute", {"halo": "recompute"}),
+            ("tiles any", {"tiles": "any"}),
         ):
             found.append(Cell("fusion", cost, name, _with(fusion, cost, limits)))
     bits = {

@@ -181,8 +181,12 @@ class Group:
         height, width = self.plane
         ins, outs, high = self.machine["conv_array"]
         halves = _halves(width)
+        if self._every_size:
+            ins = outs = 0
         if whole or self.whole_only:
             grids = [([height], [width], ins, outs)]
+        elif self._every_size:
+            grids = [(list(range(1, height + 1)), list(range(1, width + 1)), ins, outs)]
         else:
             grids = [
                 (_rows(height, high), halves[:3], ins, outs),
@@ -200,6 +204,11 @@ class Group:
             if found:
                 return found
         return {}
+
+    @property
+    def _every_size(self) -> bool:
+        """Whether tiles may have any size."""
+        return bool(self.graph.problem["limits"].get("tiles") == "any")
 
     def _kernels(self, step: int) -> list[int]:
         return _doubled(max(self.maps[i].shape[0] for i in self.members), step)
@@ -280,6 +289,8 @@ def _halves(length: int) -> list[int]:
 
 
 def _doubled(length: int, step: int) -> list[int]:
+    if step == 0:  # every size
+        return list(range(1, length + 1))
     sizes = [length]
     while step < length:
         sizes.append(step)

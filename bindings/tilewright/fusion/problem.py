@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from functools import cached_property
+from math import prod
 from typing import Annotated, Any, ClassVar, Literal
 
 from pydantic import Field
@@ -49,6 +50,10 @@ class FusionObjective(SingleObjective):
     most_cycles: Annotated[int, Field(ge=1, le=MOST_CYCLES)] | None = None
 
 
+MOST_TILES = 500_000
+"""Most sizes of tiles that are tried where all are."""
+
+
 class FusionLimits(Spec):
     """What plans may do.
 
@@ -56,6 +61,9 @@ class FusionLimits(Spec):
     ----------
     halo : {"any", "recompute", "keep"}
         What overlaps between two neighbouring tiles is loaded and computed again, or kept on chip.
+    tiles : {"grid", "any"}
+        Sizes of tiles: of a coarse grid (docs/fusion.md, Which tiles plans have), or all that there are, for
+        operations with few.
     """
 
     table_name: ClassVar[str] = "limits"
@@ -63,6 +71,7 @@ class FusionLimits(Spec):
     """What only leaves plans out, with the value that leaves none out."""
 
     halo: Literal["any", "recompute", "keep"] = "any"
+    tiles: Literal["grid", "any"] = "grid"
 
 
 class Problem(Minimising):
@@ -103,6 +112,25 @@ class Problem(Minimising):
             raise InputError("network.layers", len(self.ops), "holds no operation that the accelerator does")
         self._check_prices()
         check_matches(self.graph, self.templates)
+        self._check_tiles()
+
+    def _check_tiles(self) -> None:
+        """Refuse tiles of all sizes where there are too many: every one is looked at."""
+        if self.limits.tiles == "grid":
+            return
+        many, largest = max((self._tiles_of(nodes), nodes) for nodes in self.allowed)
+        if many > MOST_TILES:
+            told = " + ".join(self.ops[number].name for number in largest)
+            told = f"{told} may have tiles of {many:,} sizes, of which {MOST_TILES:,} are tried at most"
+            raise InputError("limits.tiles", "any", f'{told}; "grid" tries some')
+
+    def _tiles_of(self, nodes: Sequence[int]) -> int:
+        """Return how many sizes of tiles a group has; none for what the host computes."""
+        if engine_of(self.ops[nodes[0]]) == HOST:
+            return 0
+        fused = self.fused(nodes)
+        widest = max(fused.features[member].shape[0] for member in fused.members)
+        return prod(fused.plane) * widest * (fused.summed(fused.loaded) if fused.sums else 1)
 
     def _check_prices(self) -> None:
         """Refuse to minimise energy where nothing has a price, so that all plans are equally good."""

@@ -32,6 +32,10 @@ MAX_CHANNEL_BLOCKS = 5_000
 """Most channel blocks of a tile that is tried, unless all that fit have more: each takes an instruction."""
 
 
+EVERY = 0
+"""The step of channels where blocks may have any number of them."""
+
+
 class TileChoice(NamedTuple):
     """A tile of a group and what the group costs with it.
 
@@ -283,12 +287,17 @@ def _grids(
 
     Rows are as in `tile_sizes`, kernels and channels as in `block_sizes`. Tiles have all columns, half of
     them or a quarter. Only if none of these fit do they have fewer columns, and then, of a single operation,
-    rows and channels down to single ones.
+    rows and channels down to single ones. Where tiles may have any size, there is one grid, of all sizes.
     """
     height, width = fused.plane
     ins, outs, high = problem.machine.conv_array
+    every = problem.limits.tiles == "any"
+    if every:
+        ins = outs = EVERY
     if whole or fused.whole_only:
         spaces = [([height], [width], (ins, outs))]
+    elif every:
+        spaces = [(list(range(1, height + 1)), list(range(1, width + 1)), (ins, outs))]
     else:
         spaces = [
             (tile_sizes(height, high), halved_sizes(width)[:3], (ins, outs)),
@@ -461,7 +470,12 @@ def _least(
 
 
 def block_sizes(length: int, step: int) -> list[int]:
-    """Return how many channels a block can have: those of one pass of the array, two, four, ..., and all."""
+    """Return how many channels a block can have: those of one pass of the array, two, four, ..., and all.
+
+    For the step `EVERY` it is any number of them.
+    """
+    if step == EVERY:
+        return list(range(length, 0, -1))
     sizes, size = [length], step
     while size < length:
         sizes.append(size)
