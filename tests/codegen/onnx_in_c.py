@@ -24,6 +24,7 @@ MACHINES: dict[str, dict[str, Any]] = {
     "residency": {"element_bytes": 3, "sum_bytes": 8, "macs_per_cycle": 2, "bus_elements_per_cycle": 4},
     "tiling": {"kind": '"dsp"', "element_bytes": 4, "macs_per_cycle": 4, "vector_ops_per_cycle": 4},
     "npu": {"kind": '"npu"', "tles": 2, "tlts": 2, "element_bytes": 4, "vector_ops_per_cycle": 4},
+    "allocation": {"array": [4, 6], "functional_units": 2, "clock_mhz": 50, "word_bits": 16},
 }
 """Machines in whose elements rounding makes little noise."""
 
@@ -170,6 +171,8 @@ def instance_of(path: Path, room: str, kilobytes: int) -> Instance:
         wide = (("machine.element_bytes", 2),)
         return assemble(path, Changes(machine="dnnvm-zu2", room=room, values=wide))
     memory = {"input_bytes": 256 * kilobytes} if room == "npu" else {"memory_bytes": 1024 * kilobytes}
+    if room == "allocation":
+        memory = {}  # buffers without limit
     values, room = memory | MACHINES[room], {"npu": "tiling"}.get(room, room)
     machine = path.with_name("machine.toml")
     machine.write_text("".join(f"{key} = {value}\n" for key, value in values.items()))

@@ -107,7 +107,6 @@ def project(
     given
         Weights, formats and images, of the same network, or weights and inputs in floating point; made from
         the seed when left out.
-
     hop_cycles
         Cycles of a hop from PE to PE, for plans of allocation.
 

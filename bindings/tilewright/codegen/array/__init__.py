@@ -197,6 +197,7 @@ class _Project:
             {
                 "title": title_of(self._title),
                 "frames": self._frames,
+                "channels": max(self._program.channels.values(), default=0),
                 "inputs": self._listed(numbers.inputs),
                 "outputs": self._listed(numbers.outputs),
                 "origin": safe_text(numbers.origin),
@@ -227,6 +228,7 @@ class _Project:
             "LAYERS": len(stages),
             "LATENCY": plan.latency,
             "INTERVAL": plan.interval,
+            "CHANNELS": max(self._program.channels.values(), default=0),
             "LEAST_HOPS": times.streams.least_hops,
             "MOST_CYCLES": 2 * (times.latency + (self._frames + 1) * times.interval),
             "FILLED": int(filled),

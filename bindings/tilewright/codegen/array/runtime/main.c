@@ -66,7 +66,7 @@ static int report(const result_t *result)
         differ += told("interval, cycles", end_of(result, frame) - end_of(result, frame - 1), INTERVAL);
     printf("hops to the nearest PE of a layer that is read\t%lld\tat least %lld\n", (long long)hops, (long long)LEAST_HOPS);
     differ += hops < LEAST_HOPS;
-    printf("channels of a link, at most\t%lld\n", (long long)result->channels);
+    differ += told("channels of a link, at most", result->channels, CHANNELS);
     printf("values that crossed a link\t%lld\n", (long long)result->moved);
     printf("VLIW words of all PEs, each of %lld bits\t%lld\n", (long long)result->bits, (long long)result->words);
     printf("frames\t%d\n", result->frames);
