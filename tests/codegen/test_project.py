@@ -433,3 +433,18 @@ def test_what_has_no_project_is_refused(tmp_path: Path, digits: Path) -> None:
     other = QuantisedNetwork(values.network, values.images, None, "a test")
     with pytest.raises(InputError, match="is another network than that of the numbers"):
         codegen.project("net", "", problem, plan, other)
+
+
+@needs_compiler
+def test_one_layer_is_a_network_of_its_own(tmp_path: Path) -> None:
+    layer = {"input": [4, 6, 5], "kernels": 6, "kernel": [3, 2], "groups": 2, "padding": [1, 1, 0, 1]}
+    problem = Problem.model_validate({"layer": layer, "machine": {"kind": "dsp", "memory_bytes": 400}})
+    plan = any_plan(Random(5), problem)
+    built = Built(tmp_path, codegen.project("layer", "", problem, plan), *CHECKED)
+    report = simulate(problem, plan)
+    moved = {
+        kind.partition(", ")[2]: row[1] for kind, row in built.told.items() if kind.startswith("layer, ")
+    }
+    assert moved["input"] == report.total(report.loaded["input"])
+    assert moved["weights"] == report.total(report.loaded["kernels"])
+    assert len(np.unique(built.outputs(np.zeros(4 * 6 * 6 * 5), 16))) > 4

@@ -100,7 +100,7 @@ def project(
     seed: int = 0,
     hop_cycles: int = 0,
 ) -> dict[str, bytes]:
-    """Return the files of a C project that computes a network as planned, by their paths.
+    """Return the files of a C project that computes a network, or a layer, as planned, by their paths.
 
     Parameters
     ----------
@@ -113,10 +113,9 @@ def project(
     Raises
     ------
     InputError
-        Where there is nothing to write: in bitwidth, addresses and scheduling, for a single layer on a DSP,
-        for tiling on a hierarchy, for a front, for a plan that is not valid; for numbers of another network,
-        or that are wider than the machine's elements; for layers, and steps of residency and offloading, that
-        there is no C for.
+        Where there is nothing to write: in bitwidth, addresses and scheduling, for tiling on a hierarchy, for
+        a front, for a plan that is not valid; for numbers of another network, or that are wider than the
+        machine's elements; for layers, and steps of residency and offloading, that there is no C for.
     """
     if isinstance(problem, allocation.Problem):
         return _programs(name, source, problem, plan, given, seed, hop_cycles)
@@ -127,11 +126,10 @@ def project(
     npu = isinstance(problem, Problem) and problem.machine.kind == "npu"
     if npu:
         _refuse_front(problem, plan)
-        problem = _as_network(problem)
     else:
         _checked(problem, plan, REUSES)
-    if problem.network is None:
-        raise InputError("network", None, "a project is of a network; one layer is emitted as C")
+    problem = _as_network(problem)
+    assert problem.network is not None
     refuse_quantised(problem.network)
     outputs = [problem.network.layers[place].name for place in problem.network.results]
     if len(outputs) > 1:

@@ -43,7 +43,7 @@ def steps_project(
     Raises
     ------
     InputError
-        For steps that there is no C for, and more of them than a table in C holds.
+        For more of them than a table in C holds.
     """
     made = layer_numbers(problem.layer, seed)
     if isinstance(problem, grouping.Problem):
@@ -53,9 +53,7 @@ def steps_project(
     else:
         assert isinstance(plan, offloading.Plan)
         steps = steps_of_offloading(problem, plan)
-        gemm = problem.limits.form == "gemm"
-        given = _matrix(problem, made.values) if gemm else steps.inputs_in_order(made.values)
-    outputs = made.outputs if steps.layer is problem.layer else made.outputs.reshape(steps.layer.output_shape)
+        given = _matrix(problem, made.values) if steps.matrix else steps.inputs_in_order(made.values)
     places = Places(steps)
     actions = list(places.actions())
     memories = "one memory" if steps.memories == 1 else f"{steps.memories} memories"
@@ -74,7 +72,7 @@ def steps_project(
         {
             "input.bin": pack_elements(given, SUM_BITS),
             "kernels.bin": pack_elements(made.kernels, SUM_BITS),
-            "reference.bin": pack_elements(steps.outputs_in_order(outputs), SUM_BITS),
+            "reference.bin": pack_elements(steps.outputs_in_order(made.outputs), SUM_BITS),
         },
     )
 
@@ -93,7 +91,7 @@ def _layer_text(steps: LayerSteps, places: Places, name: str, source: str) -> st
     layer, planned = steps.layer, steps.planned
     inputs, kernels, outputs = steps.sizes
     told = {
-        "Sizes; patches are the positions of the output.": {
+        "Sizes; patches are positions of the output, channels of a matrix those of a patch in a map.": {
             "IMAGES": layer.batch,
             "HEIGHT": layer.input[1],
             "WIDTH": layer.input[2],
@@ -101,7 +99,8 @@ def _layer_text(steps: LayerSteps, places: Places, name: str, source: str) -> st
             "LEFT": layer.padding[2],
             "PLANE_COLUMNS": layer.padded_plane[1],
             "COLUMNS": layer.output_plane[1],
-            "CHANNELS": layer.input[0] // layer.groups,
+            "MATRIX": int(steps.matrix),
+            "CHANNELS": layer.macs_per_output if steps.matrix else layer.input[0] // layer.groups,
             "GROUPS": layer.groups,
             "KERNELS_OF_ALL": layer.kernels,
             "KERNEL_ROWS": layer.kernel[0],

@@ -16,7 +16,6 @@ from tilewright.offloading.plan import Block, Moves, Numbers, Plan, Runs, number
 from tilewright.offloading.state import last_state
 from tilewright.simulator import Cells
 from tilewright.simulator.program import Region
-from tilewright.spec.errors import InputError
 from tilewright.spec.layer import Layer
 
 
@@ -51,9 +50,12 @@ class LayerSteps:
     Attributes
     ----------
     layer
-        What is computed; of a matrix product the layer that it is, with a kernel of one pixel.
+        What is computed.
+    matrix
+        Whether it is a matrix product: patches have elements of their own, and a channel is a position of a
+        patch in an input map.
     pixel, channel, image
-        From an element of the input to that of the next pixel, channel and image.
+        From an element of the input to that of the next pixel (of a matrix, patch), channel and image.
     patch, kernel, output_image
         The same of the output.
     generated
@@ -80,6 +82,7 @@ class LayerSteps:
     after: LayerStep
     planned: Moved
     memories: int = 1
+    matrix: bool = False
     addresses: Mapping[tuple[int, int, int], tuple[Numbers, Numbers]] | None = None
 
     @property
@@ -87,6 +90,8 @@ class LayerSteps:
         """Elements of input, kernels and output."""
         layer = self.layer
         inputs = layer.batch * layer.input[0] * prod(layer.padded_plane)
+        if self.matrix:
+            inputs = prod(layer.output_plane) * layer.macs_per_output
         return inputs, prod(layer.kernels_shape), prod(layer.output_shape)
 
     @property
@@ -180,22 +185,9 @@ def _cells(region: Region | None, size: int) -> Runs:
 
 
 def steps_of_offloading(problem: offloading.Problem, plan: Plan) -> LayerSteps:
-    """Return the steps of an offloading plan.
-
-    Raises
-    ------
-    InputError
-        For padding of a matrix product that is made on chip.
-    """
+    """Return the steps of an offloading plan."""
     machine, sizes, many = problem.machine, problem.elements, problem.n_memories
-    layer, channel, pixel = problem.layer, prod(problem.layer.padded_plane), 1
-    generated = machine.padding == "generated" and any(layer.padding)
-    if problem.limits.form == "gemm":
-        if generated:
-            limit = "there is no C for a matrix product whose padding is made on chip; it can be loaded"
-            raise InputError("machine.padding", machine.padding, limit)
-        layer = Layer(input=(sizes.n_channels, sizes.n_patches, 1), kernels=layer.kernels, kernel=(1, 1))
-        channel, pixel = 1, sizes.n_channels
+    layer, matrix = problem.layer, problem.limits.form == "gemm"
     everything = ((0, sizes.n_kernel_elements),)
     state = last_state(problem, plan)
     rest = tuple(
@@ -211,13 +203,13 @@ def steps_of_offloading(problem: offloading.Problem, plan: Plan) -> LayerSteps:
     preloaded = machine.kernels == "preloaded"
     return LayerSteps(
         layer=layer,
-        pixel=pixel,
-        channel=channel,
+        pixel=sizes.n_channels if matrix else 1,
+        channel=1 if matrix else prod(layer.padded_plane),
         image=0,
         patch=1,
         kernel=sizes.n_patches,
         output_image=0,
-        generated=generated,
+        generated=machine.padding == "generated" and any(layer.padding),
         before=LayerStep((Moves(load_kernels=everything if preloaded else ()),) * many),
         steps=found,
         after=LayerStep(rest),
@@ -228,6 +220,7 @@ def steps_of_offloading(problem: offloading.Problem, plan: Plan) -> LayerSteps:
             _total([each.write for each in moves]),
         ),
         memories=many,
+        matrix=matrix,
         addresses=None if plan.addresses is None else _addresses(problem, plan, plan.addresses),
     )
 

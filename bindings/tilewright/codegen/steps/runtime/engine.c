@@ -106,21 +106,22 @@ static void act(const action_t *a)
 /* The products of a kernel with a patch of an image, over a channel. */
 static uint32_t channel_sum(int where, int image, int patch, int kernel, int channel)
 {
+    enum { WINDOW = KERNEL_ROWS * KERNEL_COLUMNS, TAPS = MATRIX ? 1 : WINDOW };
     const int top = patch / COLUMNS * STRIDE_ROWS, left = patch % COLUMNS * STRIDE_COLUMNS;
-    const int maps = kernel / (KERNELS_OF_ALL / GROUPS) * CHANNELS + channel; /* of the input */
-    const int weights = (kernel * CHANNELS + channel) * KERNEL_ROWS * KERNEL_COLUMNS;
+    const int map = kernel / (KERNELS_OF_ALL / GROUPS) * CHANNELS + channel; /* of the input */
     uint32_t sum = 0;
-    for (int y = 0; y < KERNEL_ROWS; y++)
-        for (int x = 0; x < KERNEL_COLUMNS; x++) {
-            const int row = top + y * DILATION_ROWS, column = left + x * DILATION_COLUMNS;
-            if (GENERATED && (row < TOP || row >= TOP + HEIGHT || column < LEFT || column >= LEFT + WIDTH))
-                continue; /* zeros that are made on chip */
-            const int pixel = row * PLANE_COLUMNS + column;
-            const element_t *value =
-                element_of(where, INPUT, pixel * PIXEL_STEP + maps * CHANNEL_STEP + image * IMAGE_STEP);
-            const element_t *weight = element_of(where, KERNELS, weights + y * KERNEL_COLUMNS + x);
-            sum += (uint32_t)*value * (uint32_t)*weight;
-        }
+    for (int tap = 0; tap < TAPS; tap++) {
+        const int at = MATRIX ? channel % WINDOW : tap; /* in the window */
+        const int row = top + at / KERNEL_COLUMNS * DILATION_ROWS;
+        const int column = left + at % KERNEL_COLUMNS * DILATION_COLUMNS;
+        if (GENERATED && (row < TOP || row >= TOP + HEIGHT || column < LEFT || column >= LEFT + WIDTH))
+            continue; /* zeros that are made on chip */
+        const int pixel = MATRIX ? patch : row * PLANE_COLUMNS + column;
+        const element_t *value =
+            element_of(where, INPUT, pixel * PIXEL_STEP + map * CHANNEL_STEP + image * IMAGE_STEP);
+        const element_t *weight = element_of(where, KERNELS, (kernel * CHANNELS + channel) * TAPS + tap);
+        sum += (uint32_t)*value * (uint32_t)*weight;
+    }
     return sum;
 }
 
