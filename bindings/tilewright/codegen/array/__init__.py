@@ -237,7 +237,8 @@ class _Project:
         weights = [
             work.stage.weights * min(work.split.rows, work.stage.task.rows) for work in times.streams.works
         ]
-        rows = zip(plan.starts, plan.buffers, weights, strict=True)
+        operations = [stage.task.operations * self._frames for stage in stages]
+        rows = zip(plan.starts, plan.buffers, weights, operations, strict=True)
         return header_file(
             "plan",
             file_head(self._title, self._source, "The numbers of the plan. The array does not read them."),
@@ -252,7 +253,7 @@ class _Project:
                 f"static const int64_t output_sizes[] = {array_literal(sizes)};",
                 "",
                 "typedef struct {",
-                "    int64_t start, buffer, weights;",
+                "    int64_t start, buffer, weights, operations; /* of all frames */",
                 "} planned_t;",
                 "",
                 "static const planned_t planned[] = {",

@@ -44,21 +44,21 @@ static int64_t end_of(const result_t *result, int frame)
 static int report(const result_t *result)
 {
     int differ = result->layers != LAYERS;
-    int64_t weights = 0, hops = 0, most = 0;
-    printf("layer\tPEs\tstart\tplan\twords held\tplan\tweights\tplan\n");
+    int64_t hops = 0;
+    printf("layer\tPEs\tstart\tplan\twords held\tplan\tweights\tplan\toperations\tplan\n");
     for (int l = 0; l < result->layers && l < LAYERS; l++) {
         const layer_t *layer = &result->of[l];
         const planned_t *plan = &planned[l];
-        printf("%s\t%lld\t%lld\t%lld\t%lld\t%lld\t%lld\t%lld\n", layer->name, (long long)layer->pes,
+        printf("%s\t%lld\t%lld\t%lld\t%lld\t%lld\t%lld\t%lld\t%lld\t%lld\n", layer->name, (long long)layer->pes,
                (long long)layer->start, (long long)plan->start, (long long)layer->most, (long long)plan->buffer,
-               (long long)layer->weights, (long long)plan->weights);
+               (long long)layer->weights, (long long)plan->weights, (long long)layer->computed,
+               (long long)plan->operations);
+        differ += layer->computed != plan->operations;
         differ += layer->start != plan->start || layer->weights != plan->weights ||
                   layer->form[LAYER_BUFFER] != plan->buffer;
         /* Fewer frames than overlap do not fill the buffers. */
         differ += FILLED ? layer->most != plan->buffer : layer->most > plan->buffer;
-        weights += layer->weights;
         hops += layer->hops;
-        most += layer->most;
     }
     printf("\tfound\tplan\n");
     differ += told("latency, cycles", end_of(result, 0), LATENCY);
