@@ -64,6 +64,8 @@ def _told(image: Image, done: Executed) -> dict[str, Any]:
         "saved_bytes": done.saved_bytes,
         "deepest_fifo": done.deepest_fifo,
         "most_tokens": done.most_tokens,
+        "side_by_side": image.side_by_side,
+        "copies": image.copies,
         "right": done.right,
     }
 
@@ -86,6 +88,7 @@ def _print(image: Image, done: Executed) -> None:
             ("program", f"{image.name}: {len(image.code):,} instructions in {len(image.words):,} words"),
             ("time", f"{done.cycles:,} cycles, {machine.milliseconds(done.cycles):.3f} ms; {same}"),
             ("DRAM", f"{done.loaded_bytes:,} bytes loaded, {done.saved_bytes:,} saved"),
+            ("maps", f"NHWC; {image.side_by_side} side by side in arrays, {image.copies} copies"),
             ("deepest FIFO", f"{done.deepest_fifo:,} instructions; at most {done.most_tokens:,} tokens"),
             ("checked", "no deadlock, no race, no address beyond its memory"),
             ("outputs", f"{outputs}: {right}"),

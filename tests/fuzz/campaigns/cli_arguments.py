@@ -75,6 +75,9 @@ COMMANDS: dict[str, tuple[list[list[str]], dict[str, list[str] | None]]] = {
         },
     ),
     "emit": ([["INSTANCE", "RESULT"]], {"-o": ["OUT"]}),
+    "assemble": ([["OUT"]], {"-o": ["OUT"]}),
+    "disassemble": ([["OUT"]], {"-o": ["DIR"]}),
+    "execute": ([["OUT"]], {"--fifo": ["0", "1"], "--json": None}),
     "export": ([["INSTANCE"]], {"-o": ["OUT"], "--with": ["lives", "ordered", "tiles", "nothing"]}),
     "import": (
         [["net.onnx"]],

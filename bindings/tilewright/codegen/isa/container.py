@@ -81,6 +81,18 @@ class Image:
         """The network's outputs."""
         return [tensor for tensor in self.tensors if tensor.role == "OUTPUT"]
 
+    @property
+    def side_by_side(self) -> int:
+        """Maps that are slices of an array, so that SAVE stores them with a stride."""
+        width = self.machine.element_bytes
+        return sum(tensor.pixel > width * tensor.shape[0] for tensor in self.tensors)
+
+    @property
+    def copies(self) -> int:
+        """Instructions and entries of the host's table that compute nothing, but copy."""
+        kinds = ("COPY", "RESHAPE")
+        return sum(each.name in kinds and not each.values["nonlinear"] for each in (*self.code, *self.host))
+
     def checked(self) -> Image:
         """Return the image, if its parts fit each other.
 

@@ -270,6 +270,31 @@ class Emitted(Table):
     source: str
 
 
+class ExecutedProgram(Table):
+    """What ``execute --json`` prints."""
+
+    program: str
+    instructions: dict[str, Count]
+    """By engine."""
+    words: Count
+    cycles: Count
+    planned_cycles: Count
+    """What the plan says that the program takes."""
+    busy_cycles: dict[str, Count]
+    loaded_bytes: Count
+    saved_bytes: Count
+    deepest_fifo: Count
+    """Instructions that waited in the FIFO of an engine, at most."""
+    most_tokens: Count
+    """Of one engine for another, at a time."""
+    side_by_side: Count
+    """Maps that are slices of an array in DRAM, stored with a stride."""
+    copies: Count
+    """Instructions and operations of the host that only copy."""
+    right: bool
+    """Whether the outputs are what is expected, bit for bit."""
+
+
 class RoomRow(Table):
     """A room in ``list``."""
 
@@ -370,6 +395,7 @@ Document = (
     | list[SweptPoint]
     | list[Finding]
     | Emitted
+    | ExecutedProgram
     | AnySchedule
     | Lists
     | OneList
