@@ -31,7 +31,7 @@ from tilewright.papers.dnnvm.benchmarks import (
 from tilewright.papers.dnnvm.fit import Baselines
 from tilewright.papers.dnnvm.methods import Solved, solved
 from tilewright.papers.dnnvm.pairs import figure_5, figure_6
-from tilewright.papers.dnnvm.table2 import distances, print_zu9
+from tilewright.papers.dnnvm.table2 import distances, print_table_4
 
 PAPER = table_2()
 
@@ -150,9 +150,9 @@ def test_the_fit_counts_what_the_networks_take(baselines: Baselines, rows: Mappi
 
 
 DISTANCES = {
-    "vgg16-caffe": ["+22.5 %", "+2.8 %"],
-    "resnet50-caffe": ["-1.2 %", "+16.9 %"],
-    "googlenet": ["+20.1 %", "+32.1 %"],
+    "vgg16-caffe": ["+22.5 %", "+2.8 %", "+1.3 %"],
+    "resnet50-caffe": ["-1.2 %", "+16.9 %", "+26.7 %"],
+    "googlenet": ["+20.1 %", "+32.1 %", "+8.1 %"],
 }
 
 
@@ -161,10 +161,10 @@ DISTANCES = {
 def test_table_4_is_printed_with_its_distances(monkeypatch: pytest.MonkeyPatch) -> None:
     """Of one network; of all with `-m nightly`."""
     names = thinned(DISTANCES, len(DISTANCES))
-    some = {column: {name: published()[column][name] for name in names} for column in table2.ZU9}
+    some = {column: {name: published()[column][name] for name in names} for column in table2.COLUMNS}
     monkeypatch.setattr(table2, "published", lambda: some)
     lines: list[str] = []
-    print_zu9(60, lines.append)
+    print_table_4(60, lines.append)
     page = (Path(__file__).parents[2] / "docs" / "dnnvm.md").read_text("utf-8")
     rows: dict[str, list[str]] = {}
     for line in lines:
@@ -174,6 +174,15 @@ def test_table_4_is_printed_with_its_distances(monkeypatch: pytest.MonkeyPatch) 
     assert {name: row[2::4] for name, row in rows.items()} == {NAMES[name]: DISTANCES[name] for name in names}
     for name, row in rows.items():
         assert f"| {name} | {' | '.join(row)} |" in page
+
+
+def test_table_3_has_the_rates_of_vgg16_by_its_watts() -> None:
+    for board, gops in (
+        ("zu2", PAPER["vgg16-caffe"]["fused_gops"]),
+        ("zu9", published()["table_4"]["vgg16-caffe"]),
+    ):
+        row = published()["table_3"][board]
+        assert round(gops / row["watts"], 1) == row["gops_per_watt"]
 
 
 def test_peaks_of_section_3_1() -> None:
@@ -242,7 +251,7 @@ def test_reproduce_prints_and_draws(tmp_path: Path, monkeypatch: pytest.MonkeyPa
     monkeypatch.setattr(table2, "NAMES", {"resnet50-caffe": NAMES["resnet50-caffe"]})
     monkeypatch.setattr(table2, "READINGS", {table2.USED: READINGS[table2.USED]})
     monkeypatch.setattr(table2, "table_2", lambda: {"resnet50-caffe": PAPER["resnet50-caffe"]})
-    for part in ("print_zu9", "_print_normalised"):  # of other networks
+    for part in ("print_table_4", "print_table_3", "_print_normalised"):  # of other networks
         monkeypatch.setattr(table2, part, lambda *_: None)
     lines: list[str] = []
     made: dict[str, Any] = {"time_limit": 200, "folder": tmp_path, "say": lines.append}

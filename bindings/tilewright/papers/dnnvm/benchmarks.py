@@ -52,11 +52,16 @@ def machine(name: str = "dnnvm-zu2") -> EngineMachine:
     return validated(EngineMachine, catalogue.shared("machines", name))
 
 
-def zu9_of(column: str) -> EngineMachine:
-    """Return the ZU9 of a column of table 4: three images at 330 MHz, or one at 500.
+def machine_of(column: str) -> EngineMachine:
+    """Return the machine of a column of table 4.
 
-    With one image one of its three arrays works, and pools and sums take a third of the operands.
+    On the ZU9 with one image one of its three arrays works, and pools and sums take a third of the operands.
+    The XC7Z020 is the ZU2 with the table's clock rate and memory.
     """
+    if column == "table_4_z7020":
+        buffer = 500_000 // 3
+        less = {"input_bytes": buffer, "output_bytes": buffer, "parameter_bytes": buffer}
+        return machine().with_(clock_mhz=200, **less)
     three = machine("dnnvm-zu9")
     if column == "table_4":
         return three

@@ -16,13 +16,13 @@ from tilewright.papers.dnnvm.benchmarks import (
     USED,
     benchmark,
     machine,
+    machine_of,
     nodes,
     problem,
     published,
     table_2,
     templates,
     with_templates,
-    zu9_of,
 )
 from tilewright.papers.dnnvm.methods import Solved, solved
 from tilewright.papers.figures import Say
@@ -30,7 +30,7 @@ from tilewright.spec.coarsening import stages
 
 
 def print_table_2(_folder: Path, say: Say, *, time_limit: float = 60) -> None:
-    """Print table 2 beside ours, the readings of the templates, and what follows for the ZU9."""
+    """Print table 2 beside ours, the readings of the templates, and tables 3 and 4."""
     problems = {name: problem(benchmark(name), reading=None) for name in NAMES}
     readings = {
         reading: {
@@ -59,7 +59,8 @@ def print_table_2(_folder: Path, say: Say, *, time_limit: float = 60) -> None:
     }
     _print_readings(readings, strict, say)
     _print_normalised(time_limit, say)
-    print_zu9(time_limit, say)
+    print_table_4(time_limit, say)
+    print_table_3({name: row["paper"].gops_per_second for name, row in executed.items()}, time_limit, say)
 
 
 def _print_compiler(ours: Mapping[str, Solved], say: Say) -> None:
@@ -163,22 +164,23 @@ def distances(rows: Mapping[str, Solved], method: str) -> list[float]:
     return [abs(one.milliseconds(method) / paper[name]["fused_ms"] - 1) for name, one in rows.items()]
 
 
-ZU9 = {
-    "table_4": "three images at 330 MHz; the bandwidth is set by hand so that ResNet50 comes near",
-    "table_4_batch_1": "one image at 500 MHz, on one of the three arrays; nothing is set on these",
+COLUMNS = {
+    "table_4": "ZU9, three images at 330 MHz; the bandwidth is set by hand so that ResNet50 comes near",
+    "table_4_batch_1": "ZU9, one image at 500 MHz, on one of the three arrays; nothing is set on these",
+    "table_4_z7020": "XC7Z020, the ZU2 at 200 MHz with 0.5 MB; nothing is set on these",
 }
-"""Columns of table 4 with the ZU9, and what they are."""
+"""Columns of table 4 with the paper's own accelerator that are not in table 2, and what they are."""
 
 
-def print_zu9(time_limit: float, say: Say) -> None:
-    """Print table 4's columns with the ZU9 beside ours, with the distances."""
-    for column, words in ZU9.items():
-        zu9 = zu9_of(column)
-        say(f"Table 4, ZU9, {words}")
-        say(f"  GOPs/s (paper | algorithm 2, optimum, without fusion), peak {peak_gops(zu9):,.0f}")
+def print_table_4(time_limit: float, say: Say) -> None:
+    """Print table 4's columns with the paper's accelerator beside ours, with the distances."""
+    for column, words in COLUMNS.items():
+        board = machine_of(column)
+        say(f"Table 4, {words}")
+        say(f"  GOPs/s (paper | algorithm 2, optimum, without fusion), peak {peak_gops(board):,.0f}")
         off = []
         for name, theirs in published()[column].items():
-            one = solved(problem(benchmark(name), zu9), time_limit)
+            one = solved(problem(benchmark(name), board), time_limit)
             gops = [one.gops(method) for method in ("paper", "optimum", "layerwise")]
             off.append(abs(gops[0] / theirs - 1))
             say(
@@ -186,6 +188,25 @@ def print_zu9(time_limit: float, say: Say) -> None:
                 + "".join(f"{ours:>7,.0f} {ours / theirs - 1:>+6.1%}" for ours in gops)
             )
         say(f"  distances with algorithm 2: mean {np.mean(off):.1%}, worst {max(off):.1%}")
+
+
+def print_table_3(zu2: Mapping[str, float], time_limit: float, say: Say) -> None:
+    """Print table 3's operations per second and watt beside ours, by the watts that the table states.
+
+    Parameters
+    ----------
+    zu2
+        10^9 operations per second of each network on the ZU2, by algorithm 2.
+    """
+    zu9 = {
+        name: solved(problem(benchmark(name), machine_of("table_4")), time_limit).gops("paper")
+        for name in published()["table_4"]
+    }
+    say("Table 3, GOPs/s/W by the paper's watts (paper, which is VGG16 | ours by algorithm 2)")
+    for board, gops in (("zu2", zu2), ("zu9", zu9)):
+        row = published()["table_3"][board]
+        ours = ", ".join(f"{NAMES[name]} {each / row['watts']:.1f}" for name, each in gops.items())
+        say(f"  {board.upper()} {row['watts']:>5} W {row['gops_per_watt']:>6} | {ours}")
 
 
 def peak_gops(machine: EngineMachine) -> float:
