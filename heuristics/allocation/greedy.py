@@ -14,7 +14,11 @@ from tilewright.allocation.exact.trimming import pace_plan
 
 def suits(problem: Problem) -> bool:
     """Whether the heuristic has plans for a problem; layers that take turns do not compete for PEs."""
-    return problem.parallel and problem.minimise not in ("pareto", "distance")
+    return (
+        problem.parallel
+        and problem.minimise not in ("pareto", "distance")
+        and problem.machine.off_chip is None
+    )
 
 
 def plan(problem: Problem) -> Plan:

@@ -16,7 +16,7 @@ Choices = tuple[LayerSplit, ...]
 
 def suits(problem: Problem) -> bool:
     """Whether the heuristic has plans for a problem."""
-    return problem.minimise not in ("pareto", "distance")
+    return problem.minimise not in ("pareto", "distance") and problem.machine.off_chip is None
 
 
 def plan(problem: Problem) -> Plan:

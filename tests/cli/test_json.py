@@ -152,6 +152,8 @@ INSTANCES = {
     "allocation energy": f'room = "allocation"\n{NETWORK}{ARRAY}{PRICES}[objective]\nminimise = "energy"\n',
     "allocation energy front": f'room = "allocation"\n{NETWORK}{ARRAY}{PRICES}'
     '[objective]\nminimise = "pareto"\nbetween = ["interval", "energy"]\n',
+    "allocation off chip": f'room = "allocation"\n{NETWORK}{ARRAY}buffer_bytes = 1000\n'
+    "[machine.off_chip]\nmb_per_s = 10\n",
     "allocation placed": f'room = "allocation"\n{NETWORK}{ARRAY}[objective]\nminimise = "distance"\n',
     "fusion": f'room = "fusion"\n{NETWORK}{ENGINES}',
     "bitwidth": f'room = "bitwidth"\n{NETWORK}{BITS}',

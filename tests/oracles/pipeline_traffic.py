@@ -108,3 +108,138 @@ def energy(pipeline: Pipeline, counts: Counter[str], interval: int, used: int) -
     total = sum(counts[what] * prices[name] for what, name in names.items())
     busy, idle = prices["pe_fj_per_cycle"] or 0, prices["idle_pe_fj_per_cycle"] or 0
     return int(total + interval * (used * busy + (pipeline.pes - used) * idle))
+
+
+# What stays on chip ----------------------------------------------------------------------------------------
+
+
+class Border:
+    """A pipeline whose plans stream weights and spill maps; -1 is the network's input."""
+
+    def __init__(self, pipeline: Pipeline) -> None:
+        self.pipeline, self.layers = pipeline, pipeline.layers
+        self.readers = {-1: [layer for layer in self.layers if -1 in layer.reads]}
+        self.readers |= {layer.number: pipeline.readers[layer.number] for layer in self.layers}
+        self.names = {-1: "input"} | {layer.number: layer.name for layer in self.layers}
+
+    def channels(self, number: int) -> int:
+        """Return the channels of a map."""
+        return int(self.layers[0].shape[0]) if number < 0 else self.layers[number].channels
+
+    def pixels(self, number: int) -> int:
+        """Return the pixels of a map."""
+        first = self.layers[0].shape
+        return (
+            int(first[1] * first[2]) if number < 0 else self.layers[number].rows * self.layers[number].columns
+        )
+
+    def bytes(self, words: int) -> int:
+        """Return whole bytes."""
+        return -(-words * self.pipeline.machine["word_bits"] // 8)
+
+    def cycles(self, moved: int) -> int:
+        """Return how long bytes take to cross the border."""
+        rate = self.pipeline.machine["off_chip"]["mb_per_s"]
+        return -(-moved * self.pipeline.machine["clock_mhz"] // rate)
+
+    def read_in(self, number: int, readers: list[Layer]) -> dict[tuple[int, int], list[tuple[int, int]]]:
+        """Return of each pixel that some readers need, which of them reads it in which beat."""
+        found: dict[tuple[int, int], list[tuple[int, int]]] = {}
+        for reader in readers:
+            for pixel, beat in self.pipeline.order(reader.number, 1).items():
+                for under in reader.under(pixel):
+                    found.setdefault(under, []).append((reader.number, beat))
+        return found
+
+    def measured(self, loads: list[int], streamed: set[str], spilled: set[str]) -> tuple[int, int, int]:
+        """Return the interval, the bytes of a frame, and the words on chip."""
+        return (self._parallel if self.pipeline.parallel else self._in_turn)(loads, streamed, spilled)
+
+    def _parallel(self, loads: list[int], streamed: set[str], spilled: set[str]) -> tuple[int, int, int]:
+        moved, words = 0, 0
+        uses = {number: self.read_in(number, self.readers[number]) for number in self.readers}
+        for number, name in self.names.items():
+            if number < 0 or name in spilled:
+                moved += self.bytes(self.channels(number) * len(uses[number]))
+            if number in self.pipeline.leaving or name in spilled:
+                moved += self.bytes(self.channels(number) * self.pixels(number))
+        for layer in self.layers:
+            if layer.name in streamed:
+                moved += sum(self.bytes(layer.weights) for _ in layer.pixels())
+            else:
+                words += layer.weights
+        interval = max(*loads, self.cycles(moved))
+        pace = [interval // (layer.rows * layer.columns) for layer in self.layers]
+        start: list[int] = []
+        for layer in self.layers:
+            begin = 0
+            for read in set(layer.reads) - {-1}:
+                theirs = self.pipeline.order(read, 1)
+                for pixel, beat in self.pipeline.order(layer.number, 1).items():
+                    for under in layer.under(pixel):
+                        ready = start[read] + (theirs[under] + 1) * pace[read]
+                        begin = max(begin, ready - beat * pace[layer.number])
+                begin = max(begin, start[read])
+            start.append(begin)
+        for number, name in self.names.items():
+            if number >= 0 and not self.readers[number]:
+                continue
+            lives: list[tuple[int, int]] = []
+            made = {} if number < 0 else self.pipeline.order(number, 1)
+            for pixel in made or uses[number]:
+                needed = [
+                    (start[who] + beat * pace[who], start[who] + (beat + 1) * pace[who])
+                    for who, beat in uses[number].get(pixel, [])
+                ]
+                if made:
+                    born = start[number] + made[pixel] * pace[number]
+                    lives.append((born, born + pace[number]))
+                if needed:
+                    span = min(a for a, _ in needed), max(b for _, b in needed)
+                    if made and name not in spilled:
+                        lives[-1] = lives[-1][0], max(lives[-1][1], span[1])
+                    else:
+                        lives.append(span)
+            words += self.channels(number) * self._most(lives, interval)
+        return interval, moved, words
+
+    def _most(self, lives: list[tuple[int, int]], interval: int) -> int:
+        """Return the most that live at a time while frames follow each other, looked at one by one."""
+        if not lives:
+            return 0
+        frames = max(b for _, b in lives) // interval + 2
+        all_lives = [(a + f * interval, b + f * interval) for f in range(2 * frames) for a, b in lives]
+        moments = {a for a, _ in all_lives if frames * interval <= a < (frames + 1) * interval}
+        return max(sum(a <= moment < b for a, b in all_lives) for moment in moments)
+
+    def _in_turn(self, loads: list[int], streamed: set[str], spilled: set[str]) -> tuple[int, int, int]:
+        total = all_moved = most = 0
+        given = self.channels(-1) * self.pixels(-1)
+        for layer in self.layers:
+            moved = 0
+            words = sum(one.weights for one in self.layers if one.name not in streamed or one is layer)
+            if layer.name in streamed:
+                moved += self.bytes(layer.weights)
+            if layer.number in self.pipeline.leaving or layer.name in spilled:
+                moved += self.bytes(layer.channels * self.pixels(layer.number))
+            for number in range(-1, layer.number + 1):
+                name, readers = self.names[number], self.readers[number]
+                reads = any(reader is layer for reader in readers)
+                if name not in spilled:
+                    last = max([number, *(reader.number for reader in readers)])
+                    words += self.channels(number) * self.pixels(number) if last >= layer.number else 0
+                    if number < 0 and reads and readers[0] is layer:
+                        moved += self.bytes(given)
+                    continue
+                if number == layer.number:
+                    words += layer.channels
+                if reads:
+                    uses = self.read_in(number, [layer])
+                    spans = [(min(b for _, b in each), max(b for _, b in each) + 1) for each in uses.values()]
+                    held = [sum(a <= beat < b for a, b in spans) for beat in range(self.pixels(layer.number))]
+                    words += self.channels(number) * max(held)
+                    moved += self.bytes(self.channels(number) * len(uses))
+            total += max(loads[layer.number], self.cycles(moved))
+            all_moved += moved
+            most = max(most, words)
+        return total, all_moved, most

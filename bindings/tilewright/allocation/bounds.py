@@ -36,6 +36,8 @@ from tilewright.allocation.exact.options import (
     offers_of,
 )
 from tilewright.allocation.geometry import Scan, Windows, last_uses, latest_beats_needed
+from tilewright.allocation.machine import INPUT
+from tilewright.allocation.off_chip import transfer_cycles, transfers
 from tilewright.allocation.plan import PACINGS, Plan
 from tilewright.allocation.problem import Problem
 from tilewright.allocation.schedule import schedule, storage_by_turn
@@ -58,10 +60,22 @@ def bound_on_splits(problem: Problem) -> Bound:
     if problem.minimise == "energy":
         return Bound("energy of each layer bound", least_energy(problem))
     if not problem.parallel:
-        return Bound("all layers bound", sum(_least_loads(problem)))
+        pairs = zip(_least_loads(problem), _least_transfers(problem), strict=True)
+        return Bound("all layers bound", sum(map(max, pairs)))
     if problem.minimise == "latency":
         return max(_interval(problem), Bound("first pixels bound", _latency(problem)), key=_value)
     return _interval(problem)
+
+
+def _least_transfers(problem: Problem) -> list[int]:
+    """Return the cycles for which the chip's border is busy in any case, in a frame or in each turn."""
+    if problem.machine.off_chip is None:
+        return [0] * len(problem.stages)
+    choices = (
+        [()] if problem.parallel else [(), (INPUT,)]
+    )  # of an input that is spilled only what is read comes
+    least = np.min([transfers(problem, (), spilled) for spilled in choices], axis=0)
+    return [transfer_cycles(problem, int(moved)) for moved in least]
 
 
 def _value(bound: Bound) -> int:
@@ -74,6 +88,7 @@ def _interval(problem: Problem) -> Bound:
     return max(
         Bound("slowest layer bound", slowest),
         Bound("operations bound", -(-operations // _units(problem))),
+        Bound("chip border bound", sum(_least_transfers(problem))),
         key=_value,
     )
 
@@ -129,7 +144,9 @@ def find_obstacle(problem: Problem) -> str | None:
         told = _too_slow(problem, problem.most_interval)
         if told is not None:
             return told
-    return None if problem.machine.buffer_words is None else _too_large(problem, problem.machine.buffer_words)
+    if problem.machine.buffer_words is None or problem.machine.off_chip is not None:
+        return None
+    return _too_large(problem, problem.machine.buffer_words)
 
 
 def _too_slow(problem: Problem, most: int) -> str | None:

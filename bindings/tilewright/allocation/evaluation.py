@@ -8,6 +8,7 @@ from typing import Any
 
 import numpy as np
 
+from tilewright.allocation import off_chip
 from tilewright.allocation.bounds import bound_on_splits
 from tilewright.allocation.energy import (
     Exchange,
@@ -19,12 +20,14 @@ from tilewright.allocation.energy import (
 )
 from tilewright.allocation.exact.search import exhaustive
 from tilewright.allocation.geometry import Scan
-from tilewright.allocation.lowering import INPUT, Lowering, engines_of, tensor_elements, weights_of
+from tilewright.allocation.lowering import Lowering, engines_of, tensor_elements, weights_of
+from tilewright.allocation.machine import INPUT
 from tilewright.allocation.measures import (
     PipelineEnergy,
     PipelineLayer,
     PipelineMeasures,
     PipelinePoint,
+    PipelineTraffic,
     PublishedPipeline,
 )
 from tilewright.allocation.placement.floor import distance
@@ -110,12 +113,17 @@ def _violation(problem: Problem, plan: Plan, scan: Scan, deadline: float) -> str
         broken = split.violation(problem.machine, problem.limits, stage)
         if broken:
             return broken
+    broken = off_chip.violation(problem, plan.pacing, plan.streamed, plan.spilled)
+    if broken:
+        return broken
     machine = problem.machine
     if pes(problem, plan) > machine.pes:
         return f"PEs: the layers have {pes(problem, plan)}, the array has {machine.pes}"
     times = schedule(problem, plan, scan)
     if problem.most_interval is not None and times.interval > problem.most_interval:
         slowest = names[times.loads.index(max(times.loads))]
+        if problem.parallel and max(times.transfer_cycles) > max(times.loads):
+            slowest = f"{slowest}, after the chip's border,"
         return (
             f"rate: a frame every {times.interval} cycles, at most {problem.most_interval} are allowed; "
             f"layer {slowest} is slowest"
@@ -266,8 +274,13 @@ def _measures(times: Schedule, lowering: Lowering, report: Report) -> PipelineMe
     done = ends.max(axis=0)
     # Of a single frame the layer that is busy longest decides when the next one can follow.
     interval = int(done[1] - done[0]) if lowering.frames > 1 else int((ends - begins).max())
+    latency = int(done[0])
+    crossed = _off_chip(times, report, lowering.frames) if problem.machine.off_chip else None
+    if problem.parallel and crossed is not None:
+        interval = max(interval, crossed.transfer_cycles)
     if not problem.parallel:
-        interval = int(done[0])
+        latency += max(0, times.transfer_cycles[-1] - times.loads[-1])  # the last turn's transfers
+        interval = latency
     splits = plan.splits
     calculus = layer_parallel(problem, splits) if problem.parallel else layer_by_layer(problem, splits)
     floor = floor_of(problem, plan) if plan.regions else None
@@ -275,7 +288,7 @@ def _measures(times: Schedule, lowering: Lowering, report: Report) -> PipelineMe
     return PipelineMeasures(
         **counted(report),
         interval_cycles=interval,
-        latency_cycles=int(done[0]),
+        latency_cycles=latency,
         pes=pes(problem, plan),
         executed_frames=lowering.frames,
         frames_per_second=problem.machine.frames_per_second(interval),
@@ -291,6 +304,29 @@ def _measures(times: Schedule, lowering: Lowering, report: Report) -> PipelineMe
         layers=_layers(times, report, begins[:, 0], ends[:, 0]),
         energy_fj=None if spent is None else spent.total_fj,
         energy=spent,
+        off_chip=crossed,
+    )
+
+
+def _off_chip(times: Schedule, report: Report, frames: int) -> PipelineTraffic:
+    """Return what crossed the chip's border: what steps loaded and wrote, and weights that beats streamed."""
+    problem, plan = times.problem, times.plan
+    to_bytes = problem.machine.bytes
+
+    def moved(table: Mapping[str, Counts]) -> int:
+        return sum(to_bytes(report.total(counts) // frames) for counts in table.values())
+
+    streamed = sum(
+        to_bytes(stage.weights) * beats
+        for stage, beats in zip(problem.stages, times.beats, strict=True)
+        if problem.parallel and stage.name in plan.streamed
+    )
+    total = moved(report.loaded) + moved(report.written) + streamed
+    return PipelineTraffic(
+        bytes_per_frame=total,
+        transfer_cycles=off_chip.transfer_cycles(problem, total),
+        streamed=list(plan.streamed),
+        spilled=list(plan.spilled),
     )
 
 

@@ -10,6 +10,8 @@ from typing import NamedTuple
 import numpy as np
 
 from tilewright.allocation.geometry import Numbers
+from tilewright.allocation.machine import INPUT
+from tilewright.allocation.off_chip import NOT_READ, channels_of, name_of, readers_of
 from tilewright.allocation.problem import Problem
 from tilewright.allocation.schedule import Schedule
 from tilewright.allocation.stages import Stage
@@ -34,9 +36,6 @@ BUFFERS, OFF_CHIP = "buffers", "off-chip"
 ARRAY = "PEs"
 """Engine of layers that take turns on the same PEs."""
 
-INPUT = "input"
-"""Name of the network's input, which no layer has."""
-
 WHOLE = Box((None,) * 4)
 """All of a tensor; each of them has four axes."""
 
@@ -44,20 +43,27 @@ FIRST_READ = 10
 """Rank of a compute's operands among the events of its step, after what is freed and moved."""
 
 
-class Freed(NamedTuple):
-    """Runs of pixels in a row that are freed together, in the order of steps; all of shape (runs,).
+PIXEL_MOVES = (Free, WriteBack, Load)
+"""What happens to pixels, in the order of a step."""
+
+
+class Runs(NamedTuple):
+    """Runs of pixels in a row to which the same happens, in the order of steps; all of shape (runs,).
 
     Attributes
     ----------
     step
         Before which step.
+    move
+        What happens: an index of `PIXEL_MOVES`.
     stage, frame, row
-        Of the pixels.
+        Of the pixels; stage -1 is the network's input.
     begin, end
         Their columns.
     """
 
     step: Numbers
+    move: Numbers
     stage: Numbers
     frame: Numbers
     row: Numbers
@@ -117,6 +123,9 @@ class Lowering:
 
     def __init__(self, schedule: Schedule, frames: int) -> None:
         self.schedule, self.problem, self.frames = schedule, schedule.problem, frames
+        self.scan = schedule.scan
+        always = (INPUT,) if self.problem.machine.off_chip and self.problem.parallel else ()
+        self.spilled = (*always, *schedule.plan.spilled)
         self.end = schedule.latency + (frames - 1) * schedule.interval
         stages = self.problem.stages
         counts = np.array(schedule.beats)
@@ -156,7 +165,14 @@ class Lowering:
 
     def _tensors(self) -> Iterator[Tensor]:
         parallel, schedule = self.problem.parallel, self.schedule
-        yield Tensor(INPUT, (self.frames, *_input(self.problem)), "input", OFF_CHIP if parallel else BUFFERS)
+        outside = parallel and INPUT not in self.spilled
+        yield Tensor(
+            INPUT,
+            (self.frames, *_input(self.problem)),
+            "input",
+            OFF_CHIP if outside else BUFFERS,
+            buffer=schedule.input_buffer if parallel and not outside else None,
+        )
         for stage in self.problem.stages:
             inside = bool(self.problem.consumers[stage.number])
             yield Tensor(
@@ -168,14 +184,17 @@ class Lowering:
                 buffer=schedule.buffers[stage.number] if inside and parallel else None,
             )
             if stage.weights:
-                yield Tensor(weights_of(stage), stage.weights_shape, "kernels", BUFFERS)
+                memory = BUFFERS if self._stays(stage) or not parallel else OFF_CHIP
+                yield Tensor(weights_of(stage), stage.weights_shape, "kernels", memory)
 
     def _preloaded(self) -> Iterator[tuple[str, Box]]:
-        if self.problem.parallel:
+        """Yield what is there before the first frame: weights that stay, and what a pipeline streams."""
+        parallel = self.problem.parallel
+        if parallel and INPUT not in self.spilled:
             yield INPUT, WHOLE
-            for stage in self.problem.stages:
-                if stage.weights:
-                    yield weights_of(stage), WHOLE
+        for stage in self.problem.stages:
+            if stage.weights and (parallel or self._stays(stage)):
+                yield weights_of(stage), WHOLE
 
     def _labels(self) -> list[str]:
         """Return the labels of all steps."""
@@ -185,20 +204,19 @@ class Lowering:
 
     def _steps(self) -> Iterator[Step]:
         """Make the steps in the order of time; the last one clears what is left."""
-        frees, moves, stages = self._freed(), self._moves(), self.problem.stages
+        runs_of, moves = self._runs(), self._moves()
         beats = [_Beats(self, stage) for stage in self.problem.stages]
-        runs = zip(*(column.tolist() for column in frees), strict=True)
+        runs = zip(*(column.tolist() for column in runs_of), strict=True)
         columns = (self._labels(), [*self.start.tolist(), self.end])
-        free = next(runs, None)
+        run = next(runs, None)
         for number, (label, start) in enumerate(zip(*columns, strict=True)):
-            gone: list[Free | WriteBack] = []
-            while free is not None and free[0] == number:
-                _, stage, frame, row, begin, end = free
-                leave = WriteBack if stages[stage].leaves else Free
+            here: list[Free | WriteBack | Load] = []
+            while run is not None and run[0] == number:
+                _, move, stage, frame, row, begin, end = run
                 region = Box(((frame, frame + 1), None, (row, row + 1), (begin, end)))
-                gone.append(leave(stages[stage].name, region))
-                free = next(runs, None)
-            here = [*gone, *moves.get(number, [])]
+                here.append(PIXEL_MOVES[move](name_of(self.problem, stage), region))
+                run = next(runs, None)
+            here += moves.get(number, [])
             last = number == len(self.start)
             compute = () if last else (beats[self.stage[number]].at(*self._of(number)),)
             yield Step(
@@ -216,14 +234,14 @@ class Lowering:
     def _table(self) -> StepTable:
         """Return the same steps as columns."""
         parts: list[Events] = []
-        freed = self._freed()
-        for number in np.unique(freed.stage).tolist():
-            stage = self.problem.stages[number]
-            mine = Freed(*(column[freed.stage == number] for column in freed))
-            channels = np.full(len(mine.step), stage.channels)
+        runs = self._runs()
+        for stage_number, move in np.unique(np.column_stack([runs.stage, runs.move]), axis=0).tolist():
+            chosen = (runs.stage == stage_number) & (runs.move == move)
+            mine = Runs(*(column[chosen] for column in runs))
+            channels = np.full(len(mine.step), channels_of(self.problem, stage_number))
             low = np.column_stack([mine.frame, 0 * channels, mine.row, mine.begin])
             high = np.column_stack([mine.frame + 1, channels, mine.row + 1, mine.end])
-            key = _key((WriteBack if stage.leaves else Free)(stage.name, WHOLE))
+            key = _key(PIXEL_MOVES[move](name_of(self.problem, stage_number), WHOLE))
             parts.append(Events(key, mine.step, 1 + key[0], low, high))
         shapes = {tensor.name: tensor.shape for tensor in self._tensors()}
         for step, moves in self._moves().items():
@@ -260,53 +278,78 @@ class Lowering:
         def at(cycle: int, move: Free | Load | WriteBack) -> None:
             moves.setdefault(int(np.searchsorted(self.start, cycle)), []).append(move)
 
-        turns = [(name, 0, self.end) for name, _ in self._preloaded()]
+        for name, _ in self._preloaded():
+            at(self.end, Free(name, WHOLE))
+        turns: list[tuple[str, int, int]] = []
         if not self.problem.parallel:
-            readers = [stage.number for stage in stages if -1 in stage.producers]
-            turns = [(INPUT, 0, schedule.ends[readers[-1]])]
+            if INPUT not in self.spilled:
+                turns.append((INPUT, 0, schedule.ends[readers_of(self.problem, -1)[-1]]))
             turns += [
                 (weights_of(stage), begin, end)
                 for stage, begin, end in zip(stages, schedule.starts, schedule.ends, strict=True)
-                if stage.weights
+                if stage.weights and not self._stays(stage)
             ]
         for name, begin, end in turns:
-            if not self.problem.parallel:
-                at(begin, Load(name, WHOLE))
+            at(begin, Load(name, WHOLE))
             at(end, Free(name, WHOLE))
         for stage in stages:
-            if not self.problem.consumers[stage.number]:
+            if not self.problem.consumers[stage.number] and stage.name not in self.spilled:
                 end = self.end if self.problem.parallel else schedule.ends[stage.number]
                 at(end, WriteBack(stage.name, WHOLE))
         return moves
 
     # Buffers -----------------------------------------------------------------------------------------
 
-    def _freed(self) -> Freed:
-        """Return what is freed before which step: a pixel at the first one after its last use.
+    def _runs(self) -> Runs:
+        """Return what happens to pixels before which step.
 
-        What also leaves the array does so then.
+        One that stays on chip is freed at the first step after its last use, and if it also leaves the array,
+        written back then. One of a spilled map is written back after the beat that computes it, loaded before
+        the first one that needs it, and freed after the last one.
         """
-        parts = [np.zeros((5, 0), dtype=np.int64)]
-        for stage in self.problem.stages:
-            if not self.problem.consumers[stage.number]:
-                continue
-            _, end = self.schedule.lifetimes(stage.number)
+        parts = [np.zeros((6, 0), dtype=np.int64)]
+        for number, move, times in self._pixel_moves():
+            there = times != NOT_READ
+            rows, columns = np.indices(times.shape)
             for frame in range(self.frames):
-                step = np.searchsorted(self.start, end + frame * self.schedule.interval)
-                rows, columns = np.indices(step.shape)
-                kept = np.stack(
-                    [step, np.full_like(step, stage.number), np.full_like(step, frame), rows, columns]
-                )
-                parts.append(kept.reshape(5, -1))
+                step: Numbers = np.searchsorted(self.start, times + frame * self.schedule.interval)
+                same = (np.full_like(step, value) for value in (move, number, frame))
+                parts.append(np.stack([step, *same, rows, columns])[:, there])
         table = np.concatenate(parts, axis=1)
         table = table[:, np.lexsort(table[::-1])]
-        # Neighbours in a row that are freed together are one region.
+        # Neighbours in a row to which the same happens are one region.
         joined = np.zeros(table.shape[1], dtype=np.bool_)
-        joined[1:] = (table[:4, 1:] == table[:4, :-1]).all(axis=0) & (table[4, 1:] == table[4, :-1] + 1)
+        joined[1:] = (table[:5, 1:] == table[:5, :-1]).all(axis=0) & (table[5, 1:] == table[5, :-1] + 1)
         first = np.flatnonzero(~joined)
         last = np.append(first[1:], len(joined)) - 1 if len(first) else first
-        step, stage, frame, row, begin = table[:, first]
-        return Freed(step, stage, frame, row, begin, table[4, last] + 1)
+        step, move, number, frame, row, begin = table[:, first]
+        return Runs(step, move, number, frame, row, begin, table[5, last] + 1)
+
+    def _pixel_moves(self) -> Iterator[tuple[int, int, Numbers]]:
+        """Yield a map, what happens to its pixels, and when in the first frame; `NOT_READ` is never."""
+        problem, schedule = self.problem, self.schedule
+        free, write, load = range(len(PIXEL_MOVES))
+        for number in range(-1, len(problem.stages)):
+            readers = readers_of(problem, number)
+            if name_of(problem, number) not in self.spilled:
+                if number >= 0 and readers:
+                    leaves = problem.stages[number].leaves
+                    yield number, write if leaves else free, schedule.lifetimes(number)[1]
+                continue
+            if number >= 0:
+                own = self.scan.beats(problem.stages[number], schedule.plan.splits[number].rows)
+                yield number, write, schedule.starts[number] + (own + 1) * schedule.paces[number]
+            for reader in (None,) if problem.parallel else readers:
+                needed = schedule.windowed(number, reader)
+                if needed is not None:
+                    yield number, load, needed[0]
+                    yield number, free, np.where(needed[1] > 0, needed[1], NOT_READ)
+
+    def _stays(self, stage: Stage) -> bool:
+        """Whether weights are on chip all the time."""
+        if self.problem.parallel or self.problem.machine.off_chip is not None:
+            return stage.name not in self.schedule.plan.streamed
+        return False
 
 
 class _Beats:

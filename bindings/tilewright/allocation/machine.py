@@ -26,6 +26,9 @@ OBJECTIVES = by_name(
 )
 """What can be minimised; of a front the first plan has the least interval."""
 
+INPUT = "input"
+"""Name of the network's input, which no layer has."""
+
 ENERGY_FRONT = ("interval", "energy")
 """What `AllocationObjective.between` may name instead of interval, PEs and latency."""
 
@@ -33,6 +36,20 @@ Side = Annotated[int, Field(ge=1, le=MAX_SIDE)]
 Femtojoules = Annotated[int, Field(ge=0, le=10**9)]
 Axis = Literal["filters", "maps", "rows"]
 """What a layer's work can be divided over."""
+
+
+class OffChip(Spec):
+    """The way across the chip's border: with it plans decide what stays on chip.
+
+    Attributes
+    ----------
+    mb_per_s
+        Megabytes (10**6) that cross it in a second, in both directions together.
+    """
+
+    table_name: ClassVar[str] = "machine.off_chip"
+
+    mb_per_s: Annotated[int, Field(ge=1, le=10**7)]
 
 
 class EnergyPrices(Spec):
@@ -103,10 +120,12 @@ class ArrayMachine(Spec):
         Bits of a weight and of a value of a feature map.
     energy : optional
         Prices; without them no energy is known.
+    off_chip : optional
+        The way to DRAM; without it that is never waited for, and what plans need is on chip.
     """
 
     table_name: ClassVar[str] = "machine"
-    later: ClassVar[tuple[str, ...]] = ("energy",)
+    later: ClassVar[tuple[str, ...]] = ("energy", "off_chip")
 
     array: tuple[Side, Side]
     functional_units: Annotated[int, Field(ge=1, le=1024)] = 1
@@ -114,6 +133,7 @@ class ArrayMachine(Spec):
     buffer_bytes: Annotated[int, Field(ge=1, le=2**40)] | None = None
     word_bits: Annotated[int, Field(ge=1, le=64)] = 8
     energy: EnergyPrices | None = None
+    off_chip: OffChip | None = None
 
     @property
     def pes(self) -> int:

@@ -45,6 +45,19 @@ class PipelineEnergy(Table):
 
 
 @measures
+class PipelineTraffic(Table):
+    """What crosses the chip's border, where plans decide what stays on chip."""
+
+    bytes_per_frame: Count
+    transfer_cycles: Count
+    """In which these bytes cross it."""
+    streamed: list[str]
+    """Layers whose weights come as they are used."""
+    spilled: list[str]
+    """Maps that are written off chip and read again."""
+
+
+@measures
 class PublishedPipeline(Table):
     """As the paper's equations 3 to 13 have it."""
 
@@ -106,6 +119,8 @@ class PipelineMeasures(InCycles):
     """Of a frame, where the machine has prices."""
     energy: PipelineEnergy | None = None
     """By what takes it."""
+    off_chip: PipelineTraffic | None = None
+    """Across the chip's border, where that has a rate."""
     layers: dict[str, PipelineLayer]
     """By name, in order."""
     front: list[PipelinePoint] | None = None

@@ -14,6 +14,9 @@ from tilewright.spec.network import MAX_LAYERS
 PACINGS = ("matched", "uniform")
 """How layers wait for slower ones: see `Plan.pacing`."""
 
+OFF_CHIP = ("streamed", "spilled")
+"""What plans say of DRAM: fields that are written where they name something."""
+
 Region = tuple[tuple[int, int], ...]
 """PEs (row, column) of a layer."""
 
@@ -31,6 +34,10 @@ class Plan(RoomPlan):
         as the slowest of all, which needs the smallest buffers.
     regions
         PEs (row, column) of each layer; empty when they are not placed.
+    streamed
+        Layers whose weights come from off chip as they are used, instead of staying on chip.
+    spilled
+        Maps that are written off chip and read again, by the layers that compute them.
     front
         Alternatives instead of one plan: the Pareto front, fastest first.
     """
@@ -40,6 +47,8 @@ class Plan(RoomPlan):
     pacing: str = "matched"
     regions: tuple[Region, ...] = ()
     front: tuple[Plan, ...] = ()
+    streamed: tuple[str, ...] = ()
+    spilled: tuple[str, ...] = ()
 
     @property
     def shares(self) -> tuple[LayerSplit, ...]:
@@ -76,6 +85,7 @@ class Plan(RoomPlan):
                 name: [list(pe) for pe in region]
                 for name, region in zip(self.names, self.regions, strict=True)
             }
+        table |= {key: list(names) for key in OFF_CHIP if (names := getattr(self, key))}
         return table
 
     @classmethod
@@ -91,7 +101,7 @@ class Plan(RoomPlan):
             if any(plan.front for plan in plans):
                 raise InputError("plan.front", len(plans), "must hold plans, not fronts", file)
             return cls.joined(plans)
-        unknown = set(data) - {"pes", "split", "units", "pacing", "regions"}
+        unknown = set(data) - {"pes", "split", "units", "pacing", "regions", *OFF_CHIP}
         if unknown:
             raise InputError(f"plan.{min(unknown)}", data[min(unknown)], "unknown key", file)
         pes = _by_layer(data, "pes", file)
@@ -114,7 +124,18 @@ class Plan(RoomPlan):
         if "regions" in data:
             table = _by_layer(data, "regions", file, names)
             regions = tuple(_region(table[name], name, file) for name in names)
-        return cls(names, tuple(splits), pacing, regions)
+        streamed, spilled = (_names(data.get(key, []), key, file) for key in OFF_CHIP)
+        return cls(names, tuple(splits), pacing, regions, streamed=streamed, spilled=spilled)
+
+
+def _names(given: Any, key: str, file: str | None) -> tuple[str, ...]:
+    if (
+        not isinstance(given, list)
+        or not all(isinstance(name, str) for name in given)
+        or len(set(given)) < len(given)
+    ):
+        raise InputError(f"plan.{key}", given, "must be a list of names, each once", file)
+    return tuple(given)
 
 
 def _by_layer(

@@ -63,6 +63,7 @@ class Problem(Minimising):
                 "rows are split for scan rows, and to minimise interval, pes, distance or energy only",
             )
         self._check_energy()
+        self._check_off_chip()
         self._check_pes(stages)
         self._check_buffers(stages)
         if self.minimise == "pes" and self.objective.frames_per_second is None:
@@ -91,6 +92,20 @@ class Problem(Minimising):
                 limit = f"a frame may take {most:.3g} fJ, at most {MOST_ENERGY:.3g} are counted"
                 raise InputError("machine.energy", self.machine.energy.model_dump(), limit)
 
+    def _check_off_chip(self) -> None:
+        """Refuse what is not decided together with what stays on chip."""
+        if self.machine.off_chip is None:
+            return
+        if self.minimise != "interval":
+            limit = "is not decided with machine.off_chip, for which there is: interval"
+            raise InputError("objective.minimise", self.minimise, limit)
+        if "rows" in self.limits.splits:
+            limit = "rows are not split with machine.off_chip"
+            raise InputError("limits.splits", list(self.limits.splits), limit)
+        if self.machine.energy is not None:
+            limit = "energy is not counted with machine.off_chip; leave out one of the two"
+            raise InputError("machine.energy", self.machine.energy.model_dump(), limit)
+
     def _check_pes(self, stages: tuple[Stage, ...]) -> None:
         pes, columns = self.machine.pes, self.machine.array[1]
         if not self.parallel:
@@ -117,7 +132,7 @@ class Problem(Minimising):
 
     def _check_buffers(self, stages: tuple[Stage, ...]) -> None:
         capacity = self.machine.buffer_words
-        if capacity is None:
+        if capacity is None or self.machine.off_chip is not None:
             return
         sizes = [stage.weights for stage in stages]
         needed = sum(sizes) if self.parallel else max(sizes)
@@ -154,6 +169,9 @@ class Problem(Minimising):
         """Refuse constraints that have no meaning, and those of fronts."""
         if self.minimise == "pareto":
             limit = "are for a single plan, not for a front"
+            raise InputError("constraints", str(self.constraints[0]), limit)
+        if self.machine.off_chip is not None:
+            limit = "are not taken with machine.off_chip yet"
             raise InputError("constraints", str(self.constraints[0]), limit)
         super().check_constraints()
 

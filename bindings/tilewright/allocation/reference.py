@@ -48,6 +48,8 @@ def why_not(problem: Problem, _formulation: Path | None = None) -> str | None:
     """Say why the model does not take a problem, or None."""
     if problem.minimise in ("pareto", "distance"):
         return f"objective.minimise = {problem.minimise!r} is not in the model"
+    if problem.machine.off_chip is not None:
+        return "machine.off_chip is not in the model"
     most = len(problem.stages) * sum(stage.task.operations for stage in problem.stages)
     if most > LARGEST:
         return f"numbers up to {most:,} may occur, the solvers of MiniZinc count to {LARGEST:,}"

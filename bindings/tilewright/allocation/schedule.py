@@ -12,6 +12,17 @@ from functools import cached_property
 import numpy as np
 
 from tilewright.allocation.geometry import Numbers, Scan, last_uses
+from tilewright.allocation.machine import INPUT
+from tilewright.allocation.off_chip import (
+    NOT_READ,
+    channels_of,
+    name_of,
+    readers_of,
+    storage_in_turns,
+    transfer_cycles,
+    transfers,
+    uses_of,
+)
 from tilewright.allocation.plan import Plan
 from tilewright.allocation.problem import Problem
 
@@ -30,6 +41,8 @@ class Schedule:
         Cycles from beat to beat: work and inserted waits.
     starts
         When each layer begins with a frame, counted from the first layer.
+    fixed
+        The interval, where it is not that of the plan's loads and transfers.
     """
 
     problem: Problem
@@ -39,6 +52,7 @@ class Schedule:
     works: tuple[int, ...]
     paces: tuple[int, ...]
     starts: tuple[int, ...]
+    fixed: int | None = None
 
     @property
     def loads(self) -> tuple[int, ...]:
@@ -48,9 +62,18 @@ class Schedule:
     @property
     def ends(self) -> tuple[int, ...]:
         """When each layer has done with a frame."""
-        return tuple(
-            start + n * pace for start, n, pace in zip(self.starts, self.beats, self.paces, strict=True)
-        )
+        busy = [n * pace for n, pace in zip(self.beats, self.paces, strict=True)]
+        if not self.problem.parallel:  # a turn may be longer than what is computed in it
+            busy = [max(pair) for pair in zip(busy, self.transfer_cycles, strict=True)]
+        return tuple(start + cycles for start, cycles in zip(self.starts, busy, strict=True))
+
+    @cached_property
+    def transfer_cycles(self) -> tuple[int, ...]:
+        """Cycles for which a frame keeps the chip's border busy; of each turn, where layers take turns.
+
+        They are 0 where the border has no rate.
+        """
+        return _transfer_cycles(self.problem, self.plan)
 
     @property
     def latency(self) -> int:
@@ -60,7 +83,9 @@ class Schedule:
     @property
     def interval(self) -> int:
         """Cycles between two frames (equations 5 and 13)."""
-        return max(self.loads) if self.problem.parallel else self.latency
+        if self.fixed is not None:
+            return self.fixed
+        return max(*self.loads, *self.transfer_cycles) if self.problem.parallel else self.latency
 
     # Buffers -----------------------------------------------------------------------------------------
 
@@ -90,6 +115,54 @@ class Schedule:
             end = np.maximum(end, np.where(last >= 0, used, 0))
         return begin, end
 
+    def occupations(self, number: int) -> tuple[Numbers, Numbers]:
+        """Return when pixels take space: as `lifetimes`, but of a spilled map and of the input twice or once.
+
+        A pixel of a spilled map takes space in the beat that computes it, and again from the first beat that
+        needs it until the end of the last one; one of the network's input, whose number is -1, only then.
+
+        Returns
+        -------
+        begin, end : int, shape (pixels,)
+        """
+        if name_of(self.problem, number) not in (INPUT, *self.plan.spilled):
+            begin, end = self.lifetimes(number)
+            return begin.ravel(), end.ravel()
+        parts = []
+        if number >= 0:
+            own = self.scan.beats(self.problem.stages[number], self.plan.splits[number].rows)
+            made = self.starts[number] + own.ravel() * self.paces[number]
+            parts.append((made, made + self.paces[number]))
+        needs = self.windowed(number)
+        if needs is not None:
+            begin, end = (times.ravel() for times in needs)
+            parts.append((begin[end > 0], end[end > 0]))
+        begins, ends = zip(*parts, strict=True)
+        return np.concatenate(begins), np.concatenate(ends)
+
+    def windowed(self, number: int, reader: int | None = None) -> tuple[Numbers, Numbers] | None:
+        """Return from when until when readers, or one of them, need each pixel; an end of 0 if none does.
+
+        None if there is no reader.
+        """
+        found: tuple[Numbers, Numbers] | None = None
+        for each in readers_of(self.problem, number) if reader is None else (reader,):
+            uses = uses_of(self.scan, self.problem.stages[each], self.plan.splits[each].rows)
+            there, pace = uses.last >= 0, self.paces[each]
+            begin = np.where(there, self.starts[each] + np.where(there, uses.first, 0) * pace, NOT_READ)
+            end = np.where(there, self.starts[each] + (uses.last + 1) * pace, 0)
+            found = (
+                (begin, end) if found is None else (np.minimum(found[0], begin), np.maximum(found[1], end))
+            )
+        return found
+
+    @cached_property
+    def input_buffer(self) -> int:
+        """Words of the network's input that a pipeline holds, where plans decide what stays on chip."""
+        if self.problem.machine.off_chip is None or not self.problem.parallel:
+            return 0
+        return channels_of(self.problem, -1) * most_alive(*self.occupations(-1), self.interval)
+
     @cached_property
     def buffers(self) -> tuple[int, ...]:
         """Words that the output of each layer needs while frames follow each other; 0 if it leaves the array.
@@ -101,14 +174,14 @@ class Schedule:
             if not self.problem.consumers[stage.number]:
                 found.append(0)
                 continue
-            begin, end = (times.ravel() for times in self.lifetimes(stage.number))
+            begin, end = self.occupations(stage.number)
             found.append(stage.channels * most_alive(begin, end, self.interval))
         return tuple(found)
 
     @property
     def weights(self) -> int:
-        """Words of all weights."""
-        return sum(stage.weights for stage in self.problem.stages)
+        """Words of all weights that stay on chip."""
+        return sum(stage.weights for stage in self.problem.stages if stage.name not in self.plan.streamed)
 
     @cached_property
     def storage(self) -> int:
@@ -118,8 +191,17 @@ class Schedule:
         network are streamed. Layer by layer, the most that any layer needs at a time (equation 14).
         """
         if self.problem.parallel:
-            return self.weights + sum(self.buffers)
+            return self.weights + sum(self.buffers) + self.input_buffer
+        if self.problem.machine.off_chip is not None:
+            return max(storage_in_turns(self.problem, self.plan.streamed, self.plan.spilled))
         return max(storage_by_turn(self.problem))
+
+
+def _transfer_cycles(problem: Problem, plan: Plan) -> tuple[int, ...]:
+    if problem.machine.off_chip is None:
+        return (0,) if problem.parallel else (0,) * len(problem.stages)
+    moved = transfers(problem, plan.streamed, plan.spilled)
+    return tuple(transfer_cycles(problem, each) for each in moved)
 
 
 def storage_by_turn(problem: Problem) -> tuple[int, ...]:
@@ -145,13 +227,15 @@ def most_alive(begin: Numbers, end: Numbers, interval: int) -> int:
     return turns + int(alive.max())
 
 
-def schedule(problem: Problem, plan: Plan, scan: Scan | None = None) -> Schedule:
+def schedule(problem: Problem, plan: Plan, scan: Scan | None = None, *, fixed: int | None = None) -> Schedule:
     """Return the schedule of a plan whose splits break no limit.
 
     Parameters
     ----------
     scan
         That of the problem, if it is known already.
+    fixed
+        The interval of a pipeline, where it is not that of its loads and transfers.
     """
     scan = scan or Scan(problem)
     stages = problem.stages
@@ -161,18 +245,20 @@ def schedule(problem: Problem, plan: Plan, scan: Scan | None = None) -> Schedule
     loads = [n * work for n, work in zip(beats, works, strict=True)]
     paces, starts = list(works), [0] * len(stages)
     if not problem.parallel:
-        starts = [sum(loads[:number]) for number in range(len(stages))]
+        turns = [max(pair) for pair in zip(loads, _transfer_cycles(problem, plan), strict=True)]
+        starts = [sum(turns[:number]) for number in range(len(stages))]
         return Schedule(problem, plan, scan, tuple(beats), tuple(works), tuple(paces), tuple(starts))
+    interval = max(*loads, *_transfer_cycles(problem, plan)) if fixed is None else fixed
     slowest = list(loads)  # The longest load at or before each layer: what it is matched with.
     for number, stage in enumerate(stages):
         for producer in stage.producers:
             if producer >= 0:
                 slowest[number] = max(slowest[number], slowest[producer])
-        load = max(loads) if plan.pacing == "uniform" else slowest[number]
+        load = interval if plan.pacing == "uniform" else slowest[number]
         paces[number] = load // beats[number]
         for producer in stage.producers:
             if producer >= 0:
                 groups = (plan.splits[producer].rows, plan.splits[number].rows)
                 lead = scan.lead(producer, number, groups).cycles(paces[producer], paces[number])
                 starts[number] = max(starts[number], starts[producer] + lead)
-    return Schedule(problem, plan, scan, tuple(beats), tuple(works), tuple(paces), tuple(starts))
+    return Schedule(problem, plan, scan, tuple(beats), tuple(works), tuple(paces), tuple(starts), fixed)

@@ -34,7 +34,8 @@ LARGEST = 2**31 - 2
 def chooses(problem: Problem) -> bool:
     """Whether formulations choose the splits of a problem; buffers between layers they do not look at."""
     unlimited = problem.machine.buffer_words is None or not problem.parallel
-    return problem.minimise not in ("pareto", "distance", "energy") and unlimited
+    off_chip = problem.machine.off_chip is not None
+    return problem.minimise not in ("pareto", "distance", "energy") and unlimited and not off_chip
 
 
 class Choices:

@@ -5,7 +5,13 @@ from __future__ import annotations
 from dataclasses import replace
 from typing import Any
 
-from tilewright.allocation.measures import PipelineEnergy, PipelineLayer, PipelineMeasures, PipelinePoint
+from tilewright.allocation.measures import (
+    PipelineEnergy,
+    PipelineLayer,
+    PipelineMeasures,
+    PipelinePoint,
+    PipelineTraffic,
+)
 from tilewright.allocation.problem import Problem
 from tilewright.core.front import thinned
 from tilewright.core.narrowing import Narrowing
@@ -44,6 +50,8 @@ def rows(problem: Problem, measures: PipelineMeasures) -> Rows:
     if problem.parallel:
         bottleneck = max(layers, key=lambda name: layers[name].load_cycles)
         busy = sum(layer.pes * layer.load_cycles for layer in layers.values()) / (measures.pes * interval)
+        if _border_sets(measures):
+            bottleneck = "the chip's border"
         shown.append(("bottleneck", f"{bottleneck}; PEs are busy {busy:.0%} of the time"))
     shown.append(("latency", f"{latency:,} cycles, {written(1e6 * latency / machine.clock_mhz, 'ps')}"))
     by_equations = f"{published.latency_cycles:,} cycles, {published.frames_per_second:,.1f} frames/s"
@@ -54,12 +62,23 @@ def rows(problem: Problem, measures: PipelineMeasures) -> Rows:
     shown.append(("buffers", f"{storage:,} bytes{limit}, weights {weights:,} in all"))
     if problem.parallel and measures.pacing != "matched":
         shown.append(("pacing", "every layer as slow as the slowest, for the smallest buffers"))
+    if measures.off_chip is not None:
+        shown += _off_chip(problem, measures.off_chip)
     if measures.energy is not None:
         shown.append(("energy", _energy(measures.energy)))
     if measures.distance_hops is not None:
         least = f"at least {measures.least_distance_hops:,} on any array"
         shown.append(("placement", f"{measures.distance_hops:,} hops, {least}"))
     return shown
+
+
+def _off_chip(problem: Problem, traffic: PipelineTraffic) -> Rows:
+    """Return what crosses the chip's border, and what stays on chip."""
+    link = problem.machine.off_chip
+    rate = 0 if link is None else link.mb_per_s
+    told = f"{traffic.bytes_per_frame:,} bytes a frame, {traffic.transfer_cycles:,} cycles at {rate:,} MB/s"
+    streamed, spilled = (", ".join(names) or "none" for names in (traffic.streamed, traffic.spilled))
+    return [("off chip", told), ("streamed", f"weights of: {streamed}"), ("spilled", f"maps: {spilled}")]
 
 
 def _energy(spent: PipelineEnergy) -> str:
@@ -100,11 +119,19 @@ def table(problem: Problem, measures: PipelineMeasures) -> list[tuple[str, ...]]
         "buffer",
     )
     slowest = max(layer.load_cycles for layer in measures.layers.values()) if problem.parallel else None
+    if _border_sets(measures):
+        slowest = None
     return [header, *(_line(name, layer, slowest) for name, layer in measures.layers.items())]
 
 
 NARROWING = Narrowing(last=("units", "buffer", "start", "busy", "pace"))
 """What becomes of the table where columns are few."""
+
+
+def _border_sets(measures: PipelineMeasures) -> bool:
+    """Whether what crosses the chip's border takes longer than any layer."""
+    longest = max(layer.load_cycles for layer in measures.layers.values())
+    return measures.off_chip is not None and measures.off_chip.transfer_cycles > longest
 
 
 def _limit(layer: PipelineLayer, slowest: int | None) -> str:

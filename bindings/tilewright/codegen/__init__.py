@@ -206,6 +206,9 @@ def _programs(
     """Return the project of a plan of allocation."""
     if isinstance(given, QuantisedNetwork):
         raise InputError("room", "allocation", "its numbers are made from a seed, or those of an ONNX file")
+    if problem.machine.off_chip is not None:
+        limit = "programs of PEs neither stream weights nor spill maps; leave it out"
+        raise InputError("machine.off_chip", problem.machine.off_chip.model_dump(), limit)
     broken = allocation.violation(problem, plan)
     if broken is not None:
         raise InputError("plan", "allocation", f"is not valid: {broken}")

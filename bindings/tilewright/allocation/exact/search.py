@@ -29,6 +29,7 @@ import numpy as np
 
 from tilewright.allocation.bounds import bound_on_splits
 from tilewright.allocation.energy import energy
+from tilewright.allocation.exact import off_chip_search
 from tilewright.allocation.exact.energy_search import (
     EnergySearch,
     TooManyPairs,
@@ -101,6 +102,9 @@ def search_splits(problem: Problem, deadline: float = float("inf")) -> Iterator[
     """Return what is known, again and again as it grows; the last is all that can be said in time."""
     bound = bound_on_splits(problem)
     known = AllocationAnswer((), None, bound.value, bound.impossible is not None)
+    if not known.proven and problem.machine.off_chip is not None:
+        yield _with_traffic(problem, bound.value, deadline)
+        return
     if not known.proven and (problem.minimise == "energy" or problem.trades_energy):
         yield _of_energy(problem, bound.value, deadline)
         return
@@ -118,6 +122,18 @@ def search_splits(problem: Problem, deadline: float = float("inf")) -> Iterator[
     if known.proven and known.plans and minimise in ("interval", "pes") and not rows_split:
         plans, cut_short = _fastest_alike(problem, known.plans[0], deadline)
         yield known._replace(plans=plans, cut_short=cut_short)
+
+
+def _with_traffic(problem: Problem, bound: int, deadline: float) -> AllocationAnswer:
+    """Return the plan of least interval where plans decide what is streamed and spilled."""
+    try:
+        found = off_chip_search.search(problem, deadline)
+    except OutOfTimeError:
+        return AllocationAnswer((), None, bound, False, cut_short=True)
+    plans = () if found.plan is None else (found.plan,)
+    return AllocationAnswer(
+        plans, found.interval, max(bound, found.bound), found.proven, cut_short=not found.proven
+    )
 
 
 def _of_energy(problem: Problem, bound: int, deadline: float) -> AllocationAnswer:

@@ -68,7 +68,7 @@ def trim_plan(problem: Problem, plan: Plan) -> Plan:
     """
     if plan.front:
         return Plan.joined(tuple(trim_plan(problem, one) for one in plan.front))
-    if problem.minimise in ("distance", "energy"):
+    if problem.minimise in ("distance", "energy") or problem.machine.off_chip is not None:
         return plan
     if problem.parallel and problem.minimise in ("latency", "pareto"):
         return replace(plan, splits=_same_paces(problem, plan))
@@ -102,7 +102,7 @@ def break_ties(problem: Problem, plan: Plan, deadline: float) -> Plan:
     """Return a plan that comes before in rank, as far as changes of one layer lead there in some seconds."""
     until, scan = min(deadline, time.monotonic() + SECONDS), Scan(problem)
     best = rank(problem, plan, scan)
-    better = bool(best)
+    better = bool(best) and problem.machine.off_chip is None  # there intervals and buffers hang together
     while better:
         better = False
         for other in _beside(problem, plan):

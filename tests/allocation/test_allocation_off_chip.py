@@ -1,0 +1,209 @@
+"""What pipelines stream and spill: plans held to a walk through beats, the search to all choices."""
+
+from __future__ import annotations
+
+from functools import cache
+from itertools import chain, combinations, product
+from random import Random
+from typing import Any
+
+from conftest import examples, refused
+from hypothesis import assume, given, settings
+from numbered import randoms
+from tests.fuzz.networks import network
+from tests.oracles.allocation import Pipeline
+from tests.oracles.pipeline_traffic import Border
+
+import tilewright as tw
+from tilewright import codegen
+from tilewright.allocation import objective, simulate, violation
+from tilewright.core.context import RunContext
+from tilewright.models.allocation import parametric
+from tilewright.spec.errors import InputError
+
+Json = dict[str, Any]
+
+LAYERS: Json = {
+    "layers": [
+        {"name": "a", "input": [1, 4, 4], "kernels": 2, "kernel": [1, 1]},
+        {"name": "b", "kernels": 3, "kernel": [3, 3]},
+    ]
+}
+
+
+def problem(rate: int, buffer_bytes: int | None = None, **limits: Any) -> tw.AllocationProblem:
+    machine = {"array": [1, 2], "clock_mhz": 1, "off_chip": {"mb_per_s": rate}}
+    if buffer_bytes is not None:
+        machine["buffer_bytes"] = buffer_bytes
+    return tw.AllocationProblem.model_validate({"network": LAYERS, "machine": machine, "limits": limits})
+
+
+def test_a_link_that_is_fast_enough_sets_no_interval() -> None:
+    """The load of b, 4 positions of 54 operations, is the longest."""
+    found = tw.solve(problem(1000))
+    assert (found.status, found.objective) == ("optimal", 216)
+    assert found.measures.off_chip.bytes_per_frame == 16 + 12
+    assert (found.plan.streamed, found.plan.spilled) == ((), ())
+    # Weights, three rows of a's output but for what its fourth row waits for, a pixel of the input.
+    assert found.measures.storage_words >= 2 + 54 + 2 * 9 + 1
+
+
+def test_what_does_not_fit_is_streamed_or_spilled() -> None:
+    """54 weights of b cross the border at each of 4 positions; a's output would take 2 * 32 bytes only."""
+    streams = tw.solve(problem(1, 60))
+    assert streams.status == "optimal"
+    assert streams.plan.streamed == ("b",)
+    assert streams.measures.off_chip.bytes_per_frame == 28 + 4 * 54 == streams.objective
+    turns = tw.solve(problem(1, 90, execution="layer-by-layer"))
+    assert turns.status == "optimal"
+    assert turns.objective == turns.measures.interval_cycles
+    assert turns.plan.spilled == ("input", "b")
+    assert turns.measures.storage_words <= 90
+    assert tw.solve(problem(1, 20)).status == "infeasible"
+
+
+def test_what_is_not_decided_together_is_refused() -> None:
+    known = problem(5)
+    for change, field in (
+        ({"objective": {"minimise": "latency"}}, "objective.minimise"),
+        ({"limits": {"splits": ["rows"]}}, "limits.splits"),
+    ):
+        assert refused(lambda change=change: known.with_(**change), field)
+    assert refused(lambda: known.where("interval <= 900"), "constraints")
+
+
+def test_programs_of_pes_are_refused() -> None:
+    known = problem(5)
+    plan = tw.solve(known).plan
+    assert refused(lambda: codegen.project("x", "", known, plan), "machine.off_chip")
+
+
+def test_plans_that_stream_what_there_is_not_are_invalid() -> None:
+    known = problem(5)
+    plan = tw.solve(known).plan
+    table = plan.to_json()
+    for change in ({"streamed": ["x"]}, {"spilled": ["b"]}, {"pacing": "matched"}):
+        broken = violation(known, tw.AllocationPlan.from_json(table | change))
+        assert broken is not None and broken.startswith("off chip")
+    without = known.with_(machine={"off_chip": None})
+    assert "machine.off_chip" in str(
+        violation(without, tw.AllocationPlan.from_json(table | {"streamed": ["a"]}))
+    )
+
+
+# Against all choices ---------------------------------------------------------------------------------------
+
+
+def drawn(random: Random) -> tw.AllocationProblem:
+    """Return a small problem with a border of limited rate."""
+    layers = network(random, 3, 4, channels=4, kinds="ccpa")
+    assume(len(layers) > 1)
+    machine: Json = {
+        "array": [1, len(layers) + random.randint(0, 2)],
+        "clock_mhz": random.choice([1, 3]),
+        "functional_units": random.randint(1, 2),
+        "word_bits": random.choice([8, 8, 5, 16]),
+        "off_chip": {"mb_per_s": random.choice([1, 2, 7, 100])},
+    }
+    if random.random() < 0.85:
+        machine["buffer_bytes"] = random.randint(5, 250)
+    limits: Json = {
+        "splits": random.choice([["filters"], ["filters", "maps"]]),
+        "scan": random.choice(["rows", "rows", "fields"]),
+        "functional_units": random.choice(["maps", "any"]),
+        "execution": random.choice(["layer-parallel", "layer-parallel", "layer-by-layer"]),
+    }
+    goal: Json = {"minimise": "interval"}
+    if random.random() < 0.15:
+        goal["frames_per_second"] = 1e6 * machine["clock_mhz"] / random.randint(20, 600)
+    try:
+        return tw.AllocationProblem.model_validate(
+            {"network": {"layers": layers}, "machine": machine, "objective": goal, "limits": limits}
+        )
+    except InputError:
+        assume(False)
+        raise
+
+
+def subsets(names: list[str]) -> list[set[str]]:
+    return [set(some) for some in chain.from_iterable(combinations(names, n) for n in range(len(names) + 1))]
+
+
+def all_intervals(asked: tw.AllocationProblem) -> list[int]:
+    """Return the intervals of all plans that keep the limits."""
+    oracle = Pipeline(asked.model_dump(mode="json"))
+    assume(len(asked.stages) == len(oracle.layers) > 1)
+    border = Border(oracle)
+
+    @cache
+    def measured(loads: tuple[int, ...], streamed: frozenset[str], spilled: frozenset[str]) -> Any:
+        return border.measured(list(loads), set(streamed), set(spilled))
+
+    loads = set()
+    for splits in product(*(oracle.splits(layer) for layer in oracle.layers)):
+        pes = [split.pes for split in splits]
+        if (sum(pes) if oracle.parallel else max(pes)) <= oracle.pes:
+            each = tuple(layer.load(split) for layer, split in zip(oracle.layers, splits, strict=True))
+            loads.add((max(each),) * 2 if oracle.parallel else each)
+    heavy = [layer.name for layer in oracle.layers if layer.weights]
+    maps = [layer.name for layer in oracle.layers if oracle.readers[layer.number] or not oracle.parallel]
+    maps += [] if oracle.parallel else ["input"]
+    assume(len(heavy) + len(maps) <= 6 and len(loads) <= 40)
+    found = []
+    for streamed, spilled in product(subsets(heavy), subsets(maps)):
+        for each in loads:
+            interval, _, words = measured(each, frozenset(streamed), frozenset(spilled))
+            fits = oracle.words is None or words <= oracle.words
+            if fits and (oracle.most is None or interval <= oracle.most):
+                found.append(interval)
+    return found
+
+
+@settings(max_examples=examples(300, 20))
+@given(randoms)
+def test_least_interval_is_that_of_all_choices(random: Random) -> None:
+    agree(drawn(random))
+
+
+def agree(asked: tw.AllocationProblem) -> None:
+    intervals = all_intervals(asked)
+    found = parametric.solve(asked, RunContext())
+    if not intervals:
+        assert found.status == "infeasible"
+        return
+    assert found.status == "optimal"
+    assert objective(asked, found.plan) == found.bound == min(intervals)
+    executed(asked, found.plan)
+
+
+def executed(asked: tw.AllocationProblem, plan: tw.AllocationPlan) -> None:
+    """Hold the execution of a plan to the walk: its interval, its bytes and its words."""
+    report = simulate(asked, plan, numeric=True)
+    assert report.violation is None and report.numeric is not False
+    oracle = Pipeline(asked.model_dump(mode="json"))
+    loads = [each.load_cycles for each in report.measures.layers.values()]
+    interval, moved, words = Border(oracle).measured(loads, set(plan.streamed), set(plan.spilled))
+    assert report.measures.interval_cycles == interval
+    assert report.measures.storage_words == words
+    if asked.parallel or asked.machine.word_bits % 8 == 0:  # else whole bytes of each turn are more
+        assert report.measures.off_chip.bytes_per_frame == moved
+
+
+@settings(max_examples=examples(200, 8))
+@given(randoms)
+def test_any_plan_moves_what_the_walk_counts(random: Random) -> None:
+    asked = drawn(random)
+    assume(len(asked.stages) == len(Pipeline(asked.model_dump(mode="json")).layers))
+    free = asked.with_(machine={"buffer_bytes": None}, objective={"frames_per_second": None})
+    plan = parametric.solve(free, RunContext()).plan
+    assume(plan is not None)
+    table = plan.to_json()
+    heavy = [stage.name for stage in free.stages if stage.weights]
+    maps = [stage.name for stage in free.stages if free.consumers[stage.number] or not free.parallel]
+    table |= {"streamed": [name for name in heavy if random.random() < 0.5]}
+    table |= {
+        "spilled": [name for name in [*maps, *([] if free.parallel else ["input"])] if random.random() < 0.5]
+    }
+    other = tw.AllocationPlan.from_json(table)
+    assert violation(free, other) is None
+    executed(free, other)
