@@ -57,7 +57,7 @@ class Machine:
             (self.folder / path).parent.mkdir(parents=True, exist_ok=True)
             (self.folder / path).write_bytes(content)
         if not self.objects:
-            for name in ("array", "program"):
+            for name in ("array", "load", "program"):
                 self._run("gcc", *STRICT, *self.flags, "-c", "-o", f"{name}.o", f"src/{name}.c")
                 self.objects.append(f"{name}.o")
         self._run("gcc", *STRICT, *self.flags, "-o", "run", "src/main.c", *self.objects, "-lm")

@@ -47,7 +47,7 @@ from tilewright.spec.coarsening import coarse_graph
 from tilewright.spec.errors import InputError
 from tilewright.spec.network import OWN_INPUT, Add, Map
 
-RUNTIME = ("array.h", "array.c", "main.c", "program.h", "program.c")
+RUNTIME = ("array.h", "array.c", "load.c", "main.c", "process.h", "program.h", "program.c")
 """Sources that are the same for every network."""
 
 WORD_BITS = (8, 16)

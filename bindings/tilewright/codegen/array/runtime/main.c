@@ -49,10 +49,13 @@ static int report(const result_t *result)
     for (int l = 0; l < result->layers && l < LAYERS; l++) {
         const layer_t *layer = &result->of[l];
         const planned_t *plan = &planned[l];
-        printf("%s\t%lld\t%lld\t%lld\t%lld\t%lld\t%lld\t%lld\t%lld\t%lld\n", layer->name, (long long)layer->pes,
-               (long long)layer->start, (long long)plan->start, (long long)layer->most, (long long)plan->buffer,
-               (long long)layer->weights, (long long)plan->weights, (long long)layer->computed,
-               (long long)plan->operations);
+        const int64_t columns[] = {
+            layer->pes,     layer->start,  plan->start,     layer->most,     plan->buffer,
+            layer->weights, plan->weights, layer->computed, plan->operations};
+        printf("%s", layer->name);
+        for (size_t c = 0; c < sizeof columns / sizeof *columns; c++)
+            printf("\t%lld", (long long)columns[c]);
+        printf("\n");
         differ += layer->computed != plan->operations;
         differ += layer->start != plan->start || layer->weights != plan->weights ||
                   layer->form[LAYER_BUFFER] != plan->buffer;
@@ -64,11 +67,13 @@ static int report(const result_t *result)
     differ += told("latency, cycles", end_of(result, 0), LATENCY);
     for (int frame = 1; frame < result->frames; frame++)
         differ += told("interval, cycles", end_of(result, frame) - end_of(result, frame - 1), INTERVAL);
-    printf("hops to the nearest PE of a layer that is read\t%lld\tat least %lld\n", (long long)hops, (long long)LEAST_HOPS);
+    printf("hops to the nearest PE of a layer that is read\t%lld\tat least %lld\n", (long long)hops,
+           (long long)LEAST_HOPS);
     differ += hops < LEAST_HOPS;
     differ += told("channels of a link, at most", result->channels, CHANNELS);
     printf("values that crossed a link\t%lld\n", (long long)result->moved);
-    printf("VLIW words of all PEs, each of %lld bits\t%lld\n", (long long)result->bits, (long long)result->words);
+    printf("VLIW words of all PEs, each of %lld bits\t%lld\n", (long long)result->bits,
+           (long long)result->words);
     printf("frames\t%d\n", result->frames);
     printf("cycles\t%lld\n", (long long)result->cycles);
     printf("numbers that are not the plan's\t%d\n", differ);
