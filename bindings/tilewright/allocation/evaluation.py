@@ -29,6 +29,7 @@ from tilewright.allocation.measures import (
     PipelinePoint,
     PipelineTraffic,
     PublishedPipeline,
+    WholeNetwork,
 )
 from tilewright.allocation.placement.floor import distance
 from tilewright.allocation.placement.floor import violation as misplaced
@@ -305,6 +306,25 @@ def _measures(times: Schedule, lowering: Lowering, report: Report) -> PipelineMe
         energy_fj=None if spent is None else spent.total_fj,
         energy=spent,
         off_chip=crossed,
+        network=_whole_network(problem, interval, latency),
+    )
+
+
+def _whole_network(problem: Problem, interval: int, latency: int) -> WholeNetwork | None:
+    """Return what a network takes with the host and configuration; None where neither has a price."""
+    machine, host = problem.machine, problem.host_cycles
+    if host is None and machine.configuration_cycles is None:
+        return None
+    own = problem.turn_configuration_cycles
+    whole = max(interval + own, host or 0)
+    configuration = None if machine.configuration_cycles is None else own or machine.configuration_cycles
+    return WholeNetwork(
+        interval_cycles=whole,
+        latency_cycles=latency + own + (host or 0),
+        frames_per_second=machine.frames_per_second(whole),
+        host_cycles=host,
+        configuration_cycles=configuration,
+        hosted=[op.name for op in problem.hosted],
     )
 
 

@@ -10,6 +10,7 @@ from pydantic import Field
 from tilewright.core.machines import MachineReading, OnChip, clock_of
 from tilewright.spec.base import Spec
 from tilewright.spec.errors import InputError
+from tilewright.spec.host import Host
 from tilewright.spec.network import Name
 from tilewright.spec.objectives import Objective, SingleObjective, by_name
 
@@ -120,12 +121,17 @@ class ArrayMachine(Spec):
         Bits of a weight and of a value of a feature map.
     energy : optional
         Prices; without them no energy is known.
+    host : optional
+        The processor that computes fully connected layers (section 5); without it their time is not counted.
+    configuration_cycles : int, optional
+        In which the array gets the programs of its PEs: once for a pipeline, in turn for each layer of each
+        frame; without it that is not counted.
     off_chip : optional
         The way to DRAM; without it that is never waited for, and what plans need is on chip.
     """
 
     table_name: ClassVar[str] = "machine"
-    later: ClassVar[tuple[str, ...]] = ("energy", "off_chip")
+    later: ClassVar[tuple[str, ...]] = ("energy", "off_chip", "host", "configuration_cycles")
 
     array: tuple[Side, Side]
     functional_units: Annotated[int, Field(ge=1, le=1024)] = 1
@@ -134,6 +140,8 @@ class ArrayMachine(Spec):
     word_bits: Annotated[int, Field(ge=1, le=64)] = 8
     energy: EnergyPrices | None = None
     off_chip: OffChip | None = None
+    host: Host | None = None
+    configuration_cycles: Annotated[int, Field(ge=0, le=10**9)] | None = None
 
     @property
     def pes(self) -> int:

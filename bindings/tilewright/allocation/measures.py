@@ -45,6 +45,23 @@ class PipelineEnergy(Table):
 
 
 @measures
+class WholeNetwork(Table):
+    """The array with its configuration, and the host beside it, as far as the machine has their prices."""
+
+    interval_cycles: Count
+    """From frame to frame: the longer of what array and host take, which work on different frames."""
+    latency_cycles: Count
+    """Of a frame, the array first and then the host."""
+    frames_per_second: float
+    host_cycles: Count | None = None
+    """Of a frame; not counted where the host has no price."""
+    configuration_cycles: Count | None = None
+    """Once for a pipeline, in turn for all layers of each frame; not counted where it has no price."""
+    hosted: list[str]
+    """Layers that run on the host."""
+
+
+@measures
 class PipelineTraffic(Table):
     """What crosses the chip's border, where plans decide what stays on chip."""
 
@@ -119,6 +136,8 @@ class PipelineMeasures(InCycles):
     """Of a frame, where the machine has prices."""
     energy: PipelineEnergy | None = None
     """By what takes it."""
+    network: WholeNetwork | None = None
+    """With configuration and host, where one of them has a price."""
     off_chip: PipelineTraffic | None = None
     """Across the chip's border, where that has a rate."""
     layers: dict[str, PipelineLayer]

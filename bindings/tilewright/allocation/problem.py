@@ -13,7 +13,7 @@ from tilewright.allocation.machine import (
     ArrayMachine,
 )
 from tilewright.allocation.splits import LayerSplit, SplitRules, layer_splits, least_load
-from tilewright.allocation.stages import Stage, consumers_of, stages_of
+from tilewright.allocation.stages import Hosted, Stage, consumers_of, hosted_of, stages_of
 from tilewright.spec.errors import InputError
 from tilewright.spec.network import Network
 from tilewright.spec.objectives import Minimising
@@ -208,6 +208,22 @@ class Problem(Minimising):
         Fully connected layers run elsewhere (section 5), so they and what follows them are left out.
         """
         return stages_of(self.network)
+
+    @cached_property
+    def hosted(self) -> tuple[Hosted, ...]:
+        """What runs on the host: fully connected layers and what follows them."""
+        return hosted_of(self.network)
+
+    @property
+    def host_cycles(self) -> int | None:
+        """Cycles of the host for a frame; None where it has no price."""
+        host = self.machine.host
+        return None if host is None else sum(host.cycles(self.machine.bytes(op.words)) for op in self.hosted)
+
+    @property
+    def turn_configuration_cycles(self) -> int:
+        """Cycles of a frame in which the array is configured: for each layer, where they take turns."""
+        return 0 if self.parallel else len(self.stages) * (self.machine.configuration_cycles or 0)
 
     @cached_property
     def consumers(self) -> tuple[tuple[int, ...], ...]:

@@ -9,9 +9,9 @@ from typing import NamedTuple
 
 from tilewright.spec.coarsening import coarse_graph
 from tilewright.spec.errors import InputError
-from tilewright.spec.graph import OWN, Operation
+from tilewright.spec.graph import OWN, NetworkGraph, Operation
 from tilewright.spec.layer import Layer
-from tilewright.spec.network import Add, Map, NamedLayer, Network, Pool
+from tilewright.spec.network import Add, Input, Map, NamedLayer, Network, Pool
 
 
 class Task(NamedTuple):
@@ -88,10 +88,43 @@ def stages_of(network: Network) -> tuple[Stage, ...]:
     InputError
         If a layer for the array reads one that runs elsewhere.
     """
-    graph = coarse_graph(network)  # activations and the like are part of the layer before
     number: dict[int, int] = {OWN: OWN}
-    chosen: list[tuple[Operation, NamedLayer | Pool | Add | Map]] = []
-    leaving = {op.number for op in graph.ops if op.leaves}
+    chosen, hosted = _divided(coarse_graph(network))  # activations and the like are part of the layer before
+    for place, (op, _) in enumerate(chosen):
+        number[op.number] = place
+    leaving = {op.number for op, _ in chosen if op.leaves}.union(*(op.producers for op in hosted))
+    return tuple(
+        _stage(number[op.number], layer, tuple(map(number.__getitem__, op.producers)), op.number in leaving)
+        for op, layer in chosen
+    )
+
+
+class Hosted(NamedTuple):
+    """An operation that does not run on the array, with the words of its inputs, parameters and outputs."""
+
+    name: str
+    words: int
+
+
+def hosted_of(network: Network) -> tuple[Hosted, ...]:
+    """Return what runs on the host, in the order of execution."""
+    graph = coarse_graph(network)
+    found = []
+    for op in _divided(graph)[1]:
+        if not isinstance(op.spec, Input):  # which is there, and not computed
+            read = sum(prod(graph.shape(access)) for access in dict.fromkeys(op.accesses))
+            words = read + prod(op.spec.output) + getattr(op.spec, "parameters", 0)
+            found.append(Hosted(op.name, words))
+    return tuple(found)
+
+
+OnArray = NamedLayer | Pool | Add | Map
+
+
+def _divided(graph: NetworkGraph) -> tuple[list[tuple[Operation, OnArray]], list[Operation]]:
+    """Return the operations for the array, with their layers, and all others."""
+    chosen: list[tuple[Operation, OnArray]] = []
+    hosted: list[Operation] = []
     elsewhere: dict[int, str] = {}
     for op in graph.ops:
         layer = op.spec
@@ -103,14 +136,10 @@ def stages_of(network: Network) -> tuple[Stage, ...]:
                 limit = f"reads {blocking}, which does not run on the array, so it has to be among the last"
                 raise InputError("network.layers", layer.name, limit)
             elsewhere[op.number] = f"layer {layer.name} of kind {layer.kind}"
-            leaving.update(op.producers)
+            hosted.append(op)
             continue
-        number[op.number] = len(chosen)
         chosen.append((op, layer))
-    return tuple(
-        _stage(number[op.number], layer, tuple(map(number.__getitem__, op.producers)), op.number in leaving)
-        for op, layer in chosen
-    )
+    return chosen, hosted
 
 
 def _stage(

@@ -11,6 +11,7 @@ from tilewright.allocation.measures import (
     PipelineMeasures,
     PipelinePoint,
     PipelineTraffic,
+    WholeNetwork,
 )
 from tilewright.allocation.problem import Problem
 from tilewright.core.front import thinned
@@ -62,6 +63,10 @@ def rows(problem: Problem, measures: PipelineMeasures) -> Rows:
     shown.append(("buffers", f"{storage:,} bytes{limit}, weights {weights:,} in all"))
     if problem.parallel and measures.pacing != "matched":
         shown.append(("pacing", "every layer as slow as the slowest, for the smallest buffers"))
+    if measures.network is not None:
+        shown += _network(problem, measures.network)
+    if left := _not_counted(problem):
+        shown.append(("not counted", ", ".join(left)))
     if measures.off_chip is not None:
         shown += _off_chip(problem, measures.off_chip)
     if measures.energy is not None:
@@ -70,6 +75,30 @@ def rows(problem: Problem, measures: PipelineMeasures) -> Rows:
         least = f"at least {measures.least_distance_hops:,} on any array"
         shown.append(("placement", f"{measures.distance_hops:,} hops, {least}"))
     return shown
+
+
+def _network(problem: Problem, whole: WholeNetwork) -> Rows:
+    """Return what configuration and host make of the rate and the latency."""
+    rate = f"{whole.frames_per_second:,.1f} frames/s, latency {whole.latency_cycles:,} cycles"
+    shown = [("whole network", rate)]
+    if whole.host_cycles is not None:
+        names = ", ".join(whole.hosted) or "nothing"
+        shown.append(("host", f"{whole.host_cycles:,} cycles a frame: {names}"))
+    if whole.configuration_cycles is not None:
+        when = "once, before the first frame" if problem.parallel else "a frame, for all layers"
+        shown.append(("configuration", f"{whole.configuration_cycles:,} cycles {when}"))
+    return shown
+
+
+def _not_counted(problem: Problem) -> list[str]:
+    """Return what takes time that the machine says nothing of."""
+    machine = problem.machine
+    found = [] if machine.configuration_cycles is not None else ["configuration"]
+    if machine.off_chip is None:
+        found.append("the way across the chip's border")
+    if problem.hosted and machine.host is None:
+        found.append(f"host: {', '.join(op.name for op in problem.hosted)}")
+    return found
 
 
 def _off_chip(problem: Problem, traffic: PipelineTraffic) -> Rows:
