@@ -62,7 +62,7 @@ class Deadlock(InputError):
 
 
 def execute(image: Image, fifo: int | None = None, duration: Duration | None = None) -> Executed:
-    """Execute a program on the machine that it was made for.
+    """Execute a program on the machine that it was made for; `check` says before whether it can be.
 
     Parameters
     ----------
