@@ -10,6 +10,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from functools import cached_property
+from typing import NamedTuple
 
 import numpy as np
 
@@ -20,6 +21,14 @@ from tilewright.codegen.array.streams import OperandStream, Sender, Streams, Val
 
 Lifetimes = tuple[Numbers, Numbers]
 """When pixels take space, and when they are no longer needed."""
+
+
+class Use(NamedTuple):
+    """When a layer reads what a PE holds: in its first rows, from a cycle on."""
+
+    layer: int
+    rows: int
+    start: int
 
 
 @dataclass(frozen=True)
@@ -108,23 +117,42 @@ class Timing:
 
     # Buffers --------------------------------------------------------------------------------------------
 
+    @cached_property
+    def _uses(self) -> dict[tuple[int, Part], frozenset[Use]]:
+        """When which layers read what each PE of a layer holds; layers that take turns have the same PEs."""
+        found: dict[tuple[int, Part], set[Use]] = {}
+        for each in self.streams.operands:
+            for sender in each.senders:
+                if sender.part is not None:
+                    use = Use(each.work.stage.number, each.receivers[0].rows, self.reader_start(each, sender))
+                    found.setdefault((sender.operand.producer, sender.part), set()).add(use)
+        return {key: frozenset(uses) for key, uses in found.items()}
+
+    @cached_property
+    def _lifetimes(self) -> dict[tuple[int, int, int, frozenset[Use]], Lifetimes]:
+        """Those that are known: many PEs of a layer have the same."""
+        return {}
+
     def lifetimes(self, work: LayerWork, part: Part) -> Lifetimes:
         """Return when each pixel that a PE computes takes space, and when it is no longer needed."""
-        number, times = work.stage.number, self.schedule
-        own = times.scan.beats(work.stage, work.split.rows)[part.rows :: work.split.rows]
-        begin = self.program_start(work, part) + own * times.paces[number]
-        end = begin + times.paces[number]
-        for each in self.streams.operands:
-            reader = each.work.stage.number
-            rows = each.receivers[0].rows
-            for sender in each.senders:
-                if sender.part is not part:
-                    continue
-                beats = times.scan.beats(each.work.stage, each.work.split.rows).copy()
-                beats[np.arange(len(beats)) % each.work.split.rows != rows] = -1
-                last = last_uses(times.scan.windows[reader], beats)[part.rows :: work.split.rows]
-                used = self.reader_start(each, sender) + (last + 1) * times.paces[reader]
-                end = np.maximum(end, np.where(last >= 0, used, 0))
+        number, start = work.stage.number, self.program_start(work, part)
+        key = number, part.rows, start, self._uses.get((number, part), frozenset())
+        if key not in self._lifetimes:
+            self._lifetimes[key] = self._lifetime(work, part.rows, start, key[-1])
+        return self._lifetimes[key]
+
+    def _lifetime(self, work: LayerWork, first: int, start: int, uses: frozenset[Use]) -> Lifetimes:
+        times, own_rows = self.schedule, slice(first, None, work.split.rows)
+        pace = times.paces[work.stage.number]
+        begin = start + times.scan.beats(work.stage, work.split.rows)[own_rows] * pace
+        end = begin + pace
+        for use in uses:
+            reader = self.streams.works[use.layer]
+            beats = times.scan.beats(reader.stage, reader.split.rows).copy()
+            beats[np.arange(len(beats)) % reader.split.rows != use.rows] = -1
+            last = last_uses(times.scan.windows[use.layer], beats)[own_rows]
+            used = use.start + (last + 1) * times.paces[use.layer]
+            end = np.maximum(end, np.where(last >= 0, used, 0))
         return begin.ravel(), end.ravel()
 
     @cached_property
