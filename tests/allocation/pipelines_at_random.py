@@ -15,6 +15,9 @@ from tilewright.spec.errors import InputError
 Json = dict[str, Any]
 
 
+EXECUTIONS = ("layer-parallel", "layer-parallel", "layer-by-layer")
+"""How layers are executed, by default twice as often at the same time."""
+
 GOALS = ("interval", "pes", "latency")
 """What is minimised by default."""
 
@@ -78,6 +81,37 @@ def pipeline(
     try:
         return AllocationProblem.model_validate(
             {"network": {"layers": layers}, "machine": machine, "objective": objective, "limits": limits}
+        )
+    except InputError:
+        assume(False)
+        raise
+
+
+def with_border(random: Random, executions: tuple[str, ...] = EXECUTIONS) -> AllocationProblem:
+    """Return a small problem whose plans decide what stays on chip."""
+    layers = network(random, 3, 4, channels=4, kinds="ccpa")
+    assume(len(layers) > 1)
+    machine: Json = {
+        "array": [1, len(layers) + random.randint(0, 2)],
+        "clock_mhz": random.choice([1, 3]),
+        "functional_units": random.randint(1, 2),
+        "word_bits": random.choice([8, 8, 5, 16]),
+        "off_chip": {"mb_per_s": random.choice([1, 2, 7, 100])},
+    }
+    if random.random() < 0.85:
+        machine["buffer_bytes"] = random.randint(5, 250)
+    limits: Json = {
+        "splits": random.choice([["filters"], ["filters", "maps"]]),
+        "scan": random.choice(["rows", "rows", "fields"]),
+        "functional_units": random.choice(["maps", "any"]),
+        "execution": random.choice(executions),
+    }
+    goal: Json = {"minimise": "interval"}
+    if random.random() < 0.15:
+        goal["frames_per_second"] = 1e6 * machine["clock_mhz"] / random.randint(20, 600)
+    try:
+        return AllocationProblem.model_validate(
+            {"network": {"layers": layers}, "machine": machine, "objective": goal, "limits": limits}
         )
     except InputError:
         assume(False)

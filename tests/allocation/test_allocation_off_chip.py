@@ -7,10 +7,10 @@ from itertools import chain, combinations, product
 from random import Random
 from typing import Any
 
+from allocation.pipelines_at_random import with_border
 from conftest import examples, refused
 from hypothesis import assume, given, settings
 from numbered import randoms
-from tests.fuzz.networks import network
 from tests.oracles.allocation import Pipeline
 from tests.oracles.pipeline_traffic import Border
 
@@ -19,7 +19,6 @@ from tilewright import codegen
 from tilewright.allocation import objective, simulate, violation
 from tilewright.core.context import RunContext
 from tilewright.models.allocation import parametric
-from tilewright.spec.errors import InputError
 
 Json = dict[str, Any]
 
@@ -94,37 +93,6 @@ def test_plans_that_stream_what_there_is_not_are_invalid() -> None:
 # Against all choices ---------------------------------------------------------------------------------------
 
 
-def drawn(random: Random) -> tw.AllocationProblem:
-    """Return a small problem with a border of limited rate."""
-    layers = network(random, 3, 4, channels=4, kinds="ccpa")
-    assume(len(layers) > 1)
-    machine: Json = {
-        "array": [1, len(layers) + random.randint(0, 2)],
-        "clock_mhz": random.choice([1, 3]),
-        "functional_units": random.randint(1, 2),
-        "word_bits": random.choice([8, 8, 5, 16]),
-        "off_chip": {"mb_per_s": random.choice([1, 2, 7, 100])},
-    }
-    if random.random() < 0.85:
-        machine["buffer_bytes"] = random.randint(5, 250)
-    limits: Json = {
-        "splits": random.choice([["filters"], ["filters", "maps"]]),
-        "scan": random.choice(["rows", "rows", "fields"]),
-        "functional_units": random.choice(["maps", "any"]),
-        "execution": random.choice(["layer-parallel", "layer-parallel", "layer-by-layer"]),
-    }
-    goal: Json = {"minimise": "interval"}
-    if random.random() < 0.15:
-        goal["frames_per_second"] = 1e6 * machine["clock_mhz"] / random.randint(20, 600)
-    try:
-        return tw.AllocationProblem.model_validate(
-            {"network": {"layers": layers}, "machine": machine, "objective": goal, "limits": limits}
-        )
-    except InputError:
-        assume(False)
-        raise
-
-
 def subsets(names: list[str]) -> list[set[str]]:
     return [set(some) for some in chain.from_iterable(combinations(names, n) for n in range(len(names) + 1))]
 
@@ -162,7 +130,7 @@ def all_intervals(asked: tw.AllocationProblem) -> list[int]:
 @settings(max_examples=examples(300, 20))
 @given(randoms)
 def test_least_interval_is_that_of_all_choices(random: Random) -> None:
-    agree(drawn(random))
+    agree(with_border(random))
 
 
 def agree(asked: tw.AllocationProblem) -> None:
@@ -192,7 +160,7 @@ def executed(asked: tw.AllocationProblem, plan: tw.AllocationPlan) -> None:
 @settings(max_examples=examples(200, 8))
 @given(randoms)
 def test_any_plan_moves_what_the_walk_counts(random: Random) -> None:
-    asked = drawn(random)
+    asked = with_border(random)
     assume(len(asked.stages) == len(Pipeline(asked.model_dump(mode="json")).layers))
     free = asked.with_(machine={"buffer_bytes": None}, objective={"frames_per_second": None})
     plan = parametric.solve(free, RunContext()).plan

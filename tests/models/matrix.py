@@ -197,6 +197,9 @@ def _allocation() -> list[Cell]:
         ("pes given", {"pes": {"b": 2}}),
     ):
         found.append(Cell("allocation", "energy", name, _with(priced, "energy", limits)))
+    small = {"network": SMALL_CHAIN, "machine": {**machine, "buffer_bytes": 50, "off_chip": {"mb_per_s": 1}}}
+    turns = _with(small, "interval", {"execution": "layer-by-layer"})
+    found.append(Cell("allocation", "interval", "off_chip, layer-by-layer", turns))
     return found
 
 

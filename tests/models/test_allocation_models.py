@@ -7,10 +7,10 @@ from functools import cache
 from itertools import product
 
 import pytest
-from allocation.pipelines_at_random import networks, pipeline
+from allocation.pipelines_at_random import networks, pipeline, with_border
 from conftest import THOROUGH, examples, thinned
 from formulations import check_agreement, core_text, methods, need, solve, with_and_without_extras, with_each
-from hypothesis import given, settings
+from hypothesis import assume, given, settings
 from hypothesis import strategies as st
 from numbered import randoms
 
@@ -332,6 +332,20 @@ def test_columns_energy_finds_the_least_energy(drawn) -> None:
     asked = pipeline(drawn, goals=("energy",))
     found = parametric.solve(asked, RunContext())
     outcome = solve(asked, catalogue.model("allocation", "columns_energy"), "highs")
+    assert outcome.status == found.status
+    if found.plan is not None:
+        assert objective(asked, outcome.plan) == outcome.bound == objective(asked, found.plan)
+        assert violation(asked, outcome.plan) is None
+
+
+@settings(max_examples=examples(150, 6))
+@given(randoms)
+def test_columns_turns_finds_the_least_interval_too(drawn) -> None:
+    asked = with_border(drawn, ("layer-by-layer",))
+    formulation = catalogue.formulation("allocation", "columns_turns")
+    assume(catalogue.suits(formulation, asked))
+    found = parametric.solve(asked, RunContext())
+    outcome = solve(asked, catalogue.model("allocation", "columns_turns"), "highs")
     assert outcome.status == found.status
     if found.plan is not None:
         assert objective(asked, outcome.plan) == outcome.bound == objective(asked, found.plan)

@@ -224,7 +224,7 @@ def most_alive(begin: Numbers, end: Numbers, interval: int) -> int:
     turns = int((end // interval - begin // interval).sum())
     begins, ends = np.sort(begin % interval), np.sort(end % interval)
     alive = np.searchsorted(begins, begins, side="right") - np.searchsorted(ends, begins, side="right")
-    return turns + int(alive.max())
+    return turns + int(alive.max(initial=0))
 
 
 def schedule(problem: Problem, plan: Plan, scan: Scan | None = None, *, fixed: int | None = None) -> Schedule:

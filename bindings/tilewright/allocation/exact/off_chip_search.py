@@ -95,26 +95,30 @@ class Items:
 
     def bytes(self) -> Numbers:
         """Return the bytes of all choices, of a frame or of each turn: shape (choices, 1 or layers)."""
-        nothing = np.array(transfers(self.problem, (), ()))
-        singles = [self._alone(one) for one in self._singles()]
-        return self.linear(nothing, np.array(singles, dtype=np.int64).reshape(-1, len(nothing)) - nothing)
+        return self.linear(*self.bytes_of_items())
 
-    def _alone(self, one: Choice) -> tuple[int, ...]:
-        return transfers(self.problem, *self.names(one))
+    def bytes_of_items(self) -> tuple[Numbers, Numbers]:
+        """Return the bytes if nothing leaves the chip, and what each item adds to them."""
+        nothing = np.array(transfers(self.problem, (), ()))
+        singles = [transfers(self.problem, *self.names(one)) for one in self._singles()]
+        return nothing, np.array(singles, dtype=np.int64).reshape(-1, len(nothing)) - nothing
+
+    def in_turns(self) -> Numbers:
+        """Return the words on chip in each turn, of all choices: shape (choices, layers)."""
+        return self.linear(*self.words_of_items())
+
+    def words_of_items(self) -> tuple[Numbers, Numbers]:
+        """Return the words if nothing leaves the chip, and what each item adds to them."""
+        nothing = np.array(storage_in_turns(self.problem, (), ()))
+        singles = [storage_in_turns(self.problem, *self.names(one)) for one in self._singles()]
+        return nothing, np.array(singles, dtype=np.int64).reshape(-1, len(nothing)) - nothing
 
     def _singles(self) -> Choice:
         return np.eye(len(self.streamed) + len(self.spilled), dtype=np.bool_)
 
-    def in_turns(self) -> Numbers:
-        """Return the words on chip in each turn, of all choices: shape (choices, layers)."""
-        nothing = np.array(storage_in_turns(self.problem, (), ()))
-        singles = [storage_in_turns(self.problem, *self.names(one)) for one in self._singles()]
-        return self.linear(nothing, np.array(singles, dtype=np.int64).reshape(-1, len(nothing)) - nothing)
-
     def _some(self, count: int) -> Choice:
         """Return choices that spill and stream more and more, by the bytes that this takes in a frame."""
-        nothing = sum(transfers(self.problem, (), ()))
-        more = [sum(self._alone(one)) - nothing for one in self._singles()]
+        more = self.bytes_of_items()[1].sum(axis=1)
         rank = np.empty(count, dtype=np.int64)
         rank[np.argsort(more, kind="stable")] = np.arange(count)
         return np.arange(count + 1)[:, None] > rank
@@ -159,12 +163,13 @@ def _in_turns(problem: Problem) -> Found:
         return Found(None, None, bound, items.all_listed)
     places = np.flatnonzero(fits)
     best = places[np.lexsort((words[places], moved[places].sum(axis=1), totals[places]))[0]]
-    plan = _with(plan_of(problem, chosen), items, items.choices[best])
+    plan = with_choice(plan_of(problem, chosen), items, items.choices[best])
     value = int(totals[best])
     return Found(plan, value, value if items.all_listed else bound, items.all_listed or value == bound)
 
 
-def _with(plan: Plan, items: Items, choice: Choice) -> Plan:
+def with_choice(plan: Plan, items: Items, choice: Choice) -> Plan:
+    """Return a plan with what a choice streams and spills."""
     streamed, spilled = items.names(choice)
     return replace(plan, streamed=streamed, spilled=spilled)
 
@@ -200,7 +205,7 @@ class _Pipeline:
             # Where the border sets the interval, no layer needs just that load.
             splits = cheapest_within(self.offers, interval) if self.cycles[place] == interval else rises
             assert splits is not None
-            plan = _with(plan_of(problem, splits, "uniform"), self.items, self.items.choices[place])
+            plan = with_choice(plan_of(problem, splits, "uniform"), self.items, self.items.choices[place])
             proven = self.items.all_listed or interval == bound
             return Found(plan, interval, interval if proven else bound, proven)
         return Found(None, None, bound, self.items.all_listed)
