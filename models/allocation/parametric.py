@@ -28,7 +28,7 @@ def honours(problem: Problem, _part: Ground) -> bool:
 
 def solve(problem: Problem, search: RunContext) -> Outcome:
     """Find and prove the optimum; of ``pareto``, the whole front."""
-    if problem.constraints:
+    if problem.constraints and problem.machine.off_chip is None:
         return constrained.search(problem, search)
     plan, bound, proven = None, None, False
     for found in search_splits(problem, search.deadline):

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from functools import cache
 from itertools import chain, combinations, product
 from random import Random
@@ -69,6 +70,7 @@ def test_what_is_not_decided_together_is_refused() -> None:
     ):
         assert refused(lambda change=change: known.with_(**change), field)
     assert refused(lambda: known.where("interval <= 900"), "constraints")
+    assert refused(lambda: known.where("spilled('b')"), "constraints")
 
 
 def test_programs_of_pes_are_refused() -> None:
@@ -93,12 +95,16 @@ def test_plans_that_stream_what_there_is_not_are_invalid() -> None:
 # Against all choices ---------------------------------------------------------------------------------------
 
 
+Kept = Callable[[set[str], set[str], int], bool]
+"""Whether a choice is admitted: what is streamed and spilled, and the bytes of a frame."""
+
+
 def subsets(names: list[str]) -> list[set[str]]:
     return [set(some) for some in chain.from_iterable(combinations(names, n) for n in range(len(names) + 1))]
 
 
-def all_intervals(asked: tw.AllocationProblem) -> list[int]:
-    """Return the intervals of all plans that keep the limits."""
+def all_intervals(asked: tw.AllocationProblem, kept: Kept = lambda *_: True) -> list[int]:
+    """Return the intervals of all plans that keep the limits, and what is asked of their choices."""
     oracle = Pipeline(asked.model_dump(mode="json"))
     assume(len(asked.stages) == len(oracle.layers) > 1)
     border = Border(oracle)
@@ -120,8 +126,8 @@ def all_intervals(asked: tw.AllocationProblem) -> list[int]:
     found = []
     for streamed, spilled in product(subsets(heavy), subsets(maps)):
         for each in loads:
-            interval, _, words = measured(each, frozenset(streamed), frozenset(spilled))
-            fits = oracle.words is None or words <= oracle.words
+            interval, moved, words = measured(each, frozenset(streamed), frozenset(spilled))
+            fits = kept(streamed, spilled, moved) and (oracle.words is None or words <= oracle.words)
             if fits and (oracle.most is None or interval <= oracle.most):
                 found.append(interval)
     return found
@@ -142,6 +148,29 @@ def agree(asked: tw.AllocationProblem) -> None:
     assert found.status == "optimal"
     assert objective(asked, found.plan) == found.bound == min(intervals)
     executed(asked, found.plan)
+
+
+@settings(max_examples=examples(150, 8))
+@given(randoms)
+def test_constraints_on_what_stays(random: Random) -> None:
+    asked = with_border(random)
+    first, last = asked.stages[0].name, asked.stages[-1].name
+    few = random.randint(10, 300)
+    say, kept = random.choice(
+        [
+            (f"weights_stay('{last}')", lambda streamed, spilled, moved: last not in streamed),
+            (f"not weights_stay('{first}')", lambda streamed, spilled, moved: first in streamed),
+            ("for all m in maps: not spilled(m)", lambda streamed, spilled, moved: not spilled),
+            (f"off_chip_bytes <= {few}", lambda streamed, spilled, moved: moved <= few),
+        ]
+    )
+    if "off_chip_bytes" in say:  # else whole bytes of each turn are more
+        assume(asked.parallel or asked.machine.word_bits % 8 == 0)
+    intervals = all_intervals(asked, kept)
+    found = parametric.solve(asked.where(say), RunContext())
+    assert found.status == ("optimal" if intervals else "infeasible"), say
+    if intervals:
+        assert objective(asked, found.plan) == min(intervals), say
 
 
 def executed(asked: tw.AllocationProblem, plan: tw.AllocationPlan) -> None:

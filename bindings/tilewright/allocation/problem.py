@@ -170,9 +170,6 @@ class Problem(Minimising):
         if self.minimise == "pareto":
             limit = "are for a single plan, not for a front"
             raise InputError("constraints", str(self.constraints[0]), limit)
-        if self.machine.off_chip is not None:
-            limit = "are not taken with machine.off_chip yet"
-            raise InputError("constraints", str(self.constraints[0]), limit)
         super().check_constraints()
 
     @property

@@ -203,7 +203,7 @@ def plan(problem: Problem, solution: Any) -> Plan:
 
 def term(problem: Problem, _formulation: Path, one: Term) -> str | None:
     """Return a term of the vocabulary in MiniZinc; where layers are placed, none is decided here."""
-    if problem.minimise == "distance":
+    if problem.minimise == "distance" or problem.machine.off_chip is not None:
         return None
     if not one.arguments:
         return WORDS[one.word]

@@ -12,6 +12,7 @@ from functools import cached_property, partial
 
 from tilewright.allocation.energy import energy
 from tilewright.allocation.geometry import Scan
+from tilewright.allocation.off_chip import spillable, transfers
 from tilewright.allocation.plan import PACINGS, Plan
 from tilewright.allocation.problem import Problem
 from tilewright.allocation.schedule import Schedule, schedule, storage_by_turn
@@ -92,6 +93,8 @@ def vocabulary(problem: Problem) -> Vocabulary:
             known.append(Scan(problem))
         return known[0]
 
+    if problem.machine.off_chip is not None:
+        return Vocabulary.of(_off_chip_words(problem, layers), lambda plan: _View(problem, plan, scan))
     words = _split_words(problem, layers)
     if problem.minimise == "distance":
         words += _place_words(problem, layers)
@@ -100,6 +103,33 @@ def vocabulary(problem: Problem) -> Vocabulary:
     else:
         words += _turn_words(problem, layers)
     return Vocabulary.of(words, lambda plan: _View(problem, plan, scan))
+
+
+def _off_chip_words(problem: Problem, layers: Names) -> list[Word]:
+    """Return what plans decide of DRAM; of what else they decide nothing can be said there yet."""
+    maps = Names("maps", spillable(problem))
+    return [
+        Word(
+            "off_chip_bytes",
+            "bytes of a frame that cross the chip's border",
+            lambda seen: sum(transfers(problem, seen.plan.streamed, seen.plan.spilled)),
+            unit="bytes",
+        ),
+        Word(
+            "spilled",
+            "whether a map is written off chip and read again",
+            lambda seen, name: name in seen.plan.spilled,
+            (maps,),
+            gives="truth",
+        ),
+        Word(
+            "weights_stay",
+            "whether a layer's weights stay on chip",
+            lambda seen, layer: layer not in seen.plan.streamed,
+            (layers,),
+            gives="truth",
+        ),
+    ]
 
 
 def _split_words(problem: Problem, layers: Names) -> list[Word]:

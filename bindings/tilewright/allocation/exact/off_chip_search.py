@@ -40,6 +40,7 @@ from tilewright.allocation.problem import Problem
 from tilewright.allocation.schedule import schedule
 from tilewright.allocation.splits import LayerSplit
 from tilewright.core.branch_and_bound import check_deadline
+from tilewright.spec.constraints import Term, meaning
 
 MOST_ITEMS = 16
 """Most weights and maps of which all choices are listed."""
@@ -72,6 +73,8 @@ class Items:
             self.choices: Choice = (np.arange(2**count)[:, None] >> np.arange(count)) & 1 > 0
         else:
             self.choices = self._some(count)
+        if problem.constraints:
+            self.choices = self.choices[[self._kept(choice) for choice in self.choices]]
 
     def names(self, choice: Choice) -> tuple[tuple[str, ...], tuple[str, ...]]:
         """Return what a choice streams and spills."""
@@ -79,6 +82,18 @@ class Items:
         own = len(self.streamed)
         streamed = tuple(self.streamed[place] for place in places if place < own)
         return streamed, tuple(self.spilled[place - own] for place in places if place >= own)
+
+    def _kept(self, choice: Choice) -> bool:
+        """Whether a choice keeps the constraints, which speak of nothing else."""
+        streamed, spilled = self.names(choice)
+
+        def value(term: Term) -> int:
+            if term.word == "off_chip_bytes":
+                return sum(transfers(self.problem, streamed, spilled))
+            name = str(term.arguments[0])
+            return int(name in spilled if term.word == "spilled" else name not in streamed)
+
+        return all(meaning.value(part, value) for part in self.problem.must_hold_in_numbers)
 
     def linear(self, count: Numbers, each: Numbers) -> Numbers:
         """Return what all choices give of a number that each item changes on its own.
@@ -147,8 +162,8 @@ def search(problem: Problem, deadline: float) -> Found:
 def _in_turns(problem: Problem) -> Found:
     items, capacity = Items(problem), problem.machine.buffer_words
     chosen = in_turn(offers_of(problem), problem.machine.pes)
-    if chosen is None:
-        return Found(None, None, 0, True)
+    if chosen is None or not len(items.choices):
+        return Found(None, None, 0, chosen is None or items.all_listed)
     loads = np.array([split.load(stage.task) for stage, split in zip(problem.stages, chosen, strict=True)])
     moved = items.bytes()
     link = problem.machine.off_chip
@@ -190,8 +205,8 @@ class _Pipeline:
         """Return the plan of least interval."""
         problem = self.problem
         least = least_interval(self.offers, problem.machine.pes)
-        if least is None:
-            return Found(None, None, 0, True)
+        if least is None or not len(self.items.choices):
+            return Found(None, None, 0, least is None or self.items.all_listed)
         bound = max(least, int(self.cycles.min()))
         for interval, rises in self._intervals(least):
             check_deadline(self.deadline)
