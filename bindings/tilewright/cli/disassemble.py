@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
+from functools import partial
 from pathlib import Path
 
 import click
 
 from tilewright.cli.outputs import Saving, check_outputs, printing
-from tilewright.cli.programs import read_program
+from tilewright.cli.programs import disassembled
 
 
 @click.command(short_help="Turn a program in binary words into assembly.")
@@ -18,30 +19,26 @@ from tilewright.cli.programs import read_program
     type=click.Path(),
     default=None,
     metavar="FOLDER",
-    help="Write program.s and the data that it names. [print the text]",
+    help="Write program.s, or program.tcpa of an array, and the data that it names. [print the text]",
 )
 def disassemble(file: str, output: str | None) -> None:
-    """Turn the ELF FILE of a program into assembly, which `assemble` turns into the same file again."""
-    from tilewright.codegen.isa import data_of
-    from tilewright.codegen.isa import disassemble as text_of
+    """Turn a FILE of binary words into assembly, which `assemble` turns into the same file again.
+
+    It is the ELF file of instructions (docs/isa.md), or holds programs of an array (docs/tcpa-programs.md).
+    """
     from tilewright.core.files import write_atomically
 
-    image = read_program(file)
-    text = text_of(image)
+    files = disassembled(file)
     saving = Saving()
     if output is not None:
         folder = Path(output)
-        files = {"program.s": text.encode(), **data_of(image)}
         folder.mkdir(parents=True, exist_ok=True)
         check_outputs([str(folder / name) for name in files], None, inputs=[file])
         for name, content in files.items():
-            saving.save(
-                str(folder / name),
-                lambda name=name, content=content: write_atomically(folder / name, content),  # type: ignore[misc]
-            )
+            saving.save(str(folder / name), partial(write_atomically, folder / name, content))
     with printing():
         if output is None:
-            click.echo(text, nl=False)
+            click.echo(next(iter(files.values())).decode(), nl=False)
         elif saving.written:
             click.echo(f"written: {len(saving.written)} files in {output}")
     saving.finish()

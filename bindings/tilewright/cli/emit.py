@@ -15,6 +15,7 @@ import click
 from tilewright.cli import completion
 from tilewright.cli.arguments import on_instances, read_both, take_seed
 from tilewright.cli.outputs import Saving, check_outputs, note, printing
+from tilewright.spec.errors import InputError
 
 if TYPE_CHECKING:
     from tilewright.codegen import TrainedNetwork
@@ -82,8 +83,8 @@ def emit(
     of docs/isa.md.
     """
     problem, answer = read_both(instance, changes, result)
-    check_outputs(output, None, inputs=[*problem.files, result])
     form = form or _form(output)
+    check_outputs(None if form in FOLDERS else output, None, inputs=[*problem.files, result])
     if form == "project":
         _emit_project(problem, answer.plan, output, numbers, seed, as_json, changes["sizes"], hop_cycles)
         return
@@ -170,8 +171,12 @@ def _trained(
 def _save_folder(
     problem: Instance, output: str, files: Mapping[str, bytes], told: str, as_json: bool
 ) -> None:
-    """Write files to a folder, and print what they are."""
+    """Write files to a folder, over those of the same names, and print what they are."""
     folder, saving = Path(output), Saving()
+    if folder.exists() and not folder.is_dir():
+        raise InputError("output", output, "is a file; what is written is a folder")
+    there = [str(folder / path) for path in files if (folder / path).exists()]
+    check_outputs(there, None, inputs=problem.files)
     for path, content in files.items():
         saving.save(str(folder / path), partial(_save, folder / path, content))
     with printing():
@@ -233,6 +238,9 @@ def _emit_schedule(problem: Instance, plan: Any, output: str | None, as_json: bo
     _print(saving, shown, told if as_json else None)
     saving.finish()
 
+
+FOLDERS = ("project", "isa")
+"""What is written to a folder."""
 
 EMITTING = {"c": _emit_c, "halide": _emit_halide, "schedule": _emit_schedule}
 BY_SUFFIX = {".json": "schedule", ".py": "halide"}

@@ -1,4 +1,4 @@
-"""Reading of programs of instructions, which `assemble`, `disassemble` and `execute` have in common."""
+"""Reading of programs, which `assemble`, `disassemble` and `execute` have in common."""
 
 from __future__ import annotations
 
@@ -9,6 +9,12 @@ from tilewright.spec.errors import InputError
 
 if TYPE_CHECKING:
     from tilewright.codegen.isa import Image
+
+ARRAY_SUFFIX = ".tcpa"
+"""Of assembly with programs of an array."""
+
+ELF = b"\x7fELF"
+"""What an ELF file begins with."""
 
 MOST_BYTES = 2**31
 """Most bytes of a program's file."""
@@ -46,8 +52,34 @@ def read_text(path: str) -> Image:
             raise InputError("data", name, "must be the name of a file beside the program", path)
         return read_bytes(folder / name)
 
+    return assemble(_decoded(path), read, path)
+
+
+def read_array_text(path: str) -> bytes:
+    """Return the words of an array's programs in a file of assembly."""
+    from tilewright.codegen.array.assembly import assemble
+
+    return assemble(_decoded(path), path)
+
+
+def disassembled(path: str) -> dict[str, bytes]:
+    """Return the assembly of a file of binary words, and then the data that it names, by the names of files."""
+    content = read_bytes(Path(path))
+    if not content.startswith(ELF):
+        from tilewright.codegen.array.assembly import disassemble as text_of_array
+
+        try:
+            return {f"program{ARRAY_SUFFIX}": text_of_array(content).encode()}
+        except InputError as error:
+            raise error.in_file(path) from None
+    from tilewright.codegen.isa import data_of, disassemble, read_elf
+
+    image = read_elf(content, path)
+    return {"program.s": disassemble(image).encode(), **data_of(image)}
+
+
+def _decoded(path: str) -> str:
     try:
-        text = read_bytes(Path(path)).decode()
+        return read_bytes(Path(path)).decode()
     except UnicodeDecodeError as error:
         raise InputError("text", error.start, "is no UTF-8 from this byte on", path) from None
-    return assemble(text, read, path)
