@@ -16,8 +16,8 @@ from tilewright.cli.programs import ARRAY_SUFFIX, read_array_text, read_text
 def assemble(file: str, output: str) -> None:
     """Turn a FILE of assembly into binary words.
 
-    Instructions of fused groups, with their data beside them, become an ELF file (docs/isa.md). A FILE.tcpa has
-    programs of a processor array (docs/tcpa-programs.md).
+    Instructions of fused groups, with their data beside them, become an ELF file (docs/isa.md). A FILE.tcpa
+    has programs of a processor array (docs/tcpa-programs.md).
     """
     from tilewright.core.files import write_atomically
 

@@ -63,7 +63,7 @@ def read_array_text(path: str) -> bytes:
 
 
 def disassembled(path: str) -> dict[str, bytes]:
-    """Return the assembly of a file of binary words, and then the data that it names, by the names of files."""
+    """Return the assembly of binary words, and then the data that it names, by the names of files."""
     content = read_bytes(Path(path))
     if not content.startswith(ELF):
         from tilewright.codegen.array.assembly import disassemble as text_of_array
