@@ -169,6 +169,12 @@ def _all_of(problem: Problem, number: int) -> int:
     return channels_of(problem, number) * task.rows * task.columns
 
 
+def words_of_map(problem: Problem, name: str) -> int:
+    """Return the words of a map that a plan calls so."""
+    numbers = (-1, *(stage.number for stage in problem.stages))
+    return next(_all_of(problem, number) for number in numbers if name_of(problem, number) == name)
+
+
 def violation(
     problem: Problem, pacing: str, streamed: tuple[str, ...], spilled: tuple[str, ...]
 ) -> str | None:

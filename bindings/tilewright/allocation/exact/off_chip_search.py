@@ -34,6 +34,7 @@ from tilewright.allocation.off_chip import (
     streamable,
     transfer_cycles,
     transfers,
+    words_of_map,
 )
 from tilewright.allocation.plan import Plan
 from tilewright.allocation.problem import Problem
@@ -132,11 +133,21 @@ class Items:
         return np.eye(len(self.streamed) + len(self.spilled), dtype=np.bool_)
 
     def _some(self, count: int) -> Choice:
-        """Return choices that spill and stream more and more, by the bytes that this takes in a frame."""
+        """Return choices in which ever more leaves the chip, by the bytes that takes, or those for a word."""
         more = self.bytes_of_items()[1].sum(axis=1)
-        rank = np.empty(count, dtype=np.int64)
-        rank[np.argsort(more, kind="stable")] = np.arange(count)
-        return np.arange(count + 1)[:, None] > rank
+        by_name = {stage.name: stage for stage in self.problem.stages}
+        freed = [by_name[name].weights for name in self.streamed]
+        if self.problem.parallel:
+            kept = least_buffers(self.problem)
+            freed += [kept[by_name[name].number] - by_name[name].channels for name in self.spilled]
+        else:
+            freed += [words_of_map(self.problem, name) for name in self.spilled]
+        families = []
+        for price in (more, more / np.maximum(np.array(freed), 1)):
+            rank = np.empty(count, dtype=np.int64)
+            rank[np.argsort(price, kind="stable")] = np.arange(count)
+            families.append(np.arange(count + 1)[:, None] > rank)
+        return np.unique(np.concatenate(families), axis=0)
 
 
 class Found(NamedTuple):

@@ -131,9 +131,8 @@ def _with_traffic(problem: Problem, bound: int, deadline: float) -> AllocationAn
     except OutOfTimeError:
         return AllocationAnswer((), None, bound, False, cut_short=True)
     plans = () if found.plan is None else (found.plan,)
-    return AllocationAnswer(
-        plans, found.interval, max(bound, found.bound), found.proven, cut_short=not found.proven
-    )
+    proven = found.proven or found.interval == bound
+    return AllocationAnswer(plans, found.interval, max(bound, found.bound), proven, cut_short=not proven)
 
 
 def _of_energy(problem: Problem, bound: int, deadline: float) -> AllocationAnswer:
