@@ -214,7 +214,9 @@ def _others() -> list[Cell]:
             ("halo recompute", {"halo": "recompute"}),
             ("tiles any", {"tiles": "any"}),
         ):
-            found.append(Cell("fusion", cost, name, _with(fusion, cost, limits)))
+            # All sizes are many: two operations are enough for the reference model.
+            network = PAIR if name == "tiles any" else CHAIN
+            found.append(Cell("fusion", cost, name, _with({**fusion, "network": network}, cost, limits)))
     bits = {
         "network": FULLY_CONNECTED,
         "ranges": RANGES,
