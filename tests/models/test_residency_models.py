@@ -22,7 +22,7 @@ FOUND = methods(SAMPLE)
 
 
 def test_there_are_formulations() -> None:
-    assert {solver for _, solver in FOUND} == {"gecode", "highs"}
+    assert {solver for _, solver in FOUND} == {"cpsat", "gecode", "highs"}
 
 
 @pytest.mark.by_day(12)

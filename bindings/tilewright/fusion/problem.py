@@ -67,6 +67,7 @@ class FusionLimits(Spec):
     """
 
     table_name: ClassVar[str] = "limits"
+    later: ClassVar[tuple[str, ...]] = ("tiles",)
     lifted: ClassVar[dict[str, Any]] = {"halo": "any"}
     """What only leaves plans out, with the value that leaves none out."""
 

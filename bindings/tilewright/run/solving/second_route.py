@@ -28,7 +28,8 @@ def routes(problem: Any, but: str | None = None) -> list[str]:
     """Return the methods that may prove a claim about a problem, in the order of their expected speed.
 
     They are the room's exact search, if it takes the problem, and then the formulations, those on HiGHS
-    first. Formulations and drivers of the user's own confirm nothing. Whether a formulation takes the problem
+    first; of these, those that state the decisions come before those that choose among columns which the
+    package has priced, as the exact search may have the same prices. Formulations and drivers of the user's own confirm nothing. Whether a formulation takes the problem
     shows when a worker runs it: looking at it here would import its solver.
 
     Parameters
@@ -38,6 +39,7 @@ def routes(problem: Any, but: str | None = None) -> list[str]:
     """
     room = room_of(problem).name
     files = [path for path in catalogue.models(room) if catalogue.bundled(path)]
+    files.sort(key=lambda path: path.stem.startswith("columns_"))
     exact = [path.stem for path in files if catalogue.solves_itself(path)]
     if problem.constraints:  # what ignores one proves nothing about the others' claims
         files = [path for path in files if not unstated(path, problem)]
