@@ -28,9 +28,10 @@ def routes(problem: Any, but: str | None = None) -> list[str]:
     """Return the methods that may prove a claim about a problem, in the order of their expected speed.
 
     They are the room's exact search, if it takes the problem, and then the formulations, those on HiGHS
-    first; of these, those that state the decisions come before those that choose among columns which the
-    package has priced, as the exact search may have the same prices. Formulations and drivers of the user's own confirm nothing. Whether a formulation takes the problem
-    shows when a worker runs it: looking at it here would import its solver.
+    first. Those that state the decisions come before those that choose among columns which the package has
+    priced, as the exact search may have the same prices. Formulations and drivers of the user's own confirm
+    nothing. Whether a formulation takes the problem shows when a worker runs it: looking at it here would
+    import its solver.
 
     Parameters
     ----------
