@@ -226,6 +226,24 @@ def test_of_a_long_front_some_plans_are_listed() -> None:
     assert "PEs of the layers" not in written(figure)
 
 
+def test_a_front_of_interval_and_energy_draws_energies_over_rates() -> None:
+    problem = bundled("mnist-tcpa-energy-front")
+    front = Plan.joined(tuple(plan(problem, *pes) for pes in SIX[2:4]))
+    report = simulate(problem, front, overlapped=False)
+    assert report.valid
+    figure = pictures.sheet(problem, front, report)
+    check_fits(figure)
+    assert {" ".join(map(str, pes)) for pes in SIX[2:4]} <= {*written(figure)}
+    drawn = pictures.plot(problem, front, report)
+    (dots,) = drawn.collections
+    expected = [
+        [problem.machine.frames_per_second(point.interval_cycles), point.energy_fj / 1e9]
+        for point in report.measures.front
+    ]
+    assert np.allclose(dots.get_offsets(), expected)
+    assert drawn.get_ylabel() == "energy of a frame, uJ"
+
+
 # Plans that break a rule -----------------------------------------------------------------------------
 
 

@@ -13,6 +13,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from tilewright import plotting
+from tilewright.allocation.energy_plot import draw_energies, list_energies
 from tilewright.allocation.geometry import Numbers
 from tilewright.allocation.lowering import engines_of
 from tilewright.allocation.measures import PipelineLayer, PipelinePoint
@@ -97,7 +98,9 @@ draw = plotting.writer(sheet)
 
 @plotting.style()
 def plot(problem: Problem, plan: Plan, report: Report, *, ax: Axes | None = None) -> Axes:
-    """Draw when the layers work on which frame; of a front, rates against PEs; of a broken plan, its PEs.
+    """Draw when the layers work on which frame; of a broken plan, its PEs.
+
+    Of a front, rates are drawn against PEs, or energies against rates.
 
     See `core.room.Pictures.plot`.
     """
@@ -105,6 +108,8 @@ def plot(problem: Problem, plan: Plan, report: Report, *, ax: Axes | None = None
         ax = axes_or_new(ax, 5.6, 4.0, right=0.75)
         if report.violation is not None:
             leave_blank(ax, "Rate against PEs", "a front that breaks a rule has no rates")
+        elif problem.trades_energy:
+            draw_energies(ax, problem, report.measures.front)
         else:
             _trade_off(ax, None, _Front.of(problem, report.measures.front), rising=True)
         return ax
@@ -732,9 +737,16 @@ class _Front(NamedTuple):
 
 
 def _front_sheet(problem: Problem, plan: Plan, report: Report, page: Sheet) -> Figure:
-    """Draw the trade-offs between rate, PEs and latency, and list the plans with the best rates."""
-    front, height = _Front.of(problem, report.measures.front), 4.8
-    spelt = len(problem.stages) <= MAX_SPELT
+    """Draw the trade-offs between rate, PEs and latency, or rate and energy, and list plans."""
+    spelt, height = len(problem.stages) <= MAX_SPELT, 4.8
+    if problem.trades_energy:
+        top = _create(page, 11.3 if spelt else 10.0, height)
+        draw_energies(page.axes(0.85, top, 5.6, height), problem, report.measures.front, "(a) ")
+        list_energies(
+            page.axes(7.1, top, 2.7, height), problem, report.measures.front, plan if spelt else None
+        )
+        return page.figure
+    front = _Front.of(problem, report.measures.front)
     top = _create(page, 17.6 if spelt else 16.3, height)
     for left, rising, letter in ((0.85, True, "(a) "), (7.2, False, "(b) ")):
         axes = page.axes(left, top, 4.6, height)
