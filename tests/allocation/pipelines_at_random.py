@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+from itertools import product
 from random import Random
 from typing import Any
 
 from hypothesis import assume
 from hypothesis import strategies as st
 from tests.fuzz.networks import network, read_inside
+from tests.oracles.allocation import Pipeline
 
 from tilewright import AllocationProblem
 from tilewright.spec.errors import InputError
@@ -116,3 +118,14 @@ def with_border(random: Random, executions: tuple[str, ...] = EXECUTIONS) -> All
     except InputError:
         assume(False)
         raise
+
+
+def loads_of_plans(oracle: Pipeline) -> set[tuple[int, ...]]:
+    """Return the loads of the layers in all plans of few enough PEs; in pipelines the longest is enough."""
+    loads = set()
+    for splits in product(*(oracle.splits(layer) for layer in oracle.layers)):
+        pes = [split.pes for split in splits]
+        if (sum(pes) if oracle.parallel else max(pes)) <= oracle.pes:
+            each = tuple(layer.load(split) for layer, split in zip(oracle.layers, splits, strict=True))
+            loads.add((max(each),) * 2 if oracle.parallel else each)
+    return loads

@@ -8,7 +8,7 @@ from itertools import chain, combinations, product
 from random import Random
 from typing import Any
 
-from allocation.pipelines_at_random import with_border
+from allocation.pipelines_at_random import loads_of_plans, with_border
 from conftest import examples, refused
 from hypothesis import assume, given, settings
 from numbered import randoms
@@ -113,12 +113,7 @@ def all_intervals(asked: tw.AllocationProblem, kept: Kept = lambda *_: True) -> 
     def measured(loads: tuple[int, ...], streamed: frozenset[str], spilled: frozenset[str]) -> Any:
         return border.measured(list(loads), set(streamed), set(spilled))
 
-    loads = set()
-    for splits in product(*(oracle.splits(layer) for layer in oracle.layers)):
-        pes = [split.pes for split in splits]
-        if (sum(pes) if oracle.parallel else max(pes)) <= oracle.pes:
-            each = tuple(layer.load(split) for layer, split in zip(oracle.layers, splits, strict=True))
-            loads.add((max(each),) * 2 if oracle.parallel else each)
+    loads = loads_of_plans(oracle)
     heavy = [layer.name for layer in oracle.layers if layer.weights]
     maps = [layer.name for layer in oracle.layers if oracle.readers[layer.number] or not oracle.parallel]
     maps += [] if oracle.parallel else ["input"]

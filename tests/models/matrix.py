@@ -198,6 +198,8 @@ def _allocation() -> list[Cell]:
     ):
         found.append(Cell("allocation", "energy", name, _with(priced, "energy", limits)))
     small = {"network": SMALL_CHAIN, "machine": {**machine, "buffer_bytes": 50, "off_chip": {"mb_per_s": 1}}}
+    tiny = {**small, "machine": {**small["machine"], "buffer_bytes": 25}}
+    found.append(Cell("allocation", "interval", "off_chip", _with(tiny, "interval")))
     turns = _with(small, "interval", {"execution": "layer-by-layer"})
     found.append(Cell("allocation", "interval", "off_chip, layer-by-layer", turns))
     return found

@@ -2,16 +2,21 @@
 
 from __future__ import annotations
 
+import sys
 from random import Random
 
-from allocation.pipelines_at_random import pipeline
+import pytest
+from allocation.pipelines_at_random import loads_of_plans, pipeline, with_border
 from conftest import examples
 from formulations import need, solve
-from hypothesis import given, settings
+from hypothesis import assume, given, settings
 from numbered import randoms
+from tests.oracles.allocation import Pipeline
+from tests.oracles.pipeline_traffic import Border
 
 from tilewright import AllocationProblem
 from tilewright.allocation import objective, violation
+from tilewright.allocation.off_chip import spillable, streamable
 from tilewright.core import catalogue
 from tilewright.core.context import RunContext
 from tilewright.models.allocation import parametric
@@ -48,3 +53,34 @@ def test_reference_agrees_with_the_search_where_buffers_are_limited(random: Rand
 @given(randoms)
 def test_reference_agrees_on_energy(random: Random) -> None:
     agree(pipeline(random, buffers=random.random() < 0.3, goals=("energy",)))
+
+
+@pytest.mark.parametrize("execution", ["layer-by-layer", "layer-parallel"])
+@settings(max_examples=examples(300, 5))
+@given(random=randoms)
+def test_reference_agrees_on_what_stays_on_chip(random: Random, execution: str) -> None:
+    agree(with_border(random, (execution,)))
+
+
+@settings(max_examples=examples(200, 5))
+@given(randoms)
+def test_reference_counts_what_a_walk_does(random: Random) -> None:
+    """What is streamed and spilled is given, and the bytes of a frame: the rest is what a walk finds."""
+    need("gecode")
+    asked = with_border(random)
+    oracle = Pipeline(asked.model_dump(mode="json"))
+    assume(len(asked.stages) == len(oracle.layers))
+    streamed, spilled = (
+        {name for name in names if random.random() < 0.4} for names in (streamable(asked), spillable(asked))
+    )
+    walks = [Border(oracle).measured(list(loads), streamed, spilled) for loads in loads_of_plans(oracle)]
+    moved = walks[0][1]
+    said = [f"{'not ' * (name in streamed)}weights_stay('{name}')" for name in streamable(asked)]
+    said += [f"{'not ' * (name not in spilled)}spilled('{name}')" for name in spillable(asked)]
+    outcome = solve(asked.where(*said, f"off_chip_bytes == {moved}"), REFERENCE, "gecode")
+    words, most = oracle.words or sys.maxsize, oracle.most or sys.maxsize
+    kept = [interval for interval, _, needed in walks if needed <= words and interval <= most]
+    assert outcome.status == ("optimal" if kept else "infeasible")
+    if kept:
+        assert outcome.bound == min(kept)
+        assert (set(outcome.plan.streamed), set(outcome.plan.spilled)) == (streamed, spilled)

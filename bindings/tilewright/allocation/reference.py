@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from itertools import compress
 from math import gcd, prod
 from pathlib import Path
 from typing import Any
@@ -13,7 +14,8 @@ from tilewright.allocation.energy import (
     words_taken_back,
 )
 from tilewright.allocation.geometry import Scan
-from tilewright.allocation.machine import EnergyPrices
+from tilewright.allocation.machine import INPUT, EnergyPrices
+from tilewright.allocation.off_chip import channels_of, readers_of, words_of_map
 from tilewright.allocation.plan import PACINGS, Plan
 from tilewright.allocation.problem import Problem
 from tilewright.allocation.splits import LayerSplit
@@ -37,6 +39,9 @@ WORDS = {
     "storage": "storage",
     "pacing": "1 + uniform",
     "energy": "energy",
+    "off_chip_bytes": "sum(moved)",
+    "spilled": "spills[{}]",
+    "weights_stay": "(not streams[{}])",
 }
 """What the model calls what constraints say; a layer has its number."""
 
@@ -48,14 +53,31 @@ def why_not(problem: Problem, _formulation: Path | None = None) -> str | None:
     """Say why the model does not take a problem, or None."""
     if problem.minimise in ("pareto", "distance"):
         return f"objective.minimise = {problem.minimise!r} is not in the model"
-    if problem.machine.off_chip is not None:
-        return "machine.off_chip is not in the model"
-    most = len(problem.stages) * sum(stage.task.operations for stage in problem.stages)
+    most = sum(stage.task.operations for stage in problem.stages)
+    link, crossing = problem.machine.off_chip, 0
+    if link is not None:
+        crossing = _most_moved(problem) * problem.machine.clock_mhz
+        most += len(problem.stages) + crossing // link.mb_per_s
+    most = max(len(problem.stages) * most, crossing)
     if most > LARGEST:
         return f"numbers up to {most:,} may occur, the solvers of MiniZinc count to {LARGEST:,}"
     if counts_energy(problem) and (spent := problem.most_energy // unit_of_energy(problem)) > LARGEST:
         return f"energies up to {spent:,} units may occur, the solvers of MiniZinc count to {LARGEST:,}"
     return None
+
+
+def _most_moved(problem: Problem) -> int:
+    """Return bytes that no frame exceeds: all maps are written, and read by each of their readers."""
+    to_bytes = problem.machine.bytes
+    names = [INPUT, *(stage.name for stage in problem.stages)]
+    maps = sum(
+        (1 + len(readers_of(problem, number))) * to_bytes(words_of_map(problem, name))
+        for number, name in enumerate(names, -1)
+    )
+    return maps + sum(
+        to_bytes(stage.weights) * (stage.task.rows * stage.task.columns if problem.parallel else 1)
+        for stage in problem.stages
+    )
 
 
 def suits(problem: Problem, _formulation: Path) -> bool:
@@ -66,15 +88,23 @@ def suits(problem: Problem, _formulation: Path) -> bool:
 def size(problem: Problem) -> int:
     """Return about how many constraints there are: one for each pixel that another one needs.
 
-    Where buffers count, there is one for each pair of pixels of a layer.
+    Where buffers count, there is one for each pair of pixels of a layer. Where plans decide what stays on
+    chip, what comes has such pairs, too. In turn what windows need is counted beforehand, which takes about a
+    quarter of the time.
     """
+    traffic = problem.machine.off_chip is not None
+    if not problem.parallel:
+        seen = (stage.task.rows * stage.task.columns * prod(stage.spec.input[1:]) for stage in problem.stages)
+        return 20 * len(problem.stages) + traffic * sum(seen) // 4
     needs = pairs = 0
     for producer, consumer in problem.edges:
         task = problem.stages[consumer].task
         needs += task.rows * task.columns * prod(problem.stages[consumer].spec.kernel)
         own = problem.stages[producer].task
         pairs += (own.rows * own.columns) ** 2
-    return 20 * len(problem.stages) + problem.parallel * (2 * needs + 4 * counts_buffers(problem) * pairs)
+    if traffic:  # lives that are made and that come, and beginnings of both
+        pairs = 4 * pairs + prod(problem.stages[0].spec.input[1:]) ** 2
+    return 20 * len(problem.stages) + 2 * needs + 4 * counts_buffers(problem) * pairs
 
 
 def relax(problem: Problem) -> int:
@@ -181,33 +211,52 @@ def data(problem: Problem) -> dict[str, Any]:
         "producer": [producer + 1 for producer, _ in problem.edges],
         "consumer": [consumer + 1 for _, consumer in problem.edges],
         **_energy_data(problem),
+        "counts_traffic": machine.off_chip is not None,
+        "mb_per_s": machine.off_chip.mb_per_s if machine.off_chip else 1,
+        "clock_mhz": machine.clock_mhz,
+        "word_bits": machine.word_bits,
+        "input_maps": channels_of(problem, -1),
+        "leaves": [stage.leaves for stage in stages],
         "order": [int(beat) for stage in stages for beat in scan.beats(stage).ravel()] if by_fields else [],
     }
 
 
 def start(problem: Problem, plan: Plan) -> list[int]:
-    """Return a plan as values of the decisions: the parts of each layer, and whether all layers wait."""
-    return [*(part for split in plan.splits for part in split), PACINGS.index(plan.pacing)]
+    """Return a plan as values of the decisions: the parts of each layer, pacing, and what leaves the chip."""
+    names = [stage.name for stage in problem.stages]
+    return [
+        *(part for split in plan.splits for part in split),
+        PACINGS.index(plan.pacing),
+        *(int(name in plan.streamed) for name in names),
+        *(int(name in plan.spilled) for name in (INPUT, *names)),
+    ]
 
 
 def decisions(problem: Problem, solution: Any) -> list[int]:
     """Return the values of a solution's decisions, in the order of `start`."""
-    return [*(part for parts in solution.part for part in parts), int(solution.uniform)]
+    parts = (part for parts in solution.part for part in parts)
+    return [*parts, *map(int, (solution.uniform, *solution.streams, *solution.spills))]
 
 
 def plan(problem: Problem, solution: Any) -> Plan:
     """Return the plan of a solution: just what the decisions are."""
     names = tuple(stage.name for stage in problem.stages)
-    return Plan(names, tuple(LayerSplit(*parts) for parts in solution.part), PACINGS[solution.uniform])
+    return Plan(
+        names,
+        tuple(LayerSplit(*parts) for parts in solution.part),
+        PACINGS[solution.uniform],
+        streamed=tuple(compress(names, solution.streams)),
+        spilled=tuple(compress((INPUT, *names), solution.spills)),
+    )
 
 
 def term(problem: Problem, _formulation: Path, one: Term) -> str | None:
     """Return a term of the vocabulary in MiniZinc; where layers are placed, none is decided here."""
-    if problem.minimise == "distance" or problem.machine.off_chip is not None:
+    if problem.minimise == "distance":
         return None
     if not one.arguments:
         return WORDS[one.word]
-    number = [stage.name for stage in problem.stages].index(str(one.arguments[0])) + 1
+    number = [INPUT, *(stage.name for stage in problem.stages)].index(str(one.arguments[0]))
     if one.word in ("split", "units"):
         part = str(one.arguments[1]).upper()
         return f"part[{number}, {'UNIT_' if one.word == 'units' else ''}{part}]"
