@@ -164,6 +164,7 @@ def _imported(path: Path, model: Model, allow_unknown: bool) -> Imported:
     for operation, parts in zip(operations, found, strict=True):
         assert not isinstance(parts, Unknown)
         graph.add(operation, parts)
+    graph.give_inputs(model, layouts.outputs)
     network = _validated(graph.network(layouts.outputs.values()), _name(path), _source(path, model))
     network.check_shapes()
     _check_outputs(network, operations, graph.layer_of)
@@ -314,6 +315,25 @@ class _Graph:
         if layers and layers[0]["kind"] == "input":
             found["input"] = self.own_shape
         return found | ({"outputs": given} if read.intersection(given) else {})
+
+    def give_inputs(self, model: Model, outputs: Mapping[str, str]) -> None:
+        """Add a layer where all that a network gives is its input, perhaps in another shape.
+
+        Raises
+        ------
+        InputError
+            If outputs depend on no value of an input.
+        """
+        if any(self.layer_of.get(name, OWN_INPUT) != OWN_INPUT for name in outputs.values()):
+            return
+        if not any(name in self.layer_of for name in outputs.values()):
+            limit = "depend on no value of an input, at most on its shape; a network computes something of it"
+            raise InputError("graph.output", list(model.outputs), limit)
+        operation = model.operations[-1]
+        own = any_shape(operation, model.inputs[0])
+        name = self.names.unique(operation.name)
+        self.tables = [{"name": name, "kind": "map", "op": "identity", "input": own, "inputs": [OWN_INPUT]}]
+        self.layer_of |= dict.fromkeys(outputs.values(), name)
 
     def _reads(self, operation: OnnxOperation) -> Iterator[str]:
         """Yield the layers that an operation reads, further inputs of the network among them."""

@@ -12,22 +12,24 @@ from tilewright.importing.model import OnnxOperation, Value
 from tilewright.importing.shapes import Table, any_shape, shape
 
 MOVES = (
-    "Compress", "Concat", "DepthToSpace", "Expand", "Gather", "GatherElements", "GatherND", "Identity",
-    "OneHot", "Pad", "ReverseSequence", "ScatterElements", "ScatterND", "Slice", "SpaceToDepth",
-    "Split", "Tile", "Transpose", "Trilu", "Unsqueeze", "Upsample",
+    "CenterCropPad", "Col2Im", "Compress", "Concat", "DepthToSpace", "Expand", "Gather", "GatherElements",
+    "GatherND", "Identity", "OneHot", "Pad", "ReverseSequence", "Scatter", "ScatterElements", "ScatterND",
+    "Slice", "SpaceToDepth", "Split", "TensorScatter", "Tile", "Transpose", "Trilu", "Unsqueeze",
+    "Upsample",
 )  # fmt: skip
 """Operators that move values and compute none."""
 
 COMPARES = (
-    "And", "ArgMax", "ArgMin", "Equal", "Greater", "GreaterOrEqual", "IsInf", "IsNaN", "Less",
-    "LessOrEqual", "Max", "Min", "Not", "Or", "TopK", "Where", "Xor",
+    "And", "ArgMax", "ArgMin", "BitwiseAnd", "BitwiseNot", "BitwiseOr", "BitwiseXor", "Clip", "Equal",
+    "Greater", "GreaterOrEqual", "Hardmax", "IsInf", "IsNaN", "Less", "LessOrEqual", "Max", "Min", "Not",
+    "Or", "TopK", "Where", "Xor",
 )  # fmt: skip
 
 VALUE_BY_VALUE = (
-    "Abs", "Acos", "Add", "Asin", "Atan", "BitShift", "Ceil", "Cos", "Cosh", "CumSum", "Div",
-    "DynamicQuantizeLinear", "Exp", "Floor", "Log", "Mean", "Mod", "Mul", "Neg", "PRelu", "Pow",
-    "Reciprocal", "Round", "Shrink", "Sign", "Sin", "Sinh", "Sqrt", "Sub", "Sum", "Tan",
-    "ThresholdedRelu",
+    "Abs", "Acos", "Acosh", "Add", "Asin", "Asinh", "Atan", "Atanh", "BitCast", "BitShift", "Ceil", "Cos",
+    "Cosh", "CumProd", "CumSum", "DequantizeLinear", "Div", "Dropout", "DynamicQuantizeLinear", "Exp",
+    "Floor", "Log", "Mean", "Mod", "Mul", "Neg", "PRelu", "Pow", "QuantizeLinear", "Reciprocal", "Round",
+    "Shrink", "Sign", "Sin", "Sinh", "Sqrt", "Sub", "Sum", "Tan", "ThresholdedRelu",
 )  # fmt: skip
 """Operators whose work is one operation for each value, which like an activation counts no MAC."""
 
@@ -43,13 +45,13 @@ NORMALISES = (
 )  # fmt: skip
 
 POOLS = ("AveragePool", "LpPool", "MaxPool")
-PRODUCTS = ("Conv", "ConvTranspose", "Einsum", "Gemm", "MatMul")
+PRODUCTS = ("Conv", "ConvTranspose", "DeformConv", "Einsum", "Gemm", "MatMul")
 RECURRENT = ("GRU", "LSTM", "RNN")
 
 UNDERSTOOD = frozenset(
     (
         *MOVES, *COMPARES, *VALUE_BY_VALUE, *REDUCES, *NORMALISES, *POOLS, *PRODUCTS, *RECURRENT,
-        "GridSample", "MaxUnpool", "Resize",
+        "GridSample", "MaxUnpool", "Resize", "RoiAlign",
     )
 )  # fmt: skip
 """Operators that are functions where no kind of layer does what they do."""
@@ -155,7 +157,7 @@ def _values(operation: OnnxOperation, place: int) -> int:
 def _products(operation: OnnxOperation, given: int) -> int:
     """Count the MACs of a convolution or a product."""
     kernels = _shape(operation, 1)
-    if operation.operator == "Conv":
+    if operation.operator in ("Conv", "DeformConv"):
         return given * prod(kernels[1:]) if kernels else 0
     if operation.operator == "ConvTranspose":
         return _values(operation, 0) * prod(kernels[1:]) if kernels else 0

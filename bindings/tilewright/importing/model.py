@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Container, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from math import prod
 from pathlib import Path
@@ -29,7 +29,10 @@ from onnx.reference import ReferenceEvaluator
 
 from tilewright.core.files import exists
 from tilewright.importing import caffe
-from tilewright.importing.quantised import Bits, float_form, operand_bits, result_type
+from tilewright.importing.quantised import Bits, float_form, operand_bits, packed_weights, result_type
+from tilewright.importing.sequences import GIVE_TENSORS, Sequences
+from tilewright.importing.sequences import WRITERS as ON_SEQUENCES
+from tilewright.importing.standard_forms import NEWEST, body_of, standard_form
 from tilewright.spec.errors import InputError
 from tilewright.spec.layer import MAX_PLANE
 
@@ -43,9 +46,10 @@ MAX_COMPUTED = 4096
 """Most numbers of a tensor that are looked at: shapes and padding are small, weights are of no interest."""
 
 COMPUTED = re.compile(
-    "Abs|Add|And|Cast|Ceil|Concat|Constant|ConstantOfShape|Div|Equal|Expand|Flatten|Floor|Gather|Greater|Identity|"
-    "Less|Max|Min|Mod|Mul|Neg|Not|Or|Pad|Pow|Range|ReduceMax|ReduceMin|ReduceProd|ReduceSum|Reshape|Round|Shape|"
-    "Size|Slice|Split|Sqrt|Squeeze|Sub|Tile|Transpose|Unsqueeze|Where"
+    "Abs|Add|And|Cast|Ceil|Concat|Constant|ConstantOfShape|Div|Equal|Expand|EyeLike|Flatten|"
+    "Floor|Gather|Greater|GreaterOrEqual|Identity|Less|LessOrEqual|Max|Min|Mod|Mul|Neg|Not|Or|"
+    "Pad|Pow|Range|ReduceMax|ReduceMin|ReduceProd|ReduceSum|Reshape|Round|Shape|Size|Slice|Split|"
+    "Sqrt|Squeeze|Sub|Tile|Transpose|Trilu|Unsqueeze|Where"
 )
 """Operators that exporters compute shapes with; none takes long for few numbers."""
 
@@ -60,6 +64,9 @@ SAME_NUMBERS = (
     "Unsqueeze",
 )
 """Operators that give the numbers of their first input, in other types or another order."""
+
+BY_SIZES = ("Reshape", "Split", "Squeeze", "Unsqueeze")
+"""Operators that do the same whatever their second input is, if the sizes of what they give are known."""
 
 PLAIN = (
     AttributeProto.INT,
@@ -192,11 +199,27 @@ def read(
     nodes = _live(proto.graph, allow_unknown)
     images = _inputs(proto.graph, nodes, sizes)
     reader = _Reader(proto, nodes, images, sizes, allow_unknown, batched)
-    operations = [operation for node in nodes for operation in reader.operations(node)]
-    given = tuple(reader.values[image.name] for image in images)
-    reader.check_outputs()
     outputs = tuple(value.name for value in proto.graph.output)
+    operations = _needed([operation for node in nodes for operation in reader.operations(node)], outputs)
+    used = {value.name for operation in operations for value in operation.given}
+    given = tuple(reader.values[image.name] for image in images if image.name in used or not used)
+    reader.check_outputs()
     return Model(proto.producer_name, given, outputs, tuple(operations), tuple(reader.assumed))
+
+
+def _needed(operations: Sequence[OnnxOperation], outputs: Sequence[str]) -> list[OnnxOperation]:
+    """Return the operations on whose values outputs depend, without what they give that nothing reads."""
+    needed = set(outputs).union(value.name for each in operations for value in each.given)
+    kept = []
+    for operation in reversed(operations):
+        given = tuple(value if value and value.name in needed else None for value in operation.outputs)
+        kept.append(replace(operation, outputs=given))
+    needed, found = set(outputs), []
+    for operation in kept:
+        if any(value is not None and value.name in needed for value in operation.outputs):
+            needed.update(value.name for value in operation.given)
+            found.append(operation)
+    return found[::-1]
 
 
 def _parsed(path: Path) -> ModelProto:
@@ -228,7 +251,8 @@ def _parsed(path: Path) -> ModelProto:
     if newest > (known := defs.onnx_opset_version()):
         limit = f"onnx {onnx.__version__} knows operators up to {known}; `pip install -U onnx` may know these"
         raise InputError("opset_import", newest, limit)
-    if not any(entry.domain == "" for entry in proto.opset_import):
+    has_standard = any(entry.domain == "" for entry in proto.opset_import)
+    if not has_standard and any(node.domain == "" for node in proto.graph.node):
         raise InputError(
             "opset_import", path.name, "does not say which version its operators are of, or is cut off"
         )
@@ -300,13 +324,21 @@ def _live(graph: onnx.GraphProto, allow_unknown: bool) -> list[NodeProto]:
                     "graph.node.output", name, f"is given by node {_name(node)} and already before"
                 )
             known.add(name)
+    given = {value.name for value in graph.input}
     needed = {value.name for value in graph.output}
     live = []
     for node in reversed(graph.node):
         if needed.intersection(filter(None, node.output)):
-            needed.update(node.input, _captured(node))
+            needed.update(_value_inputs(node, given), _captured(node))
             live.append(node)
     return live[::-1]
+
+
+def _value_inputs(node: NodeProto, given: Container[str]) -> list[str]:
+    """Return the inputs of a node of which more is read than the type, as CastLike does of a network's."""
+    if node.op_type == "CastLike" and not node.domain and len(node.input) == 2 and node.input[1] in given:
+        return [node.input[0]]
+    return list(node.input)
 
 
 def _depends_on_values(nodes: Sequence[NodeProto]) -> InputError:
@@ -335,7 +367,8 @@ def _inputs(
 ) -> list[onnx.ValueInfoProto]:
     """Return the network's inputs with all of their sizes, first the one that holds images."""
     fixed = _fixed_names(graph)
-    read = {name for node in nodes for name in (*node.input, *_captured(node))}
+    names = {value.name for value in graph.input}
+    read = {name for node in nodes for name in (*_value_inputs(node, names), *_captured(node))}
     inputs = {value.name: value for value in graph.input if value.name not in fixed and value.name in read}
     computed = {name for node in nodes for name in node.output}
     for name in sizes:
@@ -362,6 +395,8 @@ def _sized(value: onnx.ValueInfoProto, sizes: Mapping[str, Sequence[int]]) -> on
     if stated is not None and len(given) != len(stated):
         limit = f"the file has {name}={','.join(map(str, stated))}, of {len(stated)} dimensions"
         raise InputError("--input", f"{name}={','.join(map(str, given))}", limit)
+    if _holds_nothing(tensor) and name not in sizes:
+        return value
     known = [size for size in given if isinstance(size, int)]
     if len(known) < len(given):
         anything = [f"dimension {axis} ({size})" for axis, size in enumerate(given) if isinstance(size, str)]
@@ -374,6 +409,16 @@ def _sized(value: onnx.ValueInfoProto, sizes: Mapping[str, Sequence[int]]) -> on
     if max(known, default=1) > MAX_PLANE:
         raise InputError(f"graph.input.{name}", known, f"must have no size above {MAX_PLANE}")
     return helper.make_tensor_value_info(name, tensor.elem_type, known)
+
+
+def _holds_nothing(tensor: TypeProto.Tensor) -> bool:
+    """Whether an input is a list of no integers, such as of no axes.
+
+    Of other inputs exporters write 0 where they mean any size.
+    """
+    sizes = tensor.shape.dim
+    whole = tensor.elem_type in (TensorProto.INT32, TensorProto.INT64)
+    return whole and len(sizes) == 1 and sizes[0].HasField("dim_value") and sizes[0].dim_value == 0
 
 
 def _stated(tensor: TypeProto.Tensor) -> list[int | str] | None:
@@ -398,8 +443,21 @@ class _Reader:
         self.proto, self.sizes, self.allow_unknown = proto, sizes, allow_unknown
         first = [each.dim_value for each in images[0].type.tensor_type.shape.dim]
         self.batch = first[0] if batched and len(first) > 1 else 1
-        self.opsets = {entry.domain: entry.version for entry in proto.opset_import}
+        self.opsets = {"": defs.onnx_opset_version()}
+        self.opsets |= {entry.domain: entry.version for entry in proto.opset_import}
+        self.newer: dict[str, int] = {}
+        self.faults: dict[str, str] = {}
+        self.widths: dict[str, Bits] = {}
+        self.sequences = Sequences(lambda name: self.values[name].data if name in self.values else None)
         graph = proto.graph
+        inside = {name for node in nodes for name in _captured(node)}
+        outside = {value.name for value in graph.output}
+        self.follows = not any(
+            node.op_type in ON_SEQUENCES
+            and (inside | outside).intersection(node.output)
+            and node.op_type not in GIVE_TENSORS
+            for node in nodes
+        )
         stated = {value.name: _stated(value.type.tensor_type) or [] for value in graph.input}
         changed = any(  # so that what the file states of all that follows is of other inputs
             has != size and isinstance(has, int)
@@ -415,8 +473,13 @@ class _Reader:
         self.assumed: list[str] = []
         self.types: dict[str, TypeProto] = {}
         self.values: dict[str, Value] = {}
+        for value in graph.input:
+            self.types[value.name] = value.type
         for image in images:
             self._keep(image.name, image.type, False)
+            shape = self.values[image.name].shape
+            if shape is not None and 0 in shape:
+                self.values[image.name] = self._empty(image.name, shape)
         for tensor in graph.initializer:
             self._keep(tensor.name, helper.make_tensor_type_proto(tensor.data_type, tensor.dims), True)
             self._fill(tensor.name, tensor)
@@ -425,7 +488,17 @@ class _Reader:
             self._keep(sparse.values.name, helper.make_tensor_type_proto(element, sparse.dims), True)
 
     def operations(self, node: NodeProto) -> Iterator[OnnxOperation]:
-        """Yield what a node does for an image: of a choice that shapes decide what the chosen branch does."""
+        """Yield what a node does for an image.
+
+        Of a choice that shapes decide that is what the chosen branch does; of an operator that stands for
+        several standard ones what these do.
+        """
+        form = self._form(node)
+        if form is not None:
+            self.read.update(name for each in form for name in each.input)
+            for each in form:
+                yield from self.operations(each)
+            return
         branch = self._chosen(node)
         if branch is None:
             if _nested(node) and not self.allow_unknown:
@@ -451,6 +524,66 @@ class _Reader:
         for each in inlined:
             yield from self.operations(each)
 
+    def _keeps_all(self, node: NodeProto) -> bool:
+        """Whether a node is a dropout of an inference, which drops nothing whatever its ratio."""
+        trains = self.values[node.input[2]].data if len(node.input) > 2 and node.input[2] else np.array(False)
+        return not node.domain and node.op_type == "Dropout" and trains is not None and not trains.any()
+
+    def _shaped(self, node: NodeProto) -> bool:
+        """Whether sizes of outputs are told in place of numbers that depend on the image."""
+        second = self.values[node.input[1]] if len(node.input) > 1 and node.input[1] else None
+        if second is None or second.fixed:
+            return False
+        return all(
+            name in self.sizes or _shape(self.declared.get(name)) is not None for name in node.output if name
+        )
+
+    def _form(self, node: NodeProto) -> list[NodeProto] | None:
+        """Return standard nodes that do what a node does; None where it is to be read as it is."""
+        if not node.domain and node.op_type == "CastLike" and len(node.input) == 2:
+            element = self._elements(node.input[1:]).get(node.input[1])
+            if not element:
+                return None
+            kept = [each for each in node.attribute if each.name == "saturate"]
+            cast = helper.make_node("Cast", node.input[:1], list(node.output), node.name, to=element)
+            cast.attribute.extend(kept)
+            return [cast]
+        shapes = {name: self.values[name].shape for name in node.input if name in self.values}
+        packed = packed_weights(node)
+        if packed is not None:
+            name, sizes, self.widths[node.output[0]] = packed
+            self._keep(
+                name,
+                helper.make_tensor_type_proto(TensorProto.FLOAT, sizes),
+                self.values[node.input[1]].fixed,
+            )
+            return [helper.make_node("MatMul", [node.input[0], name], list(node.output), node.name)]
+        written = self.sequences.standard_form(node, shapes) if self.follows else None
+        if written is None and any(name in self.sequences.of for name in node.input):
+            parts = [part for name in node.input for part in self.sequences.of.get(name, [name])]
+            self.faults[node.output[0]] = "which tensors it reads or gives depends on values"
+            return [helper.make_node(node.op_type, parts, list(node.output), node.name, domain=node.domain)]
+        if written is None:
+            computed = {name for name in shapes if not self.values[name].fixed}
+            written = standard_form(node, shapes, computed)
+        if written is not None:
+            self.newer.update({each.output[0]: NEWEST.get(each.op_type, 0) for each in written})
+            return written
+        found = body_of(node, self.types, self.opsets)
+        if found is None:
+            return None
+        own = {*node.input, *node.output}
+        names = {
+            name: f"{node.output[0]}/{name}" for each in found for name in each.output if name not in own
+        }
+        return [_renamed(each, names) for each in found]
+
+    def _opset(self, node: NodeProto) -> int:
+        """Return of which version the operator of a node is."""
+        written = self.newer.get(node.output[0], 0) if node.output else 0
+        known: int = self.opsets.get(node.domain, 0)
+        return max(known, written)
+
     def _chosen(self, node: NodeProto) -> onnx.GraphProto | None:
         """Return the branch of a choice whose condition is the same for all values, None of another node."""
         if node.domain or node.op_type != "If":
@@ -465,22 +598,42 @@ class _Reader:
         """Return what a node does for an image; None if it is the same for all, and done now."""
         quantised, node = node, float_form(node, self.opsets[""])
         inputs = tuple(self.values[name] if name else None for name in (*node.input, *_captured(node)))
-        shaped = not node.domain and node.op_type in ("Shape", "Size")
+        shaped = not node.domain and node.op_type in ("EyeLike", "Shape", "Size")
         fixed = all(value is None or value.fixed or (shaped and value.shape is not None) for value in inputs)
-        fault = "it has subgraphs" if _nested(node) else ""
+        if node.op_type == "Concat" and not node.domain:
+            inputs = tuple(value for value in inputs if not (value and value.shape and 0 in value.shape))
+        fault = "it has subgraphs" if _nested(node) else self.faults.get(next(iter(node.output), ""), "")
+        shape_alone = not node.domain and node.op_type in BY_SIZES and self._shaped(node)
+        if shape_alone or self._keeps_all(node):  # so that numbers of its second input are not read
+            inputs = inputs[:1]
+            fixed = all(value is None or value.fixed for value in inputs)
         try:
             types = (
-                self._inferred(node, self.types) if node is quantised else self._of_quantised(node, quantised)
+                {}
+                if fault and not _nested(node)
+                else (
+                    self._inferred(node, self.types)
+                    if node is quantised
+                    else self._of_quantised(node, quantised)
+                )
             )
         except InputError as error:
             if not self.allow_unknown:
                 raise
             types, fault = {}, error.limit
         standard = not node.domain and types is not None
+        kinds = [type_.WhichOneof("value") for type_ in (types or {}).values()]
+        if any(kind in ("sequence_type", "optional_type") for kind in kinds):
+            fault = "it gives a sequence or what is optional, whose tensors depend on values"
         for name in filter(None, node.output):
             self._keep(name, self._type(name, (types or {}).get(name), inputs), fixed)
-        if fixed:
-            if standard and COMPUTED.fullmatch(node.op_type):
+        results = [self.values[name] for name in node.output if name]
+        for value in results:
+            moves = standard and COMPUTED.fullmatch(node.op_type)
+            if moves and value.shape is not None and 0 in value.shape:  # holds nothing that could differ
+                self.values[value.name] = self._empty(value.name, value.shape)
+        if fixed or (results and all(self.values[value.name].fixed for value in results)):
+            if fixed and standard and COMPUTED.fullmatch(node.op_type):
                 self._compute(node)
             self._trace(node)
             return None
@@ -490,19 +643,24 @@ class _Reader:
             {each.name: _attribute(each) for each in node.attribute if each.type in PLAIN}
             | self._axis(node, inputs),
             inputs,
-            tuple(self.values[name] if name in self.read else None for name in node.output),
+            tuple(self.values[name] if name else None for name in node.output),
             self.batch,
             fault,
             self._elements((*node.input, *node.output)),
-            operand_bits(quantised, self._elements(quantised.input)),
+            self.widths.get(node.output[0]) or operand_bits(quantised, self._elements(quantised.input)),
         )
+
+    def _empty(self, name: str, shape: tuple[int, ...]) -> Value:
+        """Return a tensor that holds nothing."""
+        element = self._elements([name]).get(name, TensorProto.FLOAT)
+        return Value(name, shape, True, np.zeros(shape, helper.tensor_dtype_to_np_dtype(element)))
 
     def _axis(self, node: NodeProto, inputs: Sequence[Value | None]) -> dict[str, Any]:
         """Return along which dimension a softmax is, None for several: until version 12, all that follow."""
         if node.domain or node.op_type not in ("Softmax", "LogSoftmax"):
             return {}
         told = next((each.i for each in node.attribute if each.name == "axis"), None)
-        if self.opsets[""] >= 13:
+        if self._opset(node) >= 13:
             return {"axis": -1 if told is None else told}
         axis, shape = 1 if told is None else told, inputs[0].shape if inputs and inputs[0] else None
         single = shape is not None and (axis == -1 or prod(shape[axis + 1 :]) == 1)
@@ -572,7 +730,7 @@ class _Reader:
         if _nested(node):
             return self._of_branches(node)
         try:
-            schema = defs.get_schema(node.op_type, self.opsets.get(node.domain, 0), node.domain)
+            schema = defs.get_schema(node.op_type, self._opset(node), node.domain)
         except (defs.SchemaError, TypeError):  # of a version that is no version, too
             return None
         if any(name not in given for name in names):
@@ -587,7 +745,7 @@ class _Reader:
                     for name in names
                     if (data := self._numbers(node, name)) is not None
                 },
-                opset_imports=list(self.proto.opset_import),
+                opset_imports=[helper.make_opsetid(node.domain, self._opset(node))],
                 ir_version=self.proto.ir_version,
             )
         except Exception as error:  # of several kinds, one of them without a base of its own
@@ -657,7 +815,7 @@ class _Reader:
         if any(value.shape is None or prod(value.shape) > MAX_COMPUTED for value in outputs):
             return
         given: dict[str, NDArray[Any] | None] = {name: self.values[name].data for name in names}
-        if node.op_type in ("Shape", "Size"):
+        if node.op_type in ("EyeLike", "Shape", "Size"):
             shape = self.values[names[0]].shape
             assert shape is not None
             given[names[0]] = np.broadcast_to(np.float32(0), shape)
@@ -671,7 +829,8 @@ class _Reader:
         )
         try:
             with np.errstate(all="ignore"):
-                found = ReferenceEvaluator(graph, opsets=self.opsets).run(None, given)
+                opsets = {**self.opsets, node.domain: self._opset(node)}
+                found = ReferenceEvaluator(graph, opsets=opsets).run(None, given)
         except Exception:  # of any kind; what needs the numbers says that they are missing
             return
         for value, data in zip(outputs, found, strict=True):

@@ -89,6 +89,14 @@ def _map(op: str) -> Callable[[OnnxOperation], list[Table]]:
     return layer
 
 
+def _dropout(operation: OnnxOperation) -> list[Table]:
+    """Return a dropout as it is in an inference; it drops nothing then, whatever its ratio."""
+    trains = operation.inputs[2] if len(operation.inputs) > 2 else None
+    if trains is not None and (trains.data is None or trains.data.any()):
+        raise Invalid("it drops values at random")
+    return [{"kind": "map", "op": "dropout", "input": input_shape(operation)}]
+
+
 def _softmax(operation: OnnxOperation) -> list[Table]:
     """Return a softmax of channels."""
     own, axis, value = input_shape(operation), operation.attributes["axis"], source(operation)
@@ -200,7 +208,10 @@ def _split(operation: OnnxOperation) -> list[Table]:
         if value is None:
             raise Unknown("where its other outputs begin is not known")
         begins = [begin if each == axis else 0 for each in range(len(own))]
-        tables.append(_part(operation, begins, value) | {"gives": place, "reads": [-1]})
+        cut, *shaped = _part(operation, begins, value)
+        tables.append(cut | {"reads": [-1]})
+        tables += [each | {"reads": [len(tables) - 1]} for each in shaped]
+        tables[-1]["gives"] = place
         begin += sizes(operation, value)[axis]
     return tables
 
@@ -209,11 +220,14 @@ def _slice(operation: OnnxOperation) -> list[Table]:
     begins = operation.attributes.get("begins")
     if begins is None:
         raise Unknown("where it begins is not known, or it leaves gaps")
-    return [_part(operation, begins, result(operation))]
+    return _part(operation, begins, result(operation))
 
 
-def _part(operation: OnnxOperation, begins: Sequence[int], value: Value) -> Table:
-    """Return the slice that gives a tensor, which begins at some place of each dimension of the source."""
+def _part(operation: OnnxOperation, begins: Sequence[int], value: Value) -> list[Table]:
+    """Return the slice that gives a tensor, which begins at some place of each dimension of the source.
+
+    A reshape follows where a first dimension of one value is left, as shapes of layers leave it out.
+    """
     first, images = source(operation), operation.batch
     whole, part = list(sizes(operation, first)), list(sizes(operation, value))
     own, given = input_shape(operation), shape(operation, value)
@@ -229,7 +243,13 @@ def _part(operation: OnnxOperation, begins: Sequence[int], value: Value) -> Tabl
         raise Unknown("its channels do not lie side by side")
     channel = begins[cut[0]] * prod(whole[cut[0] + 1 : outer]) if cut else 0
     plane = [0, 0, *begins[outer:]][-2:]
-    return {"kind": "slice", "input": own, "first": [channel, *plane], "output": given}
+    whole_plane = prod(part[:outer]), *([1, 1, *part[outer:]][-2:])
+    table: Table = {"kind": "slice", "input": own, "first": [channel, *plane], "output": whole_plane}
+    return (
+        [table]
+        if whole_plane == given
+        else [table, {"kind": "reshape", "input": whole_plane, "output": given}]
+    )
 
 
 FLOATING = {TensorProto.FLOAT, TensorProto.FLOAT16, TensorProto.BFLOAT16, TensorProto.DOUBLE}
@@ -246,6 +266,7 @@ OPERATORS: Mapping[str, Callable[[OnnxOperation], list[Table]]] = {
     **dict.fromkeys(("Add", "Sub", "Mul", "Div", "Sum"), _arithmetic),
     "Concat": _concat,
     "Cast": _cast,
+    "Dropout": _dropout,
     "LRN": _response,
     **dict.fromkeys(("LogSoftmax", "Softmax"), _softmax),
     "Pad": _pad,
@@ -270,7 +291,6 @@ OPERATORS: Mapping[str, Callable[[OnnxOperation], list[Table]]] = {
             "Celu": "celu",
             "Clip": "clip",
             "DequantizeLinear": "dequantise",
-            "Dropout": "dropout",
             "Elu": "elu",
             "Erf": "erf",
             "Gelu": "gelu",

@@ -75,6 +75,24 @@ def float_form(node: NodeProto, opset: int) -> NodeProto:
     return made
 
 
+def packed_weights(node: NodeProto) -> tuple[str, tuple[int, int], Bits] | None:
+    """Return what weights in blocks of few bits stand for: their name, sizes, and widths of the product.
+
+    None of other nodes than onnxruntime's MatMulNBits, and of those with an order of channels or a bias.
+    """
+    if (
+        (node.domain, node.op_type) != (MICROSOFT, "MatMulNBits")
+        or any(node.input[4:])
+        or len(node.input) < 3
+    ):
+        return None
+    told = {each.name: each.i for each in node.attribute}
+    sizes = told.get("K", 0), told.get("N", 0)
+    if min(sizes) < 1:
+        return None
+    return f"{node.input[1]}/unpacked", sizes, (32, told.get("bits", 4), 32)
+
+
 def result_type(node: NodeProto, types: Mapping[str, int]) -> int:
     """Return ONNX's number of the type of what a quantised operator gives.
 

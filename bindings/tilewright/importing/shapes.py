@@ -71,6 +71,8 @@ def sizes(operation: OnnxOperation, value: Value) -> tuple[int, ...]:
         because = (
             f", which may depend on numbers that are not in the file: {', '.join(missing)}" if missing else ""
         )
+        if not missing and len(operation.given) > 1 and operation.given[0].shape is not None:
+            because = f", which depends on values of {', '.join(each.name for each in operation.given[1:])}"
         known = [each.shape for each in operation.given if each.shape is not None]
         example = ",".join(map(str, known[0] if known else (1, 3, 224, 224)))
         told = f"; tell it, for example --input {value.name}={example}"

@@ -1,0 +1,290 @@
+"""Operators that stand for several of ONNX's standard ones, as these."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Container, Mapping, Sequence
+from math import sqrt
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+from onnx import AttributeProto, NodeProto, TypeProto, ValueInfoProto, helper, inliner, numpy_helper
+
+Shape = tuple[int, ...]
+
+MICROSOFT = "com.microsoft"
+
+BODIES = {
+    ("ai.onnx.preview", "FlexAttention"),
+    *(("", name) for name in (
+        "Attention", "CausalConvWithState", "NegativeLogLikelihoodLoss", "RotaryEmbedding",
+        "SoftmaxCrossEntropyLoss", "SwiGLU",
+    )),
+}  # fmt: skip
+"""Operators that are read as the standard operators by which ONNX defines them, by domain and name."""
+
+ACTIVATIONS: Mapping[str, Sequence[str]] = {
+    "Clip": (),
+    "HardSigmoid": ("alpha", "beta"),
+    "LeakyRelu": ("alpha",),
+    "Relu": (),
+    "Sigmoid": (),
+    "Tanh": (),
+}
+"""Functions that onnxruntime makes part of a convolution or product, with the names of their parameters."""
+
+
+def body_of(
+    node: NodeProto, types: Mapping[str, TypeProto], opsets: Mapping[str, int]
+) -> list[NodeProto] | None:
+    """Return the nodes by which ONNX defines an operator; None where it does not, or types are missing."""
+    if (node.domain, node.op_type) not in BODIES or any(name not in types for name in node.input if name):
+        return None
+    given = [helper.make_value_info(name, types[name]) for name in dict.fromkeys(node.input) if name]
+    outputs = [ValueInfoProto(name=name) for name in node.output if name]
+    graph = helper.make_graph([node], "one", given, outputs)
+    imports = [helper.make_opsetid(domain, version) for domain, version in opsets.items()]
+    model = helper.make_model(graph, opset_imports=imports)
+    try:
+        wanted = [(node.domain, node.op_type)]
+        found = inliner.inline_selected_functions(model, wanted, inline_schema_functions=True)
+    except Exception:  # of any kind; the operator is refused by its name
+        return None
+    nodes = list(found.graph.node)
+    decides = any(attribute.type == AttributeProto.GRAPH for each in nodes for attribute in each.attribute)
+    return None if decides or any(each.op_type == node.op_type for each in nodes) else nodes
+
+
+class Forms:
+    """Writes nodes that do what one of onnxruntime's own does.
+
+    Attributes
+    ----------
+    nodes
+        What has been written.
+    """
+
+    def __init__(self, node: NodeProto, shapes: Mapping[str, Shape | None]) -> None:
+        self.node, self.shapes = node, shapes
+        self.attributes: dict[str, Any] = {
+            each.name: helper.get_attribute_value(each) for each in node.attribute
+        }
+        self.nodes: list[NodeProto] = []
+        self.inputs = [*node.input, *[""] * 12][:12]
+        self.outputs = [*node.output, *[""] * 4][:4]
+
+    def shape(self, place: int) -> Shape | None:
+        """Return the sizes of an input."""
+        return self.shapes.get(self.inputs[place])
+
+    def add(self, operator: str, *inputs: str, gives: str = "", **attributes: Any) -> str:
+        """Write a node, and return what its output is called."""
+        name = gives or f"{self.outputs[0]}/{len(self.nodes)}_{operator}"
+        given = list(inputs)
+        while given and not given[-1]:
+            given.pop()
+        called = self.node.name if not self.nodes or not self.node.name else f"{self.node.name}/{operator}"
+        self.nodes.append(helper.make_node(operator, given, [name], called, **attributes))
+        return name
+
+    def number(self, value: NDArray[Any]) -> str:
+        """Write a constant, and return what it is called."""
+        return self.add("Constant", value=numpy_helper.from_array(value))
+
+    def told(self, *names: str) -> dict[str, Any]:
+        """Return the attributes of these names that the node has."""
+        return {name: self.attributes[name] for name in names if name in self.attributes}
+
+    def activated(self, source: str) -> None:
+        """Write the function that is part of the node, which gives its output."""
+        operator = self.attributes.get("activation", b"").decode()
+        numbers = self.attributes.get("activation_params", ())
+        if operator == "Clip" and len(numbers) == 2:
+            ends = [self.number(np.array(number, np.float32)) for number in numbers]
+            self.add("Clip", source, *ends, gives=self.outputs[0])
+            return
+        if operator not in ACTIVATIONS or operator == "Clip":
+            raise KeyError(operator)
+        named = dict(zip(ACTIVATIONS[operator], numbers, strict=False))
+        self.add(operator, source, gives=self.outputs[0], **named)
+
+
+def _gelu(forms: Forms) -> None:
+    exact = forms.node.op_type != "FastGelu"
+    source = forms.inputs[0]
+    if forms.inputs[1]:
+        source = forms.add("Add", source, forms.inputs[1])
+    forms.add("Gelu", source, gives=forms.outputs[0], approximate="none" if exact else "tanh")
+
+
+def _quick_gelu(forms: Forms) -> None:
+    source = forms.inputs[0]
+    alpha = float(forms.attributes.get("alpha", 1.702))
+    forms.add("Swish", source, gives=forms.outputs[0], alpha=alpha)
+
+
+def _fused_conv(forms: Forms) -> None:
+    named = forms.told("auto_pad", "dilations", "group", "kernel_shape", "pads", "strides")
+    found = forms.add("Conv", *forms.inputs[:3], **named)
+    if forms.inputs[3]:
+        found = forms.add("Add", found, forms.inputs[3])
+    forms.activated(found)
+
+
+def _fused_gemm(forms: Forms) -> None:
+    named = forms.told("alpha", "beta", "transA", "transB")
+    forms.activated(forms.add("Gemm", *forms.inputs[:3], **named))
+
+
+def _gemm(forms: Forms) -> None:
+    """Write a product of tensors that both are computed, and what is added to it."""
+    sides = [
+        forms.add("Transpose", source, perm=[1, 0]) if forms.attributes.get(name) else source
+        for source, name in zip(forms.inputs, ("transA", "transB"), strict=False)
+    ]
+    alpha, beta = (float(forms.attributes.get(name, 1.0)) for name in ("alpha", "beta"))
+    added = forms.inputs[2] if beta else ""
+    found = forms.add("MatMul", *sides, gives="" if alpha != 1 or added else forms.outputs[0])
+    if alpha != 1:
+        found = _scale(forms, found, alpha, "" if added else forms.outputs[0])
+    if added:
+        forms.add("Add", found, added if beta == 1 else _scale(forms, added, beta), gives=forms.outputs[0])
+
+
+def _fused_matmul(forms: Forms) -> None:
+    sides = []
+    for place, name in enumerate(("transA", "transB")):
+        source, shape = forms.inputs[place], forms.shape(place)
+        if forms.attributes.get(f"transBatch{'AB'[place]}"):
+            raise KeyError("transBatch")
+        if forms.attributes.get(name):
+            if shape is None:
+                raise KeyError(name)
+            perm = [*range(len(shape) - 2), len(shape) - 1, len(shape) - 2]
+            source = forms.add("Transpose", source, perm=perm)
+        sides.append(source)
+    alpha = float(forms.attributes.get("alpha", 1.0))
+    if alpha == 1:
+        forms.add("MatMul", *sides, gives=forms.outputs[0])
+    else:
+        _scale(forms, forms.add("MatMul", *sides), alpha, forms.outputs[0])
+
+
+def _scale(forms: Forms, source: str, factor: float, gives: str = "") -> str:
+    number = forms.number(np.array(factor, np.float32))
+    like = forms.add("CastLike", number, source)
+    return forms.add("Mul", source, like, gives=gives)
+
+
+def _normalised(forms: Forms) -> None:
+    """Write a normalisation, of a sum if it skips something."""
+    skips = forms.node.op_type.startswith("Skip")
+    by_root = "Simplified" in forms.node.op_type
+    source, places = forms.inputs[0], (1, 2)
+    if skips:
+        source = forms.add("Add", source, forms.inputs[1], gives="" if forms.inputs[4] else forms.outputs[3])
+        bias = forms.inputs[3 if by_root else 4]
+        if bias:
+            source = forms.add("Add", source, bias, gives=forms.outputs[3])
+        places = (2, 3)
+    named: dict[str, Any] = {"axis": int(forms.attributes.get("axis", -1))}
+    default = 1e-12 if skips else 1e-5
+    named["epsilon"] = float(forms.attributes.get("epsilon", default))
+    scale, offset = (forms.inputs[place] for place in places)
+    if by_root:
+        forms.add("RMSNormalization", source, scale, gives=forms.outputs[0], **named)
+    else:
+        forms.add("LayerNormalization", source, scale, offset, gives=forms.outputs[0], **named)
+
+
+def _attention(forms: Forms) -> None:
+    """Write attention without masks, states and sharing of heads: two products and a softmax."""
+    shapes = [forms.shape(place) for place in range(3)]
+    first = shapes[0]
+    plain = {"scale", "num_heads", "q_num_heads", "kv_num_heads", "is_causal", "softcap", "unidirectional"}
+    asked = any(forms.attributes.get(name) for name in ("is_causal", "softcap", "unidirectional"))
+    if any(forms.inputs[3:]) or any(forms.outputs[1:]) or asked or set(forms.attributes) - plain:
+        raise KeyError("mask")
+    if first is None or any(each is None or len(each) != len(first) for each in shapes):
+        raise KeyError("shape")
+    heads = int(forms.attributes.get("num_heads", forms.attributes.get("q_num_heads", 0)))
+    shared = int(forms.attributes.get("kv_num_heads", heads)) != heads
+    if len(first) == 4:
+        shared = any(each is None or each[1] != first[1] for each in shapes)
+    elif len(first) != 3 or heads < 1 or any(each is None or each[-1] % heads for each in shapes):
+        raise KeyError("heads")
+    if shared:
+        raise KeyError("heads")
+    query, key, value = forms.inputs[:3]
+    if len(first) == 3:
+        query, key, value = (
+            forms.add("Transpose", _parted(forms, forms.inputs[place], shapes[place], heads), perm=perm)
+            for place, perm in enumerate(([0, 2, 1, 3], [0, 2, 3, 1], [0, 2, 1, 3]))
+        )
+    else:
+        key = forms.add("Transpose", key, perm=[0, 1, 3, 2])
+    deep = first[-1] // (heads if len(first) == 3 else 1)
+    factor = float(forms.attributes.get("scale") or 1 / sqrt(deep))
+    scores = _scale(forms, forms.add("MatMul", query, key), factor)
+    shares = forms.add("Softmax", scores, axis=-1)
+    if len(first) == 4:
+        forms.add("MatMul", shares, value, gives=forms.outputs[0])
+        return
+    joined = forms.add("Transpose", forms.add("MatMul", shares, value), perm=[0, 2, 1, 3])
+    wide = shapes[2] or ()
+    sizes = forms.number(np.array([*first[:2], wide[-1]]))
+    forms.add("Reshape", joined, sizes, gives=forms.outputs[0])
+
+
+def _parted(forms: Forms, source: str, shape: Shape | None, heads: int) -> str:
+    """Part the last dimension into heads."""
+    assert shape is not None
+    sizes = forms.number(np.array([*shape[:-1], heads, shape[-1] // heads]))
+    return forms.add("Reshape", source, sizes)
+
+
+WRITERS: Mapping[tuple[str, str], Callable[[Forms], None]] = {
+    **dict.fromkeys([(MICROSOFT, name) for name in ("Gelu", "FastGelu", "BiasGelu")], _gelu),
+    (MICROSOFT, "QuickGelu"): _quick_gelu,
+    (MICROSOFT, "FusedConv"): _fused_conv,
+    (MICROSOFT, "FusedGemm"): _fused_gemm,
+    (MICROSOFT, "FusedMatMul"): _fused_matmul,
+    ("", "SimplifiedLayerNormalization"): _normalised,
+    (MICROSOFT, "SimplifiedLayerNormalization"): _normalised,
+    (MICROSOFT, "SkipLayerNormalization"): _normalised,
+    (MICROSOFT, "SkipSimplifiedLayerNormalization"): _normalised,
+    (MICROSOFT, "MultiHeadAttention"): _attention,
+    ("", "Attention"): _attention,
+}
+"""What writes the standard form of an operator of onnxruntime, by domain and name."""
+
+NEWEST = {
+    "Clip": 13, "Gelu": 20, "LayerNormalization": 17, "RMSNormalization": 23, "Softmax": 13, "Split": 13,
+    "Squeeze": 13, "Swish": 24, "Unsqueeze": 13,
+}  # fmt: skip
+"""Versions since which written operators are what they are here, where files may be older."""
+
+
+def standard_form(
+    node: NodeProto, shapes: Mapping[str, Shape | None], computed: Container[str]
+) -> list[NodeProto] | None:
+    """Return standard nodes that do what a node does; None where there are none, or it is one of them.
+
+    Parameters
+    ----------
+    computed
+        Names of the tensors that depend on the image.
+    """
+    write = WRITERS.get((node.domain, node.op_type))
+    if (node.domain, node.op_type) == ("", "Gemm") and all(name in computed for name in node.input[:2]):
+        write = _gemm
+    if write is None or not node.output:
+        return None
+    forms = Forms(node, shapes)
+    if any(forms.outputs[1:3]):  # statistics for training
+        return None
+    try:
+        write(forms)
+    except KeyError:
+        return None
+    return forms.nodes

@@ -1,0 +1,171 @@
+"""Operators that stand for several standard ones, and sequences, with onnxruntime's numbers."""
+
+from __future__ import annotations
+
+from collections import Counter
+from pathlib import Path
+
+import numpy as np
+import onnx
+import onnx_execution
+import pytest
+from conftest import tells
+from onnx import TensorProto, helper, numpy_helper
+
+from tilewright.importing import network, open_network
+from tilewright.spec.errors import InputError
+
+N = helper.make_node
+MS = {"domain": "com.microsoft"}
+RNG = np.random.default_rng(0)
+
+
+def written(
+    path: Path, node: onnx.NodeProto, inputs: dict[str, list[int]], weights: dict[str, list[int]], opset: int
+) -> Path:
+    """Write a network of one operator, between functions that are read as they are."""
+    result = f"{node.output[0]}_end"
+    given = [helper.make_tensor_value_info(name, TensorProto.FLOAT, size) for name, size in inputs.items()]
+    stored = [
+        numpy_helper.from_array(RNG.standard_normal(size).astype(np.float32), name)
+        for name, size in weights.items()
+    ]
+    nodes = [node, N("Relu", [node.output[0]], [result])]
+    outputs = [helper.make_tensor_value_info(result, TensorProto.FLOAT, None)]
+    graph = helper.make_graph(nodes, "graph", given, outputs, stored)
+    domains = [helper.make_opsetid("", opset), helper.make_opsetid("com.microsoft", 1)]
+    onnx.save(helper.make_model(graph, opset_imports=domains, ir_version=9), path)
+    return path
+
+
+ROWS = [1, 8, 16]
+HEADS = {name: [1, 2, 8, 16] for name in "qkv"}
+IMAGE = {"x": [1, 3, 8, 8]}
+FORMS = {
+    "gelu": (N("Gelu", ["x"], ["y"], **MS), {"x": ROWS}, {}, 17, {"map": 2}),
+    "fast-gelu": (N("FastGelu", ["x", "b"], ["y"], **MS), {"x": ROWS}, {"b": [16]}, 17, {"map": 3}),
+    "quick-gelu": (N("QuickGelu", ["x"], ["y"], **MS), {"x": ROWS}, {}, 17, {"map": 2}),
+    "conv": (
+        N("FusedConv", ["x", "w"], ["y"], activation="LeakyRelu", activation_params=[0.1], **MS),
+        IMAGE, {"w": [4, 3, 3, 3]}, 17, {"conv": 1, "map": 2},
+    ),
+    "clip": (
+        N("FusedConv", ["x", "w", "b"], ["y"], activation="Clip", activation_params=[0.0, 6.0], **MS),
+        IMAGE, {"w": [4, 3, 3, 3], "b": [4]}, 17, {"conv": 1, "map": 2},
+    ),
+    "product": (
+        N("FusedMatMul", ["x", "z"], ["y"], transB=1, alpha=0.5, **MS),
+        {"x": [2, 8, 16], "z": [2, 4, 16]}, {}, 17, {"matmul": 1},
+    ),
+    "skip": (
+        N("SkipLayerNormalization", ["x", "r", "g", "b"], ["y"], **MS),
+        {"x": ROWS, "r": ROWS}, {"g": [16], "b": [16]}, 17, {"add": 1, "function": 1},
+    ),
+    "root": (
+        N("SimplifiedLayerNormalization", ["x", "g"], ["y"], axis=-1),
+        {"x": ROWS}, {"g": [16]}, 17, {"function": 1},
+    ),
+    "attention": (N("Attention", ["q", "k", "v"], ["y"]), HEADS, {}, 23, {"matmul": 2}),
+    "attention-of-rows": (
+        N("Attention", ["q", "k", "v"], ["y"], q_num_heads=2, kv_num_heads=2),
+        {name: [1, 6, 16] for name in "qkv"}, {}, 23, {"matmul": 2},
+    ),
+    "causal": (N("Attention", ["q", "k", "v"], ["y"], is_causal=1), HEADS, {}, 23, {"matmul": 2}),
+    "rotary": (
+        N("RotaryEmbedding", ["q", "cos", "sin"], ["y"]),
+        {"q": [1, 2, 8, 16], "cos": [1, 8, 8], "sin": [1, 8, 8]}, {}, 23, {},
+    ),
+    "gemm": (
+        N("Gemm", ["x", "z", "c"], ["y"], alpha=0.5, beta=2.0, transB=1),
+        {"x": [1, 6], "z": [4, 6], "c": [1, 4]}, {}, 17, {},
+    ),
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("name", FORMS)
+def test_an_operator_is_what_it_stands_for(tmp_path: Path, name: str) -> None:
+    node, inputs, weights, opset, kinds = FORMS[name]
+    path = written(tmp_path / "net.onnx", node, inputs, weights, opset)
+    model, found = open_network(path, {})
+    counts = Counter(layer.kind for layer in found.network.layers)
+    assert "opaque" not in counts
+    assert kinds == {kind: counts[kind] for kind in kinds}
+    given = {name: RNG.standard_normal(size).astype(np.float32) for name, size in inputs.items()}
+    proto = onnx.load(path)
+    tensors = onnx_execution.by_onnxruntime(proto, given)
+    try:
+        assert onnx_execution.check_model(model, proto, tensors) >= 2 + len(inputs)
+    except KeyError:  # a mask that is not stored, of which the test has no numbers
+        assert name == "causal"
+
+
+def test_weights_of_few_bits_are_those_that_they_stand_for(tmp_path: Path) -> None:
+    node = N("MatMulNBits", ["x", "w", "s"], ["y"], K=32, N=8, bits=4, block_size=32, **MS)
+    found = network(written(tmp_path / "net.onnx", node, {"x": [1, 8, 32]}, {"w": [8, 16], "s": [8]}, 17))
+    (product,) = found.convolutions
+    assert (product.kernels, product.input, product.bits) == (8, (32, 1, 8), (32, 4, 32))
+    assert found.macs == 8 * 32 * 8
+
+
+def sequence(path: Path, place: bool) -> Path:
+    """Write a network that takes one of three parts of its input, the second or that which a number tells."""
+    given = [helper.make_tensor_value_info("x", TensorProto.FLOAT, [1, 6, 4, 4])]
+    at = [] if place else [numpy_helper.from_array(np.array(1), "at")]
+    if place:
+        given.append(helper.make_tensor_value_info("at", TensorProto.INT64, []))
+    two = numpy_helper.from_array(np.array(2), "two")
+    nodes = [
+        N("SplitToSequence", ["x", "two"], ["parts"], axis=1),
+        N("SequenceAt", ["parts", "at"], ["part"]),
+        N("Relu", ["part"], ["y"]),
+    ]
+    outputs = [helper.make_tensor_value_info("y", TensorProto.FLOAT, [1, 2, 4, 4])]
+    graph = helper.make_graph(nodes, "graph", given, outputs, [two, *at])
+    opsets = [helper.make_opsetid("", 17)]
+    onnx.save(helper.make_model(graph, opset_imports=opsets, ir_version=9), path)
+    return path
+
+
+def test_a_sequence_whose_places_are_known_is_its_tensors(tmp_path: Path) -> None:
+    found = network(sequence(tmp_path / "net.onnx", place=False))
+    assert [layer.kind for layer in found.layers] == ["function", "map", "map"]
+    assert [layer.output for layer in found.layers] == [(2, 4, 4)] * 3
+
+
+def test_a_place_that_depends_on_values_is_refused_with_the_operators_name(tmp_path: Path) -> None:
+    path = sequence(tmp_path / "net.onnx", place=True)
+    with pytest.raises(InputError) as caught:
+        network(path)
+    assert tells(caught.value, "SequenceAt because which tensors it reads or gives depends on values")
+    kinds = [layer.kind for layer in network(path, {"part": (1, 2, 4, 4)}, allow_unknown=True).layers]
+    assert kinds[-2:] == ["opaque", "map"]
+
+
+def test_a_reshape_whose_sizes_are_read_is_by_what_the_file_declares(tmp_path: Path) -> None:
+    given = [
+        helper.make_tensor_value_info("x", TensorProto.FLOAT, [1, 6, 4]),
+        helper.make_tensor_value_info("sizes", TensorProto.INT64, [3]),
+    ]
+    for declared in ([1, 3, 8], None):
+        output = helper.make_tensor_value_info("y", TensorProto.FLOAT, declared)
+        graph = helper.make_graph([N("Reshape", ["x", "sizes"], ["y"])], "graph", given, [output])
+        opsets = [helper.make_opsetid("", 17)]
+        onnx.save(helper.make_model(graph, opset_imports=opsets, ir_version=9), tmp_path / "net.onnx")
+        if declared:
+            (layer,) = network(tmp_path / "net.onnx").layers
+            assert (layer.kind, layer.output) == ("reshape", (3, 1, 8))
+            continue
+        with pytest.raises(InputError) as caught:
+            network(tmp_path / "net.onnx")
+        assert tells(caught.value, "Reshape because the shape of y .. depends on values of sizes")
+
+
+def test_an_input_that_is_given_as_it_is_makes_a_network(tmp_path: Path) -> None:
+    given = [helper.make_tensor_value_info("x", TensorProto.FLOAT, [1, 3, 4])]
+    output = helper.make_tensor_value_info("y", TensorProto.FLOAT, [1, 3, 4])
+    graph = helper.make_graph([N("Transpose", ["x"], ["y"], perm=[0, 1, 2])], "graph", given, [output])
+    opsets = [helper.make_opsetid("", 17)]
+    onnx.save(helper.make_model(graph, opset_imports=opsets, ir_version=9), tmp_path / "net.onnx")
+    assert [(layer.kind, layer.output) for layer in network(tmp_path / "net.onnx").layers] == [
+        ("map", (3, 1, 4))
+    ]
