@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 import shutil
+from dataclasses import replace
 from pathlib import Path
 from random import Random
 from typing import Any
@@ -387,6 +388,21 @@ def test_text_and_words_of_bundled_plans_say_the_same(name: str) -> None:
 
 
 # Refusals --------------------------------------------------------------------------------------------
+
+
+def test_weights_of_row_groups_count_in_programs() -> None:
+    problem, plan = small(splits=["filters", "rows"])
+    rows = (LayerSplit(1, rows=2), *plan.splits[1:])
+    plan = replace(plan, splits=rows)
+    storage = schedule(problem, plan).storage
+    for more in (71, 72):  # the first layer has 2 x 4 x 9 weights
+        machine = problem.machine.model_copy(update={"buffer_bytes": storage + more})
+        tight = problem.model_copy(update={"machine": machine})
+        if more == 72:
+            assert project(tight, plan)
+        else:
+            with refused("machine.buffer_bytes", storage + more, f"{storage + 72} bytes are needed"):
+                project(tight, plan)
 
 
 def test_what_has_no_program_is_refused() -> None:

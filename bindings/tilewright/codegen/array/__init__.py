@@ -156,12 +156,16 @@ def _refused(problem: Problem, stage: Stage, reason: str) -> InputError:
 
 
 def _refuse_small_buffers(timing: Timing) -> None:
-    """Refuse buffers that are too small where hops take time; without, the plan keeps them."""
-    problem = timing.schedule.problem
-    capacity = problem.machine.buffer_words
-    needed = timing.schedule.weights + sum(timing.buffers)
-    if timing.hop_cycles and problem.parallel and capacity is not None and needed > capacity:
-        limit = f"with hops of {timing.hop_cycles} cycles {problem.machine.bytes(needed)} bytes are needed"
+    """Refuse buffers that are too small for what the plan does not count: copies of weights, and hops."""
+    schedule = timing.schedule
+    problem, capacity = schedule.problem, schedule.problem.machine.buffer_words
+    pairs = zip(problem.stages, schedule.plan.splits, strict=True)
+    weights = sum(stage.weights * split.rows for stage, split in pairs)
+    needed = weights + sum(timing.buffers)
+    if problem.parallel and capacity is not None and needed > capacity:
+        told = [f"with hops of {timing.hop_cycles} cycles"] if timing.hop_cycles else []
+        told += ["with the weights of each group of rows"] if weights > schedule.weights else []
+        limit = f"{' and '.join(told)} {problem.machine.bytes(needed)} bytes are needed"
         raise InputError("machine.buffer_bytes", problem.machine.buffer_bytes, limit)
 
 
