@@ -272,6 +272,7 @@ def test_who_is_interrupted_stops_nothing_that_others_wait_for(mine: Path, tmp_p
     assert compiling.in_hand() is None
 
 
+@nightly
 def test_a_file_that_is_broken_is_compiled_again(mine: Path, tmp_path: Path) -> None:
     def compiled() -> dict[Path, bytes]:
         return {path: path.read_bytes() for path in (tmp_path / "kernels").rglob("*.nb[ci]")}

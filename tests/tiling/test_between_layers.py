@@ -344,7 +344,7 @@ def test_a_vector_unit_stands_at_a_memory_that_holds_maps() -> None:
         network("small", {"vector_op_pj": 1.0})
 
 
-@pytest.mark.by_day(3)
+@pytest.mark.by_day(2)
 @pytest.mark.parametrize(
     ("machine", "method", "changes"),
     [
