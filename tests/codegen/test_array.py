@@ -196,7 +196,8 @@ def assert_any_is_right_with_hops(random: Random, machine: Machine) -> None:
         assume(False)
     told = machine.told()
     assert told["outputs that are wrong"][0].startswith("0 of ")
-    assert int(told["latency, cycles"][0]) > schedule(problem, plan).latency
+    # A layer whose windows are all padding waits for no hop.
+    assert int(told["latency, cycles"][0]) >= schedule(problem, plan).latency
 
 
 randoms = st.integers(0, 2**32 - 1).map(Random)

@@ -116,7 +116,15 @@ def assert_given_is_right(random: Random) -> None:
     try:
         files = stream_project(made, plan, 0, "net", "", values)
     except InputError as error:
-        told = ("rounded", "last layer", "other layers", "one input", "bits do not fit", "before a bias")
+        told = (
+            "rounded",
+            "last layer",
+            "other layers",
+            "one input",
+            "bits do not fit",
+            "before a bias",
+            "no C",
+        )
         assert any(words in error.limit for words in told), error
         assume(False)
     with tempfile.TemporaryDirectory() as folder, pytest.MonkeyPatch.context() as patch:
