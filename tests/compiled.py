@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
+import re
 import subprocess
 from collections.abc import Mapping
 from pathlib import Path
+
+import pytest
 
 STRICT = ("-std=c99", "-Wall", "-Wextra", "-Werror", "-pedantic", "-Isrc", "-pthread")
 CHECKED = ("-fsanitize=address,undefined", "-fno-sanitize-recover=all")
@@ -36,3 +39,17 @@ class Compiled:
         self._run("gcc", *STRICT, "-c", source, "-o", "object.o")
         rows = [line.split() for line in self._run("size", "-A", "object.o").splitlines()]
         return {row[0]: int(row[1]) for row in rows if len(row) == 3 and row[1].isdigit()}
+
+    def changed(self, path: str, before: str, after: str, *flags: str) -> str:
+        """Return what the program says as it fails, with something else in one of its sources."""
+        file = self.folder / "src" / path
+        text = file.read_text()
+        found = re.sub(before, after, text, count=1)
+        assert found != text
+        file.write_text(found)
+        try:
+            with pytest.raises(AssertionError) as failed:
+                Compiled(self.folder, {}, *flags)
+        finally:
+            file.write_text(text)
+        return str(failed.value)

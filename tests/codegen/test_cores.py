@@ -184,29 +184,18 @@ def block(tmp_path: Path, *flags: str, **machine: Any) -> tuple[Built, Problem, 
     return built, problem, plan
 
 
-def changed(built: Built, path: str, before: str, after: str) -> str:
-    """Return what a program that was changed says as it fails."""
-    file = built.folder / "src" / path
-    text = file.read_text()
-    found = re.sub(before, after, text, count=1)
-    assert found != text
-    file.write_text(found)
-    try:
-        with pytest.raises(AssertionError) as failed:
-            Compiled(built.folder, {}, "-O0", "-fsanitize=address")
-    finally:
-        file.write_text(text)
-    return str(failed.value)
-
-
 def test_changed_tables_and_memories_are_noticed(tmp_path: Path) -> None:
     built, _, _ = block(tmp_path, "-O0")
     # Another core computes a filter, and its TLE's other core computes it, too.
-    told = changed(built, "network.c", r"(\{\{0, \d+\}, \{\{0, )\d+", r"\g<1>1")
+    told = built.changed("network.c", r"(\{\{0, \d+\}, \{\{0, )\d+", r"\g<1>1", "-O0", "-fsanitize=address")
     assert re.search(r"outputs that are wrong\t[1-9]", told)
     # As many outputs, in other tiles: only the counts differ.
-    told = changed(built, "network.c", r"(?<=\.weights_stay = )[01]", "1")
-    told += changed(built, "network.c", r"(?<=\.weights_stay = )[01]", "0") if ", planned" not in told else ""
+    told = built.changed("network.c", r"(?<=\.weights_stay = )[01]", "1", "-O0", "-fsanitize=address")
+    told += (
+        built.changed("network.c", r"(?<=\.weights_stay = )[01]", "0", "-O0", "-fsanitize=address")
+        if ", planned" not in told
+        else ""
+    )
     assert ", planned\t" in told
 
 
@@ -215,7 +204,9 @@ def test_changed_tables_and_memories_are_noticed(tmp_path: Path) -> None:
 def test_memories_have_no_byte_too_many(tmp_path: Path, memory: str) -> None:
     built, _, _ = block(tmp_path, "-O0")
     size = int((built.folder / "src" / "machine.h").read_text().split(f"{memory}_BYTES ")[1].split()[0])
-    told = changed(built, "machine.h", f"{memory}_BYTES {size}", f"{memory}_BYTES {size - 1}")
+    told = built.changed(
+        "machine.h", f"{memory}_BYTES {size}", f"{memory}_BYTES {size - 1}", "-O0", "-fsanitize=address"
+    )
     assert "heap-buffer-overflow" in told
 
 

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import re
 import shutil
 import tempfile
 from collections.abc import Mapping
@@ -163,21 +162,6 @@ def test_any_offloading_computes_the_layer(random: Random) -> None:
         assert (outputs == expected).all()
 
 
-def changed(built: Built, path: str, before: str, after: str) -> str:
-    """Return what a program that was changed says as it fails."""
-    file = built.folder / "src" / path
-    text = file.read_text()
-    found = re.sub(before, after, text, count=1)
-    assert found != text
-    file.write_text(found)
-    try:
-        with pytest.raises(AssertionError) as failed:
-            Compiled(built.folder, {}, "-O0")
-    finally:
-        file.write_text(text)
-    return str(failed.value)
-
-
 def test_changed_tables_are_noticed(tmp_path: Path) -> None:
     problem = make_problem()
     plan = grouping.Plan.from_groups(problem, [[0, 1], [2, 5], [8, 7], [6, 3], [4]])
@@ -192,13 +176,15 @@ def test_changed_tables_are_noticed(tmp_path: Path) -> None:
         finally:
             file.write_bytes(held)
     # What should have left has taken the places of what comes.
-    assert "has no place" in changed(built, "steps.c", r"(    \{FREE_INPUT, .*\n)+", "")
+    assert "has no place" in built.changed("steps.c", r"(    \{FREE_INPUT, .*\n)+", "", "-O0")
     # Fewer elements come than are needed.
-    told = changed(built, "steps.c", r"(\{LOAD_INPUT, 0, \d+, )\d+(, \d+\},\n    \{BEGIN)", r"\g<1>1\g<2>")
+    told = built.changed(
+        "steps.c", r"(\{LOAD_INPUT, 0, \d+, )\d+(, \d+\},\n    \{BEGIN)", r"\g<1>1\g<2>", "-O0"
+    )
     assert "is not on chip" in told
     # An address too many.
     size = int((built.folder / "src" / "layer.h").read_text().split("MEMORY_ELEMENTS ")[1].split()[0])
-    told = changed(built, "layer.h", f"MEMORY_ELEMENTS {size}", f"MEMORY_ELEMENTS {size - 1}")
+    told = built.changed("layer.h", f"MEMORY_ELEMENTS {size}", f"MEMORY_ELEMENTS {size - 1}", "-O0")
     assert "has no place" in told
 
 

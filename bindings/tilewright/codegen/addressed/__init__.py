@@ -14,7 +14,7 @@ from tilewright.codegen.addressed.steps import OperationInStep, StepInMemory, in
 from tilewright.codegen.c_text import identifier, quote, safe_text
 from tilewright.codegen.numbers.c_integers import are_packed, c_integer, c_sum_bits, pack_elements
 from tilewright.codegen.numbers.element_numbers import element_numbers
-from tilewright.codegen.numbers.network_numbers import NetworkNumbers, refusal
+from tilewright.codegen.numbers.network_numbers import NetworkNumbers, refusal, refuse_late_bias
 from tilewright.codegen.numbers.quantised_network import GivenNumbers, QuantisedNetwork
 from tilewright.codegen.numbers.trained_numbers import coarse_numbers
 from tilewright.codegen.project_files import (
@@ -135,11 +135,7 @@ class _Project:
                 f"layer {operation.name}: a sum of the C program has {bits} bits, at least {bits // 8} bytes"
             )
             raise InputError("machine.sum_bytes", machine.sum_bytes, limit)
-        if not arithmetic.takes_bias_first(8 * self._size):
-            reason = (
-                "there is no C for blocks of input channels whose sums may wrap around before a bias is added"
-            )
-            raise refusal(self._problem.network, operation.op.spec, reason)
+        refuse_late_bias(self._problem.network, operation.op.spec, arithmetic, 8 * self._size)
 
     def _named(self) -> tuple[dict[int, str], list[str]]:
         """Return what C calls the tensors that are ever in DRAM, and arrays for those between steps."""
@@ -164,7 +160,7 @@ class _Project:
     def files(self) -> Files:
         """Return all files."""
         return project_files(
-            {"addressed": RUNTIME, "project": ("bits.h", "expected.h", "numbers.h")},
+            {"addressed": RUNTIME, "project": ("bits.h", "data_files.h", "expected.h", "numbers.h")},
             {"machine.h": self._machine_text(), "network.c": self._network()},
             {
                 "title": title_of(self._title),

@@ -95,3 +95,18 @@ def refusal(network: Network, layer: AnyLayer, reason: str = "there is no C for 
     place = next(at for at, each in enumerate(network.layers) if each.name == layer.name)
     what = getattr(layer, "op", layer.kind)
     return InputError(f"network.layers[{place}]", what, f"layer {layer.name}: {reason}")
+
+
+def refuse_late_bias(network: Network, layer: AnyLayer, arithmetic: IntegerOperation, bits: int) -> None:
+    """Refuse sums over blocks of input channels to which a bias cannot be added first.
+
+    Parameters
+    ----------
+    bits
+        Of an element.
+    """
+    if not arithmetic.takes_bias_first(bits):
+        reason = (
+            "there is no C for blocks of input channels whose sums may wrap around before a bias is added"
+        )
+        raise refusal(network, layer, reason)

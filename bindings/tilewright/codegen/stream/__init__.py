@@ -15,7 +15,7 @@ from tilewright.codegen.c_text import identifier, safe_text
 from tilewright.codegen.numbers.c_integers import c_integer, c_sum_bits, pack_elements
 from tilewright.codegen.numbers.element_numbers import element_numbers
 from tilewright.codegen.numbers.made_numbers import NARROW
-from tilewright.codegen.numbers.network_numbers import NetworkNumbers, refusal
+from tilewright.codegen.numbers.network_numbers import NetworkNumbers, refusal, refuse_late_bias
 from tilewright.codegen.numbers.quantised_network import GivenNumbers, QuantisedNetwork
 from tilewright.codegen.numbers.trained_numbers import coarse_numbers
 from tilewright.codegen.project_files import (
@@ -107,18 +107,10 @@ class _Project:
             GroupText(f"group{number}", tables, numbers, self._tensors, self._shapes, begins)
             for number, tables in enumerate(self._groups, 1)
         ]
-        for tables in self._groups:
-            for each in tables.split:
-                self._refuse_sums(each)
-
-    def _refuse_sums(self, name: str) -> None:
-        """Refuse sums over blocks of input channels to which a bias cannot be added first."""
-        if not self._numbers.operations[name].takes_bias_first(8 * self._machine.element_bytes):
-            (op,) = (op for op in self._problem.ops if op.name == name)
-            reason = (
-                "there is no C for blocks of input channels whose sums may wrap around before a bias is added"
-            )
-            raise refusal(self._problem.network, op.spec, reason)
+        split = frozenset().union(*(tables.split for tables in self._groups))
+        for op in (op for op in problem.ops if op.name in split):
+            bits = 8 * self._machine.element_bytes
+            refuse_late_bias(problem.network, op.spec, numbers.operations[op.name], bits)
 
     def _tables(self, plan: Plan) -> list[Tables]:
         """Return the tables of all groups but what is left out."""
@@ -172,7 +164,7 @@ class _Project:
         if numbers.right is not None:
             told += f", of which {numbers.right} are put into the right class"
         return project_files(
-            {"stream": RUNTIME, "project": ("expected.h", "numbers.h")},
+            {"stream": RUNTIME, "project": ("data_files.h", "expected.h", "numbers.h")},
             {"machine.h": self._machine_text(), "network.c": self._network()},
             {
                 "title": title_of(self._title),

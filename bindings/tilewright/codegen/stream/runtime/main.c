@@ -1,38 +1,10 @@
 /* Run the network on the images of data/, write its outputs, and tell what each group did. */
 #include <stdio.h>
-#include <stdlib.h>
 #include <string.h>
 
+#include "data_files.h"
 #include "expected.h"
 #include "network.h"
-
-static void fail(const char *path, const char *what)
-{
-    fprintf(stderr, "%s: %s\n", path, what);
-    exit(1);
-}
-
-static FILE *opened(const char *path, const char *mode)
-{
-    FILE *file = fopen(path, mode);
-    if (!file)
-        fail(path, *mode == 'r' ? "cannot be read" : "cannot be written");
-    return file;
-}
-
-/* Read what is next in a file. */
-static void fill(FILE *file, const char *path, void *values, size_t size)
-{
-    if (fread(values, 1, size, file) != size)
-        fail(path, "is too short");
-}
-
-static void finish(FILE *file, const char *path)
-{
-    if (fgetc(file) != EOF)
-        fail(path, "is too long");
-    fclose(file);
-}
 
 enum { ENGINES = 5 };
 
