@@ -41,11 +41,11 @@ def suits(problem: Problem) -> bool:
 def size(problem: Problem) -> int:
     """Return about how many constraints there are: two for each load, and three for each level of a layer."""
     choices = Choices(problem)
-    levels = [] if choices.timing is None else _Levels(choices, choices.worst()).steps
+    levels = [] if choices.timing is None else Levels(choices, choices.longest).steps
     return 2 * sum(len(offer.loads) for offer in choices.offers) + 3 * sum(map(len, levels))
 
 
-class _Levels:
+class Levels:
     """The levels that layers can have.
 
     Attributes
@@ -74,6 +74,10 @@ class _Levels:
         ]
         pairs = zip(self.floors, self.steps, self.beats, strict=True)
         self.unit = gcd(*(level // beats for floor, steps, beats in pairs for level in (floor, *steps)))
+
+    def paces(self, i: int) -> list[int]:
+        """Return the pace of a layer at each of its levels, in units."""
+        return [level // self.beats[i] // self.unit for level in (self.floors[i], *self.steps[i])]
 
 
 def build(problem: Problem, extras: bool = True) -> Any:
@@ -108,14 +112,17 @@ def build(problem: Problem, extras: bool = True) -> Any:
         used, interval = all_together(counts), _largest(m, loads, as_long)
     else:
         used, interval = _largest(m, counts, as_large), all_together(loads)
+    m.used, m.interval = pyo.Expression(expr=used), pyo.Expression(expr=interval)
     m.fits = pyo.Constraint(expr=used <= problem.machine.pes)
     if problem.most_interval is not None:
         m.rate = pyo.Constraint(expr=interval <= problem.most_interval)  # (18) to (20)
     goal, m.unit = (used, 1) if problem.minimise == "pes" else (interval, choices.unit)
     if choices.timing is not None:
-        longest = choices.worst() if extras else max(map(max, loads))
-        m.levels = _Levels(choices, longest)
-        goal, m.unit = _latency(m, m.levels, as_long), m.levels.unit
+        longest = choices.longest if extras else max(map(max, loads))
+        m.levels = Levels(choices, longest)
+        _add_paces(m, m.levels, as_long)
+        if problem.minimise == "latency":
+            goal, m.unit = latency_of(m), m.levels.unit
 
         @m.Constraint(range(len(loads)))
         def worth_finding(m: Any, i: int) -> Any:
@@ -153,24 +160,25 @@ def _largest(m: Any, tables: Sequence[Sequence[int]], reaches: Callable[[int, in
     return floor + m.nothing + sum(gains)
 
 
-def _latency(m: Any, levels: _Levels, as_long: Callable[[int, int], Any]) -> Any:
-    """Return the latency, when all layers work at the same time (3 to 12)."""
+def _add_paces(m: Any, levels: Levels, as_long: Callable[[int, int], Any]) -> None:
+    """Let paces follow from loads, where all layers work at the same time (9)."""
     choices: Choices = m.choices
     layers = range(len(levels.steps))
     m.LEVELS = pyo.Set(dimen=2, initialize=[(i, t) for i in layers for t in range(len(levels.steps[i]))])
     m.level = pyo.Var(m.LEVELS, bounds=(0, 1))  # the layer's level is its t-th above the least, or more
     m.uniform = pyo.Var(domain=pyo.Binary)  # all layers wait for the slowest
     m.uniform.setub(int(choices.waiting_pays))
-    m.pace = pyo.Var(layers, domain=pyo.NonNegativeReals)  # in units, as all times are
-    m.begin = pyo.Var(layers, domain=pyo.NonNegativeReals)
-    m.latency = pyo.Var(domain=pyo.NonNegativeReals)
-
+    m.pace = pyo.Var(layers, bounds=lambda _, i: (0, levels.paces(i)[-1]))  # in units, as all times are
     _constrain_levels(m, levels, as_long)
-    _constrain_times(m, levels)
-    return levels.unit * m.latency
+
+    @m.Constraint(layers)
+    def whole_cycles(m: Any, i: int) -> Any:
+        paces = levels.paces(i)
+        gains = (m.level[i, t] * (paces[t + 1] - paces[t]) for t in range(len(levels.steps[i])))
+        return m.pace[i] == paces[0] + sum(gains)
 
 
-def _constrain_levels(m: Any, levels: _Levels, as_long: Callable[[int, int], Any]) -> None:
+def _constrain_levels(m: Any, levels: Levels, as_long: Callable[[int, int], Any]) -> None:
     """Let each layer's level be the longest load at or before it, or of all layers (9)."""
     choices: Choices = m.choices
     assert choices.timing is not None
@@ -222,17 +230,12 @@ def _constrain_levels(m: Any, levels: _Levels, as_long: Callable[[int, int], Any
             return m.level[i, t] <= reached(levels.steps[i][t])
 
 
-def _constrain_times(m: Any, levels: _Levels) -> None:
-    """Let paces follow from levels, and starts and the latency from paces (3, 10 to 12)."""
-    assert m.choices.timing is not None
+def latency_of(m: Any) -> Any:
+    """Return the latency, with starts and itself bounded from below by paces (3, 10 to 12)."""
+    levels: Levels = m.levels
     leads, layers = m.choices.timing.leads, range(len(levels.steps))
-
-    @m.Constraint(layers)
-    def whole_cycles(m: Any, i: int) -> Any:
-        paces = [value // levels.beats[i] // levels.unit for value in (levels.floors[i], *levels.steps[i])]
-        gains = (m.level[i, t] * (paces[t + 1] - paces[t]) for t in range(len(levels.steps[i])))
-        return m.pace[i] == paces[0] + sum(gains)
-
+    m.begin = pyo.Var(layers, domain=pyo.NonNegativeReals)
+    m.latency = pyo.Var(domain=pyo.NonNegativeReals)
     corners = [(*edge, corner) for edge, lead in leads.items() for corner in range(len(lead.done))]
 
     @m.Constraint(corners)
@@ -243,6 +246,8 @@ def _constrain_times(m: Any, levels: _Levels) -> None:
     @m.Constraint(layers)
     def ends(m: Any, i: int) -> Any:
         return m.latency >= m.begin[i] + levels.beats[i] * m.pace[i]
+
+    return levels.unit * m.latency
 
 
 def start(m: Any, plan: Plan) -> None:
@@ -265,17 +270,24 @@ def start(m: Any, plan: Plan) -> None:
     m.uniform = int(pacing == PACINGS[1])
     for i, t in m.LEVELS:
         m.level[i, t] = int((levels[i], largest)[m.uniform.value] >= m.levels.steps[i][t])
-    for i in m.begin:
-        m.begin[i], m.pace[i] = times.starts[i] // m.unit, times.paces[i] // m.unit
-    m.latency = times.latency // m.unit
+    for i, pace in enumerate(times.paces):
+        m.pace[i] = pace // m.levels.unit
+    if hasattr(m, "latency"):
+        for i, begin in enumerate(times.starts):
+            m.begin[i] = begin // m.levels.unit
+        m.latency = times.latency // m.levels.unit
 
 
 def read(m: Any) -> Plan:
     """Return the plan that the variables describe."""
     choices: Choices = m.choices
-    indices = [
-        sum(m.slow[i, k].value > 0.5 for k in range(1, len(offer.loads)))
-        for i, offer in enumerate(choices.offers)
-    ]
     waits = choices.waiting_pays and (m.uniform.value or 0) > 0.5  # it has none where no level is open
-    return trim_plan(choices.problem, choices.plan(indices, PACINGS[waits]))
+    return trim_plan(choices.problem, choices.plan(chosen(m), PACINGS[waits]))
+
+
+def chosen(m: Any) -> list[int]:
+    """Return the number of the split that each layer has."""
+    return [
+        sum(m.slow[i, k].value > 0.5 for k in range(1, len(offer.loads)))
+        for i, offer in enumerate(m.choices.offers)
+    ]

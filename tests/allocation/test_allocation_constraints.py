@@ -22,7 +22,7 @@ from tilewright.spec.errors import TilewrightError
 OBJECTIVES = {"interval": "interval", "pes": "used", "latency": "latency"}
 """What is measured for each objective."""
 
-METHODS = ["parametric", "columns_shares@cpsat", "reference@gecode", "auto"]
+METHODS = ["parametric", "columns_shares@cpsat", "columns_buffers@highs", "reference@gecode", "auto"]
 
 
 def whole(problem: tw.AllocationProblem) -> Json:

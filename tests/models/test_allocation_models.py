@@ -13,6 +13,8 @@ from formulations import check_agreement, core_text, methods, need, solve, with_
 from hypothesis import assume, given, settings
 from hypothesis import strategies as st
 from numbered import randoms
+from tests.oracles import TooLarge
+from tests.oracles.allocation import Pipeline
 
 from tilewright.allocation import (
     PACINGS,
@@ -336,6 +338,39 @@ def test_columns_energy_finds_the_least_energy(drawn) -> None:
     if found.plan is not None:
         assert objective(asked, outcome.plan) == outcome.bound == objective(asked, found.plan)
         assert violation(asked, outcome.plan) is None
+
+
+@settings(max_examples=examples(300, 8))
+@given(randoms)
+def test_columns_buffers_finds_the_best_of_all_plans(drawn) -> None:
+    """Those that the oracle executes beat by beat."""
+    asked = pipeline(drawn, buffers=True)
+    formulation = catalogue.formulation("allocation", "columns_buffers")
+    assume(catalogue.suits(formulation, asked))
+    oracle = Pipeline(asked.model_dump(mode="json"))
+    assume(len(asked.stages) == len(oracle.layers))
+    place = ("interval", "pes", "latency").index(asked.minimise)
+    try:
+        least = min((point[place] for point in oracle.plans()), default=None)
+    except TooLarge:
+        assume(False)
+    check_agreement(
+        asked, catalogue.model("allocation", "columns_buffers"), "highs", drawn.random() < 0.7, least
+    )
+
+
+def test_columns_buffers_says_what_it_does_not_take() -> None:
+    formulation = catalogue.formulation("allocation", "columns_buffers")
+    small = TINY["interval, chain"].model_dump()
+    assert "not limited" in formulation.why_not(TINY["interval, chain"])
+    small["machine"]["buffer_bytes"] = 1000
+    assert formulation.why_not(Problem.model_validate(small)) is None
+    small["limits"]["splits"] = ("filters", "rows")
+    assert "rows are divided" in formulation.why_not(Problem.model_validate(small))
+    for name, told in (("vgg16", "pixels would be looked at"), ("mobilenetv2", "choices of paces")):
+        large = problem("latency", catalogue.shared("networks", name)["layers"], (16, 16)).model_dump()
+        large["machine"]["buffer_bytes"] = 30_000_000
+        assert told in formulation.why_not(Problem.model_validate(large))
 
 
 @settings(max_examples=examples(150, 6))

@@ -58,7 +58,11 @@ class Choices:
         self.problem, self.offers = problem, _offers(problem)
         self.timing, self.waiting_pays = None, False
         self.unit = gcd(*(load for offer in self.offers for load in offer.loads))
-        if problem.constraints:
+        if problem.parallel and problem.machine.buffer_words is not None and not problem.constraints:
+            # A slower layer may need smaller buffers.
+            self.timing, self.unit, self.waiting_pays = Timing(problem), 1, True
+            self.offers = _offers(problem, every=True)
+        elif problem.constraints:
             if constrained.depends_on_starts(problem):
                 self.timing, self.unit, self.waiting_pays = Timing(problem), 1, True
         elif problem.parallel and problem.minimise == "latency":
@@ -86,6 +90,12 @@ class Choices:
             return min(len(longest) * max(longest), LARGEST // 2)
         return (max(longest) if self.problem.parallel else sum(longest)) // self.unit
 
+    @property
+    def longest(self) -> int:
+        """Cycles that no load exceeds in a plan that is worth finding."""
+        most = max(offer.loads[-1] for offer in self.offers)
+        return most if self.problem.minimise == "pes" else min(most, self.worst() * self.unit)
+
     def indices(self, plan: Plan) -> tuple[list[int], str]:
         """Return the index of each layer's option, and the pacing, that stand for a plan.
 
@@ -105,10 +115,11 @@ class Choices:
             return [sum(split.pes > count for split in offer.splits) for offer in self.offers], PACINGS[0]
         if known is not None and objective(problem, known) < objective(problem, plan):
             plan = known
-        if violation(problem, plan) is None:
+        limited = problem.machine.buffer_words is not None
+        if violation(problem, plan) is None and not limited:  # else each load may be there for small buffers
             plan = trim_plan(problem, plan)
         loads = [split.load(stage.task) for stage, split in zip(problem.stages, plan.splits, strict=True)]
-        if problem.minimise == "pes" and problem.most_interval is not None:
+        if problem.minimise == "pes" and problem.most_interval is not None and not limited:
             loads = [problem.most_interval] * len(loads)
         pairs = zip(self.offers, loads, strict=True)
         indices = [max(1, bisect_right(offer.loads, load)) - 1 for offer, load in pairs]
