@@ -241,6 +241,11 @@ def solves_itself(path: Path) -> bool:
     return path.suffix == ".py" and _says(path, path.stat().st_mtime_ns, r"^def solve\(")
 
 
+def chooses_columns(path: Path) -> bool:
+    """Whether a formulation chooses among columns that are priced beforehand."""
+    return path.stem.startswith("columns_")
+
+
 def written_for(path: Path) -> str:
     """Return what a formulation is written for, as drivers say what they take; without running it.
 

@@ -40,7 +40,7 @@ def routes(problem: Any, but: str | None = None) -> list[str]:
     """
     room = room_of(problem).name
     files = [path for path in catalogue.models(room) if catalogue.bundled(path)]
-    files.sort(key=lambda path: path.stem.startswith("columns_"))
+    files.sort(key=catalogue.chooses_columns)
     exact = [path.stem for path in files if catalogue.solves_itself(path)]
     if problem.constraints:  # what ignores one proves nothing about the others' claims
         files = [path for path in files if not unstated(path, problem)]
