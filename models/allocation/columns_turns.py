@@ -18,6 +18,9 @@ from tilewright.allocation import Plan, Problem, best_bound
 from tilewright.allocation.exact.off_chip_search import Items, with_choice
 from tilewright.allocation.exact.options import in_turn, offers_of
 from tilewright.allocation.exact.trimming import plan_of
+from tilewright.spec.constraints import Term
+
+WORDS = ("spilled", "weights_stay", "off_chip_bytes")
 
 LARGEST = 10**8
 """Most cycles of a frame, whose neighbours are still apart within HiGHS's tolerances."""
@@ -90,6 +93,17 @@ def build(problem: Problem, extras: bool = True) -> Any:
     if extras:
         m.no_less = pyo.Constraint(expr=cycles >= m.offset)
     return m
+
+
+def term(m: Any, one: Term) -> Any:
+    """Return a term of the vocabulary."""
+    if one.word == "off_chip_bytes":
+        moved, each = m.items.bytes_of_items()
+        return int(moved.sum()) + sum(int(each[k].sum()) * m.away[k] for k in m.ITEMS)
+    name = str(one.arguments[0])
+    if one.word == "spilled":
+        return m.away[len(m.items.streamed) + m.items.spilled.index(name)]
+    return 1 - m.away[m.items.streamed.index(name)] if name in m.items.streamed else 1
 
 
 def start(m: Any, plan: Plan) -> None:

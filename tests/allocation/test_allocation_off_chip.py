@@ -166,6 +166,23 @@ def test_constraints_on_what_stays(random: Random) -> None:
     assert found.status == ("optimal" if intervals else "infeasible"), say
     if intervals:
         assert objective(asked, found.plan) == min(intervals), say
+    hold_model(asked.where(say), intervals)
+
+
+@settings(max_examples=examples(300, 10))
+@given(randoms)
+def test_models_find_the_least_interval(random: Random) -> None:
+    asked = with_border(random)
+    hold_model(asked, all_intervals(asked))
+
+
+def hold_model(asked: tw.AllocationProblem, intervals: list[int]) -> None:
+    """Hold the model for HiGHS to the intervals of all plans."""
+    model = f"columns_{'border' if asked.parallel else 'turns'}@highs"
+    found = tw.solve(asked, model, time_limit=60, confirm=False)
+    assert found.status == ("optimal" if intervals else "infeasible"), asked.constraints
+    if intervals:
+        assert found.objective == objective(asked, found.plan) == min(intervals), asked.constraints
 
 
 def executed(asked: tw.AllocationProblem, plan: tw.AllocationPlan) -> None:

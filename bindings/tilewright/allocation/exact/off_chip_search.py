@@ -25,7 +25,7 @@ from numpy.typing import NDArray
 
 from tilewright.allocation.bounds import least_buffers
 from tilewright.allocation.exact.latency_dp import Group
-from tilewright.allocation.exact.options import cheapest_within, in_turn, least_interval, offers_of
+from tilewright.allocation.exact.options import Offers, cheapest_within, in_turn, least_interval, offers_of
 from tilewright.allocation.exact.trimming import plan_of
 from tilewright.allocation.geometry import Numbers, Scan
 from tilewright.allocation.off_chip import (
@@ -50,6 +50,9 @@ NEVER = 2**60
 """More than any time or amount."""
 
 Choice = NDArray[np.bool_]
+
+Rises = dict[int, tuple[LayerSplit, ...]]
+"""Splits with just that load as the longest, by interval."""
 
 
 class Items:
@@ -200,6 +203,27 @@ def with_choice(plan: Plan, items: Items, choice: Choice) -> Plan:
     return replace(plan, streamed=streamed, spilled=spilled)
 
 
+def rises_of(offers: Offers, pes: int, least: int) -> Rises:
+    """Return the intervals, from a least one on, that are the longest load of splits that fit."""
+    levels = np.array(sorted({load for offer in offers for load in offer.loads}), dtype=np.int64)
+    group = Group(range(len(offers)), offers, levels)
+    able = np.flatnonzero((group.rise <= pes) & (levels >= least))
+    loads = group.loads(able, np.ones(len(able), dtype=np.bool_))
+    return {
+        interval: tuple(offer.at(load) for offer, load in zip(offers, chosen, strict=True))
+        for interval, chosen in zip(levels[able].tolist(), loads.tolist(), strict=True)
+    }
+
+
+def words_at(problem: Problem, scan: Scan, interval: int) -> tuple[Numbers, Numbers, int]:
+    """Return the words of each output at an interval, if it stays and if it is spilled, and of the input."""
+    splits = tuple(LayerSplit(1) for _ in problem.stages)
+    kept = plan_of(problem, splits, "uniform")
+    plans = (kept, replace(kept, spilled=spillable(problem)))
+    inside, away = (schedule(problem, plan, scan, fixed=interval) for plan in plans)
+    return np.array(inside.buffers), np.array(away.buffers), inside.input_buffer
+
+
 class _Pipeline:
     """The search for layers that work at the same time."""
 
@@ -239,38 +263,26 @@ class _Pipeline:
     def _intervals(self, least: int) -> Iterator[tuple[int, tuple[LayerSplit, ...] | None]]:
         """Yield what intervals can be, ascending; those that are loads with splits of just that interval."""
         problem = self.problem
-        levels = np.array(sorted({load for offer in self.offers for load in offer.loads}), dtype=np.int64)
-        group = Group(range(len(self.offers)), self.offers, levels)
-        able = np.flatnonzero((group.rise <= problem.machine.pes) & (levels >= least))
-        loads = group.loads(able, np.ones(len(able), dtype=np.bool_))
-        rising = dict(zip(levels[able].tolist(), loads.tolist(), strict=True))
+        rising = rises_of(self.offers, problem.machine.pes, least)
         promising = self._least_words() <= self.capacity
         first = max(least, int(self.cycles[promising].min(initial=NEVER)))
         times = self.cycles[promising & (self.cycles >= first)]
         most = problem.most_interval or NEVER
         for interval in sorted({*rising, *times.tolist()}):
             if first <= interval <= most:
-                splits = None
-                if interval in rising:
-                    pairs = zip(self.offers, rising[interval], strict=True)
-                    splits = tuple(offer.at(load) for offer, load in pairs)
-                yield interval, splits
+                yield interval, rising.get(interval)
 
     def _words(self, interval: int) -> Numbers:
         """Return the words on chip at an interval, of all choices."""
-        splits = tuple(LayerSplit(1) for _ in self.problem.stages)
-        kept = plan_of(self.problem, splits, "uniform")
-        plans = (kept, replace(kept, spilled=self.items.spilled))
-        inside, away = (schedule(self.problem, plan, self.scan, fixed=interval) for plan in plans)
-        return self._of_buffers(inside.buffers, away.buffers, inside.input_buffer)
+        return self._of_buffers(*words_at(self.problem, self.scan, interval))
 
     def _least_words(self) -> Numbers:
         """Return words that all choices need at least, whatever the interval is."""
-        least = least_buffers(self.problem)
-        channels = tuple(stage.channels for stage in self.problem.stages)
+        least = np.array(least_buffers(self.problem))
+        channels = np.array([stage.channels for stage in self.problem.stages])
         return self._of_buffers(least, channels, 0)
 
-    def _of_buffers(self, kept: tuple[int, ...], away: tuple[int, ...], given: int) -> Numbers:
+    def _of_buffers(self, kept: Numbers, away: Numbers, given: int) -> Numbers:
         stages = self.problem.stages
         by_name = {stage.name: stage for stage in stages}
         nothing = sum(stage.weights for stage in stages) + sum(kept) + given
