@@ -251,7 +251,13 @@ def plan(random: Random, problem: AnyGroups) -> Plan:
         if alone or random.random() < 0.4:
             groups.append([])
         groups[-1].append(number)
-    return Plan(tuple(made_group(random, problem, sorted(nodes)) for nodes in groups))
+    return Plan(tuple(made_group(random, problem, _ordered(random, problem, nodes)) for nodes in groups))
+
+
+def _ordered(random: Random, problem: Problem, nodes: list[int]) -> Sequence[int]:
+    """Return operations in one of the orders in which a group of them may be executed."""
+    found = tuple(sorted(nodes))
+    return random.choice(problem.orders_of(found).listed) if found in problem.allowed else found
 
 
 def made_group(random: Random, problem: Problem, nodes: Sequence[int]) -> Group:
