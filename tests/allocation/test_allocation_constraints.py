@@ -62,9 +62,21 @@ def lot_of(
         words = some.get("storage", 9)
         found.append((f"storage <= {words}", lambda _, m: m["storage"] <= words))
         if problem.parallel:
+            found.append(
+                (f"program_words <= {words + 20}", lambda p, m: programs(problem, p, m) <= words + 20)
+            )
             held = some.get("buffer", [9])[0]
             found.append((f"buffer('{a}') == {held}", lambda _, m: m["buffer"][0] == held))
     return found
+
+
+def programs(problem: tw.AllocationProblem, plan: Json, measured: Json) -> int:
+    """Return the words that programs hold: of weights a copy for each group of rows that has a row."""
+    copies = sum(
+        layer.weights * (min(plan["split"][layer.name][2], layer.rows) - 1)
+        for layer in Pipeline(whole(problem)).layers
+    )
+    return int(measured["storage"] + copies)
 
 
 def check(random: Random, problem: tw.AllocationProblem, methods: list[str]) -> None:

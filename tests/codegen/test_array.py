@@ -404,6 +404,11 @@ def test_weights_of_row_groups_count_in_programs() -> None:
         else:
             with refused("machine.buffer_bytes", storage + more, f"{storage + 72} bytes are needed"):
                 project(tight, plan)
+        asked = tight.where(f"program_words <= {storage + more}")
+        found = tilewright.solve(asked, "parametric", time_limit=60, confirm=False)
+        assert found.measures.program_words <= storage + more
+        assert project(asked, found.plan)
+    assert allocation.simulate(problem, plan).measures.program_words == storage + 72
 
 
 def test_what_has_no_program_is_refused() -> None:

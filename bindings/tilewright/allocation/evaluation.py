@@ -294,6 +294,7 @@ def _measures(times: Schedule, lowering: Lowering, report: Report) -> PipelineMe
         executed_frames=lowering.frames,
         frames_per_second=problem.machine.frames_per_second(interval),
         storage_words=times.storage,
+        program_words=times.storage - times.weights + times.program_weights if problem.parallel else None,
         pacing=plan.pacing,
         published=PublishedPipeline(
             interval_cycles=calculus.interval,

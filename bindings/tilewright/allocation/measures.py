@@ -124,6 +124,8 @@ class PipelineMeasures(InCycles):
     frames_per_second: float
     storage_words: Count
     """All buffers and weights."""
+    program_words: Count | None = None
+    """The same with all copies of weights that a pipeline's PEs hold, one for each group of rows."""
     pacing: str
     """Whether a layer waits for the slowest before it (`matched`) or of all (`uniform`)."""
     published: PublishedPipeline

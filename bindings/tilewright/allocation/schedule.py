@@ -183,6 +183,13 @@ class Schedule:
         """Words of all weights that stay on chip."""
         return sum(stage.weights for stage in self.problem.stages if stage.name not in self.plan.streamed)
 
+    @property
+    def program_weights(self) -> int:
+        """Words of weights that programs of PEs hold: where rows are divided, each group of rows has all."""
+        pairs = zip(self.problem.stages, self.plan.splits, strict=True)
+        copies = sum(stage.weights * (min(split.rows, stage.task.rows) - 1) for stage, split in pairs)
+        return self.weights + copies
+
     @cached_property
     def storage(self) -> int:
         """Words of on-chip buffers.

@@ -61,6 +61,9 @@ def rows(problem: Problem, measures: PipelineMeasures) -> Rows:
     weights = machine.bytes(sum(layer.weights_elements for layer in layers.values()))
     storage = machine.bytes(measures.storage_words)
     shown.append(("buffers", f"{storage:,} bytes{limit}, weights {weights:,} in all"))
+    if measures.program_words is not None and measures.program_words > measures.storage_words:
+        held = machine.bytes(measures.program_words)
+        shown.append(("programs", f"{held:,} bytes: each group of rows has a copy of its layer's weights"))
     if problem.parallel and measures.pacing != "matched":
         shown.append(("pacing", "every layer as slow as the slowest, for the smallest buffers"))
     if measures.network is not None:

@@ -99,7 +99,7 @@ def vocabulary(problem: Problem) -> Vocabulary:
     if problem.minimise == "distance":
         words += _place_words(problem, layers)
     elif problem.parallel:
-        words += _time_words(layers)
+        words += _time_words(problem, layers)
     else:
         words += _turn_words(problem, layers)
     return Vocabulary.of(words, lambda plan: _View(problem, plan, scan))
@@ -179,8 +179,16 @@ def _split_words(problem: Problem, layers: Names) -> list[Word]:
     ]
 
 
-def _time_words(layers: Names) -> list[Word]:
+def _time_words(problem: Problem, layers: Names) -> list[Word]:
     """Return what depends on when layers start, where they work at the same time."""
+
+    def program_words() -> Ground:
+        found: list[Ground] = [Term("storage", ())]
+        for stage in problem.stages:
+            groups = arithmetic("min", [Term("split", (stage.name, AXES[2])), Constant(stage.task.rows)])
+            copies = arithmetic("+", [groups, Constant(-1)])
+            found.append(arithmetic("*", [copies, Constant(stage.weights)]))
+        return arithmetic("+", found if "rows" in problem.limits.splits else found[:1])
 
     def of_layer(values: Callable[[Schedule], tuple[int, ...]]) -> Callable[[_View, str], int]:
         return lambda seen, layer: values(seen.times)[seen.number[layer]]
@@ -201,6 +209,12 @@ def _time_words(layers: Names) -> list[Word]:
         ),
         Word("latency", "cycles of a frame", lambda seen: seen.times.latency, unit="cycles"),
         Word("storage", "words of all buffers and weights", lambda seen: seen.times.storage, unit="words"),
+        Word(
+            "program_words",
+            "the same with a copy of weights for each group of rows, as programs of PEs hold them",
+            unit="words",
+            means=program_words,
+        ),
         Word(
             "pacing",
             "how layers wait for slower ones",

@@ -159,13 +159,14 @@ def _refuse_small_buffers(timing: Timing) -> None:
     """Refuse buffers that are too small for what the plan does not count: copies of weights, and hops."""
     schedule = timing.schedule
     problem, capacity = schedule.problem, schedule.problem.machine.buffer_words
-    pairs = zip(problem.stages, schedule.plan.splits, strict=True)
-    weights = sum(stage.weights * split.rows for stage, split in pairs)
+    weights = schedule.program_weights
     needed = weights + sum(timing.buffers)
     if problem.parallel and capacity is not None and needed > capacity:
         told = [f"with hops of {timing.hop_cycles} cycles"] if timing.hop_cycles else []
         told += ["with the weights of each group of rows"] if weights > schedule.weights else []
         limit = f"{' and '.join(told)} {problem.machine.bytes(needed)} bytes are needed"
+        if not timing.hop_cycles:
+            limit += f"; --where 'program_words <= {capacity}' asks for a plan whose programs fit"
         raise InputError("machine.buffer_bytes", problem.machine.buffer_bytes, limit)
 
 
