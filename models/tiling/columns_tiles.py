@@ -9,13 +9,18 @@ of cost. No plan is lost. All steps of all loops are there; loops of a single it
 they stand in an order; and what keeps less than it could never costs less. Where constraints may tell orders,
 or what stays, from each other, each of them is a column of its own.
 
-Extra: dearer orders of a tile are left out.
+With a vector unit a column has an inner loop, too. What it takes for each tile of a plan is known of the
+steps alone, and of loops that take the same for every tile one is enough.
+
+Extras: dearer orders of a tile are left out, and loops that another is at least as good as on every tile,
+where no constraint asks for what they cost.
 """
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from functools import lru_cache
-from itertools import chain, combinations, product
+from itertools import chain, combinations, islice, product
 from math import gcd, prod
 from typing import Any, NamedTuple
 
@@ -23,9 +28,12 @@ import pyomo.environ as pyo
 
 from tilewright.spec.constraints import Term
 from tilewright.tiling import Plan, Problem, objective, violation
+from tilewright.tiling.dsp.admitted import admitted
+from tilewright.tiling.dsp.compute import loop_of, loops_worth_trying
 from tilewright.tiling.dsp.cost import measures
 from tilewright.tiling.dsp.exact import local_traffic
 from tilewright.tiling.dsp.exact.patterns import schedules
+from tilewright.tiling.dsp.inner_loop import InnerLoop
 from tilewright.tiling.dsp.nest import FREE, G, Nest, nest_of
 from tilewright.tiling.dsp.plan import LOOPS, DspPlan
 
@@ -50,6 +58,10 @@ MOST_PLANS = 5_000
 """Most plans that are priced, of which there are about a thousand in a second."""
 
 
+MOST_WITH_LOOPS = 500
+"""The same where each has inner loops, a dozen or a few dozens that may be best."""
+
+
 class Column(NamedTuple):
     """A plan and its cost."""
 
@@ -68,10 +80,10 @@ def why_not(problem: Problem) -> str | None:
         return f"machine.kind = {problem.machine.kind!r}: the model is of a layer on a machine of kind dsp"
     if problem.traded or problem.before:
         return "objective: the model minimises one cost"
-    if problem.machine.vector_unit is not None:
-        return "machine.vector_unit: the model charges MACs over macs_per_cycle, not an inner loop"
-    if (plans := size(problem)) > MOST_PLANS:
-        return f"the layer has {plans:,} tiles with their orders, the model prices {MOST_PLANS:,}"
+    most = MOST_PLANS if problem.machine.vector_unit is None else MOST_WITH_LOOPS
+    if (plans := size(problem)) > most:
+        loops = "" if most == MOST_PLANS else ", each with many inner loops"
+        return f"the layer has {plans:,} tiles with their orders{loops}; the model prices {most:,}"
     return None
 
 
@@ -150,26 +162,45 @@ def read(m: Any) -> Plan:
     return Plan((m.columns[max(m.COLUMNS, key=lambda c: m.chosen[c].value)].plan,))
 
 
+def _loops(nest: Nest, tile: tuple[int, ...], every: bool) -> list[InnerLoop | None]:
+    """Return the inner loops of a tile's columns; None alone on a machine without a vector unit."""
+    if nest.machine.vector_unit is None:
+        return [None]
+    return [option.loop for option in loops_worth_trying(nest, tile, every=every)]
+
+
 def _known_by(nest: Nest, plan: DspPlan) -> tuple[Any, ...]:
     """Return what plans that cost the same have in common."""
-    return nest.step(plan.tile), _moving(plan.order, _several(nest, plan.tile)), plan.reuse
+    tile = nest.step(plan.tile)
+    loop = None if nest.machine.vector_unit is None else loop_of(nest, plan)
+    return tile, _moving(plan.order, _several(nest, tile)), plan.reuse, loop
 
 
 @lru_cache(maxsize=4)
 def _columns(problem: Problem, extras: bool) -> tuple[Column, ...]:
     """Return all columns."""
-    nest, limits = _nest(problem), problem.limits.at_most.given
-    local, names = local_traffic(nest), (problem.minimise, *limits)
-    found = []
+    nest = _nest(problem)
+    admits = admitted(problem, nest)
+    every = not extras or (admits is not None and admits.of_time)
+    most = 1 if extras and not problem.constraints else None
+    found: list[Column] = []
     for tile in product(*(steps.tolist() for steps in nest.steps)):
-        columns = []
-        for order, reuse in _orders(problem, _several(nest, tile)):
-            plan = DspPlan(tile, order, reuse)
-            if sum(nest.held(tile, reuse).values()) > nest.machine.buffer_capacity:
-                continue
-            cost, *others = measures(nest, plan, names, local)
-            if all(map(int.__le__, others, limits.values())) and violation(problem, Plan((plan,))) is None:
-                columns.append(Column(plan, cost))
-        columns.sort(key=lambda column: column.cost)
-        found += columns[:1] if extras and not problem.constraints else columns
+        columns = sorted(_priced(problem, nest, tile, every), key=lambda column: column.cost)
+        valid = (column for column in columns if violation(problem, Plan((column.plan,))) is None)
+        found += islice(valid, most)
     return tuple(found)
+
+
+def _priced(problem: Problem, nest: Nest, tile: tuple[int, ...], every: bool) -> Iterator[Column]:
+    """Yield the plans of a tile that fit on chip, within limits of cost; `every` is as for `_loops`."""
+    limits, local = problem.limits.at_most.given, local_traffic(nest)
+    orders = [
+        (order, reuse)
+        for order, reuse in _orders(problem, _several(nest, tile))
+        if sum(nest.held(tile, reuse).values()) <= nest.machine.buffer_capacity
+    ]
+    for (order, reuse), loop in product(orders, _loops(nest, tile, every) if orders else []):
+        plan = DspPlan(tile, order, reuse, loop)
+        cost, *others = measures(nest, plan, (problem.minimise, *limits), local)
+        if all(map(int.__le__, others, limits.values())):
+            yield Column(plan, cost)

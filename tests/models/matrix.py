@@ -59,6 +59,9 @@ PRICES: Json = {
     "off_chip_fj_per_byte": 200,
 }
 DSP: Json = {"kind": "dsp", "memory_bytes": 40, "element_bytes": 1}
+SPEEDS = ("macs_per_cycle", "bus_elements_per_cycle")
+"""Of a machine with a vector unit they are at least its lanes."""
+
 NPU: Json = {
     "kind": "npu",
     "tles": 2,
@@ -101,6 +104,9 @@ def _tiling() -> list[Cell]:
     found.append(
         Cell("tiling, DSP", "accesses", "any+weights", _with(dsp, "accesses", {"schedule": "any+weights"}))
     )
+    vectors = {"layer": POINT, "machine": {**DSP, "vector_unit": {"lanes": 2}, **dict.fromkeys(SPEEDS, 2)}}
+    for cost in ("accesses", "cycles", "energy"):
+        found.append(Cell("tiling, DSP", cost, "vector_unit", _with(vectors, cost)))
     npu = {"layer": CONVOLUTION, "machine": NPU}
     for cost in ("time", "accesses"):
         for name, limits in (

@@ -13,9 +13,11 @@ from formulations import need, solve
 from hypothesis import assume, given, settings
 from layers import make
 from numbered import randoms
+from test_inner_loops_of_plans import some_problem as vector_problem
 
 from tilewright.core import catalogue
 from tilewright.core.room import bridge_of
+from tilewright.models.tiling.columns_tiles import size
 from tilewright.spec.errors import InputError
 from tilewright.tiling import Plan, Problem, kind_of, objective, violation
 from tilewright.tiling.dsp.nest import nest_of
@@ -140,6 +142,35 @@ def test_models_of_a_dsp_keep_limits_and_weights_that_stay(name: str, solver: st
         extras=random.random() < 0.7,
         started=random.random() < 0.5,
         options={"presolve": "off"} if solver == "highs" else None,
+    )
+
+
+@settings(max_examples=examples(300, 8), deadline=None)
+@given(randoms)
+def test_columns_have_the_inner_loops_of_a_vector_unit(random: Random) -> None:
+    """Within limits and constraints, too; without extras every loop that takes something else is a column."""
+    try:
+        problem = vector_problem(random)
+    except InputError:  # nothing fits
+        assume(False)
+    assume(not problem.traded)
+    if random.random() < 0.3:
+        problem = problem.with_(limits={"at_most": at_most_at_random(random, problem)})
+    if random.random() < 0.3:
+        least = kind_of(problem).exhaustive(problem.minimising("cycles"), float("inf"))
+        assume(least is not None)
+        assert least is not None
+        sense = random.choice([">", ">", "<="])  # what takes longer than it could is no best loop
+        problem = problem.where(f"cycles {sense} {int(least.value * random.choice([1, 1.1]))}")
+    small = size(problem) <= 20
+    started = problem.limits.at_most.given == {} and not problem.constraints
+    held_equal(
+        problem,
+        catalogue.model("tiling", "columns_tiles"),
+        solver="highs",
+        extras=not small or random.random() < 0.6,
+        started=started and random.random() < 0.5,
+        options={"presolve": "off"},
     )
 
 

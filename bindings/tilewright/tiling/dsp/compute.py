@@ -18,6 +18,7 @@ from numpy.typing import NDArray
 from tilewright.tiling.dsp.inner_loop import (
     DIMENSIONS,
     InnerLoop,
+    LoopCosts,
     TileWork,
     costs_of_bodies,
     extents,
@@ -83,6 +84,14 @@ def kinds_of_tiles(nest: Nest, step: Tile) -> Iterator[TileKind]:
             yield TileKind(sizes, False, False, number * many)
 
 
+@lru_cache(maxsize=1 << 14)
+def _loop_costs(nest: Nest, loop: InnerLoop, sizes: Tile) -> LoopCosts:
+    """Return what an inner loop costs on a tile."""
+    unit = nest.machine.vector_unit
+    assert unit is not None
+    return loop_costs(unit, work_of(nest, sizes), loop)
+
+
 @lru_cache(maxsize=1 << 16)
 def cost_of_tile(nest: Nest, loop: InnerLoop, sizes: Tile, first: bool, last: bool) -> tuple[int, int]:
     """Return the cycles of a tile, and the units that it streams.
@@ -94,7 +103,7 @@ def cost_of_tile(nest: Nest, loop: InnerLoop, sizes: Tile, first: bool, last: bo
     """
     unit = nest.machine.vector_unit
     assert unit is not None
-    cycles, transfers = loop_costs(unit, work_of(nest, sizes), loop).total(first=first, last=last)
+    cycles, transfers = _loop_costs(nest, loop, sizes).total(first=first, last=last)
     return int(cycles), int(transfers) * unit.lanes
 
 
@@ -141,7 +150,7 @@ def misfit(nest: Nest, plan: DspPlan) -> str | None:
     if unit is None:
         return "inner loop: the machine has no vector_unit"
     for kind in kinds_of_tiles(nest, nest.step(plan.tile)):
-        costs = loop_costs(unit, work_of(nest, kind.sizes), loop)
+        costs = _loop_costs(nest, loop, kind.sizes)
         if not costs.fits:
             macs = costs.macs // (costs.entries * costs.iterations)
             return (
@@ -161,7 +170,8 @@ def loops_worth_trying(nest: Nest, step: Tile, *, every: bool = False) -> tuple[
     Parameters
     ----------
     every
-        Also those that others are better than: constraints may ask for what they cost.
+        Also those that others are better than, one of those that cost the same on every tile: constraints may
+        ask for what they cost.
     """
     unit = nest.machine.vector_unit
     assert unit is not None
@@ -181,7 +191,7 @@ def loops_worth_trying(nest: Nest, step: Tile, *, every: bool = False) -> tuple[
             int(table[at, len(kinds) :] @ numbers) * unit.lanes,
             found[at][0].loop(found[at][1]),
         )
-        for at in (range(len(table)) if every else undominated(table))
+        for at in (np.unique(table, axis=0, return_index=True)[1] if every else undominated(table))
     )
 
 
