@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 from tilewright.fusion.problem import Problem
-from tilewright.fusion.selection.exact_cover import adds_up, find_cover
+from tilewright.fusion.selection.exact_cover import adds_up, find_cover, no_layouts
 
-__all__ = ["WORDS", "size", "suits"]
+__all__ = ["WORDS", "size", "suits", "why_not"]
 
 WORDS = (
     "together",
@@ -32,7 +32,12 @@ WORDS = (
 
 def suits(problem: Problem) -> bool:
     """Whether the formulations take a problem."""
-    return adds_up(problem)
+    return adds_up(problem) and why_not(problem) is None
+
+
+def why_not(problem: Problem) -> str | None:
+    """Say why the formulations do not take a problem, as far as one reason says it."""
+    return no_layouts(problem)
 
 
 def size(problem: Problem) -> int:

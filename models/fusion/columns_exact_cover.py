@@ -26,9 +26,9 @@ from tilewright.fusion.selection.terms import summed
 from tilewright.spec.constraints import Term
 
 from ._columns import WORDS as SUMS
-from ._columns import size, suits
+from ._columns import size, suits, why_not
 
-__all__ = ["WORDS", "WRITTEN_FOR", "build", "read", "size", "start", "suits", "term"]
+__all__ = ["WORDS", "WRITTEN_FOR", "build", "read", "size", "start", "suits", "term", "why_not"]
 
 WRITTEN_FOR = "cpsat"
 WORDS = (*SUMS, "before", "memory")

@@ -31,15 +31,15 @@ from tilewright.fusion.selection.execution_order import order_groups
 from tilewright.fusion.selection.terms import summed
 from tilewright.spec.constraints import Term
 
-from ._columns import WORDS, size
+from ._columns import WORDS, size, why_not
 from ._columns import suits as adds_up
 
-__all__ = ["WORDS", "build", "read", "size", "start", "suits", "term"]
+__all__ = ["WORDS", "build", "read", "size", "start", "suits", "term", "why_not"]
 
 
 def suits(problem: Problem) -> bool:
     """Whether the formulation takes a problem: all but constraints where memory is minimised."""
-    return adds_up(problem) or not problem.constraints
+    return why_not(problem) is None and (adds_up(problem) or not problem.constraints)
 
 
 def build(problem: Problem, extras: bool = True) -> Any:

@@ -11,19 +11,20 @@ from collections.abc import Sequence
 
 from tilewright.core.context import Outcome, RunContext
 from tilewright.fusion import Plan, Problem
+from tilewright.fusion.evaluation import decided_layouts
 from tilewright.fusion.selection import constrained_search
 from tilewright.fusion.selection.candidates import Candidate, candidates, single_operations
 from tilewright.fusion.selection.constrained_search import relates_groups
-from tilewright.fusion.selection.downset_search import search_downsets
+from tilewright.fusion.selection.downset_search import Shared, search_downsets
 from tilewright.fusion.selection.execution_order import order_groups
 from tilewright.fusion.selection.least_memory import minimise_memory
 from tilewright.heuristics.fusion import greedy
 from tilewright.spec.constraints.parts import Ground
 
 
-def honours(_problem: Problem, _part: Ground) -> bool:
-    """Whether the method honours what must hold: where it relates groups, another search takes it."""
-    return True
+def honours(problem: Problem, part: Ground) -> bool:
+    """Whether the method honours what must hold; the search for what relates groups knows no layouts."""
+    return problem.machine.layouts is None or not relates_groups(problem, part)
 
 
 def solve(problem: Problem, search: RunContext) -> Outcome:
@@ -57,19 +58,20 @@ def _least_memory(problem: Problem, search: RunContext) -> Outcome:
 
 def _cheapest(problem: Problem, search: RunContext) -> Outcome:
     # What all groups cost takes most of the time; until then there is a plan without any.
-    first = single_operations(problem)
+    first, shared = single_operations(problem), Shared.of(problem)
     plan: Plan | None = None
-    cost = sum(one.cost for one in first)
+    cost = shared.cost(first)
     if all(one.fits for one in first):
         plan = order_groups(problem, first)
         search.on_plan(plan)
-    known = candidates(problem)
+    every = candidates(problem, every_layout=True)
+    known = [one for one in every if all(problem.tensors[at].layouts[0] == each for at, each in one.layouts)]
     # What holds an operation that does not fit alone costs at least this much, and is no plan.
-    never = min((one.cost for one in known if not one.fits), default=None)
+    never = min((one.cost for one in every if not one.fits), default=None)
     producers = [op.producers for op in problem.ops]
-    start = _start(problem, known, search.start) or greedy.choose(producers, known)
+    start = _start(problem, every, search.start) or greedy.choose(producers, known)
     bound, proven = None, False
-    for found in search_downsets(producers, known, start, search.deadline, search.bound or 0):
+    for found in search_downsets(producers, every, start, search.deadline, search.bound or 0, shared):
         if never is not None and found.bound >= never:
             return Outcome("infeasible")
         if (never is None or found.cost < never) and (plan is None or found.cost < cost):
@@ -86,6 +88,13 @@ def _cheapest(problem: Problem, search: RunContext) -> Outcome:
 
 def _start(problem: Problem, known: Sequence[Candidate], plan: Plan | None) -> list[Candidate]:
     """Return the candidates that are a plan's groups; none if some group is no candidate."""
-    by_names = {frozenset(problem.ops[number].name for number in one.nodes): one for one in known}
-    groups = [by_names.get(frozenset(group.nodes)) for group in plan.groups] if plan else []
+    if plan is None:
+        return []
+    layouts = decided_layouts(problem, plan)
+    by_names = {
+        frozenset(problem.ops[number].name for number in one.nodes): one
+        for one in known
+        if all(layouts.get(index) == layout for index, layout in one.layouts)
+    }
+    groups = [by_names.get(frozenset(group.nodes)) for group in plan.groups]
     return [one for one in groups if one] if all(groups) else []

@@ -343,7 +343,7 @@ def test_candidates_are_tiled_only_where_a_template_allows_it(monkeypatch: pytes
     ops = [("conv", [INPUT]), ("pool", [0]), ("conv", [1]), ("softmax", [2])]
     found = problem(*ops, templates=[block, chain])
 
-    def best(_problem: Problem, nodes: tuple[int, ...], whole: bool, _most: int | None) -> TileChoice | None:
+    def best(_problem: Problem, nodes: tuple[int, ...], whole: bool, *_rest: object) -> TileChoice | None:
         if nodes == (0, 1, 2):  # as if it did not fit
             return None
         return TileChoice(Tile(1, 1, 1, 1), *[len(nodes) + 10 * whole] * 4, (1, 1, 1))

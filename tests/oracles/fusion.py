@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Iterator
 from dataclasses import dataclass, field
+from fractions import Fraction
 from itertools import islice, pairwise, product
 from math import prod
 from typing import Any, NamedTuple
@@ -97,6 +98,7 @@ class Map:
     saved: bool = False
     stage: int = -1
     readers: list[int] = field(default_factory=list)
+    numbers: list[int] = field(default_factory=list)  # of the operations that compute what is loaded or saved
 
 
 class Group:
@@ -109,12 +111,12 @@ class Group:
         number = {node: index for index, run in enumerate(runs) for node in run}
         number |= {node: len(runs) + index for index, node in enumerate(nodes)}
         self.loaded = len(runs)
-        self.maps = [Map((sum(shapes[n][0] for n in run), *shapes[run[0]][1:])) for run in runs]
+        self.maps = [Map((sum(shapes[n][0] for n in run), *shapes[run[0]][1:]), numbers=run) for run in runs]
         stages = 0
         for node in nodes:
             op = graph.ops[node]
             outside = op.leaves or any(reader not in nodes for reader in graph.readers[node])
-            new = Map(op.output, op, saved=outside)
+            new = Map(op.output, op, saved=outside, numbers=[node])
             first = 0
             for read in op.reads:
                 index = number[read]
@@ -486,6 +488,51 @@ class Run:
         scale = self.machine["element_bytes"] * self.machine["clock_mhz"]
         return -(-values * scale // int(self.machine[rate]))
 
+    def _map_cycles(self, rate: str, index: int, plane: tuple[Span, Span], channels: Span) -> int:
+        """Return the cycles in which a part of a map is moved, with those of its bursts."""
+        moved, first, bursts = self._cycles(rate, self._values(plane, channels)), 0, 0
+        if self.machine.get("layouts") is None:
+            return moved
+        places: dict[object, list[int]] = {}
+        for number in self.group.maps[index].numbers:
+            end = first + self.group.graph.shape(number)[0]
+            low, high = max(first, channels[0]), min(end, channels[1])
+            for c, y, x in product(range(low - first, high - first), range(*plane[0]), range(*plane[1])):
+                array, at = self.group.graph.address(number, c, y, x)
+                places.setdefault(array, []).append(at)
+            first = end
+        for each in places.values():
+            bursts += self._bursts(each)
+        return moved + int(self.machine["arrays"] * bursts * self.machine["layouts"]["burst_cycles"])
+
+    def _bursts(self, places: list[int]) -> int:
+        """Return the bursts that move values at some places of an array."""
+        size, most = self.machine["element_bytes"], self.machine["layouts"]["burst_bytes"]
+        bursts, run, before = 0, 0, -2
+        for at in [*sorted(places), None]:
+            if at is not None and at == before + 1:
+                run += 1
+            else:
+                bursts += -(-run * size // most)
+                run = 1
+            before = before if at is None else at
+        return bursts
+
+    def _fetch_cycles(self, index: int, block: Span, summed: Span, values: int) -> int:
+        """Return the cycles in which parameters are fetched; a kernel is a bias, then its positions."""
+        moved = self._cycles("load_mb_per_s", values)
+        if self.machine.get("layouts") is None:
+            return moved
+        op = self.group.op(index)
+        each = op.bias + op.window * op.summed
+        places = []
+        for kernel in range(*block):
+            if op.bias and summed[0] == 0:
+                places.append(kernel * each)
+            for position, c in product(range(op.window), range(*summed)):
+                places.append(kernel * each + op.bias + position * op.summed + c)
+        return moved + int(self._bursts(places) * self.machine["layouts"]["burst_cycles"])
+
     def _values(self, plane: tuple[Span, Span], channels: Span) -> int:
         (a, b), (c, d) = plane
         return int(self.machine["arrays"] * (b - a) * (d - c) * (channels[1] - channels[0]))
@@ -499,7 +546,11 @@ class Run:
         values = self._values(self._new(index, tile), channels)
         if values:
             self.moved += values
-            self.ready[index] = self._issue("LOAD", self._place(index), self._cycles("load_mb_per_s", values))
+            self.ready[index] = self._issue(
+                "LOAD",
+                self._place(index),
+                self._map_cycles("load_mb_per_s", index, self._new(index, tile), channels),
+            )
 
     def _leave(self, index: int, tile: int, channels: Span) -> None:
         """Save or free what the next tile does not need."""
@@ -510,7 +561,8 @@ class Run:
         values = self._values(((low, max(low, high)), columns), channels)
         if values and self.group.maps[index].saved:
             self.moved += values
-            done = self._issue("SAVE", done, self._cycles("save_mb_per_s", values))
+            plane = (low, max(low, high)), columns
+            done = self._issue("SAVE", done, self._map_cycles("save_mb_per_s", index, plane, channels))
         self.released[index].append(done)
 
     def _begin(self, tile: int, stage: int) -> None:
@@ -595,7 +647,9 @@ class Run:
             place = self.fetches % self.parameter_places if self.parameter_places else self.fetches
             self.fetches += 1
             self.moved += values
-            done = self._issue("LOAD", self.dropped.get(place, 0), self._cycles("load_mb_per_s", values))
+            done = self._issue(
+                "LOAD", self.dropped.get(place, 0), self._fetch_cycles(index, block, summed, values)
+            )
             self.fetched[key] = [done, done, place]
         return self.fetched[key][0]
 
@@ -622,13 +676,95 @@ class Graph:
         outputs = problem["network"].get("outputs")
         for op in self.ops:
             op.leaves = op.name in outputs if outputs else not self.readers[op.number]
-        self.groups: dict[Nodes, dict[Tile, Costs]] = {}
+        self.groups: dict[object, dict[Tile, Costs]] = {}
         self._blocks = 0
+        self.layouts: dict[int, str] = {}  # of maps, that they have now
+        self.arrays = [self.array_of(maps) for maps in self.together()]
+
+    # Layouts -----------------------------------------------------------------------------------------
+
+    def shape(self, number: int) -> tuple[int, ...]:
+        """Return the shape of a map, of the network's input for -1."""
+        return self.ops[0].input if number < 0 else self.ops[number].output
+
+    def together(self) -> list[set[int]]:
+        """Return maps of the accelerator's operations, those together that are read side by side."""
+        own = [op for op in self.ops if op.engine != "HOST"]
+        sets = [{op.number} for op in own]
+        sets += [{read} for op in own for read in op.reads]
+        sets += [{*op.reads} for op in own if op.kind != "add"]
+        found: list[set[int]] = []
+        for one in sets:
+            for other in [each for each in found if each & one]:
+                found.remove(other)
+                one = one | other
+            found.append(one)
+        return found
+
+    def array_of(self, maps: set[int]) -> Nodes:
+        """Return maps in the order in which one array has them for all readers; none if none has."""
+        rows = [op.reads for op in self.ops if op.engine != "HOST" and op.kind != "add"]
+        rows = [row for row in rows if len(row) > 1 and maps.issuperset(row)]
+        for row in rows:
+            inside = all(any(row[i : i + len(r)] == r for i in range(len(row))) for r in rows)
+            if -1 not in maps and {*row} == maps and len(row) == len(maps) and inside:
+                return row
+        return ()
+
+    def able(self, maps: set[int]) -> list[str]:
+        """Return the layouts that maps read side by side can have."""
+        direct = self.problem["machine"]["layouts"]["direct"]
+        beside = len(maps) > 1 and self.array_of(maps) and "NHWC" in direct
+        return [*(["concatenated"] if beside else []), *(each for each in ("NHWC", "NCHW") if each in direct)]
+
+    def assignments(self) -> Iterator[dict[int, str]]:
+        """Yield all layouts of all maps."""
+        if self.problem["machine"].get("layouts") is None:
+            yield {}
+            return
+        sets = self.together()
+        for one in product(*map(self.able, sets)):
+            yield {number: layout for maps, layout in zip(sets, one, strict=True) for number in maps}
+
+    def address(self, number: int, c: int, y: int, x: int) -> tuple[object, int]:
+        """Return in which array a value of a map lies, and where."""
+        channels, height, width = self.shape(number)
+        if self.layouts[number] == "NCHW":
+            return number, (c * height + y) * width + x
+        if self.layouts[number] == "NHWC":
+            return number, (y * width + x) * channels + c
+        array = next(row for row in self.arrays if number in row)
+        before = sum(self.shape(other)[0] for other in array[: array.index(number)])
+        every = sum(self.shape(other)[0] for other in array)
+        return array, (y * width + x) * every + before + c
+
+    def copied(self) -> int:
+        """Return what copies of maps add to what is minimised, cycles where that is memory."""
+        layouts = self.problem["machine"].get("layouts")
+        if layouts is None:
+            return 0
+        total = 0
+        for number, layout in self.layouts.items():
+            form = "NCHW" if layout == "NCHW" else "NHWC"
+            wanted = layouts["input"] if number < 0 else "any"
+            if number >= 0 and self.ops[number].leaves and self.ops[number].engine != "HOST":
+                wanted = layouts["output"]
+            if wanted in ("any", form):
+                continue
+            price, machine = layouts["copies"], self.problem["machine"]
+            moved = 2 * machine["arrays"] * machine["element_bytes"] * prod(self.shape(number))
+            each = Fraction(repr(price["cycles_per_byte"])) * moved
+            cycles = price["cycles_per_call"] - (-each.numerator // each.denominator)
+            total += {
+                "traffic": 0,
+                "energy": cycles * machine["energy"]["milliwatts"] // machine["clock_mhz"],
+            }.get(self.minimise, cycles)
+        return total
 
     def executed(self, blocks: int) -> None:
         """Count what is executed."""
         self._blocks += blocks
-        if self._blocks > MOST_BLOCKS:
+        if self._blocks > MOST_BLOCKS * (1 if self.problem["machine"].get("layouts") is None else 8):
             raise TooLarge
 
     def orders(self, nodes: Nodes) -> list[Nodes]:
@@ -655,9 +791,12 @@ class Graph:
 
     def tiles(self, nodes: Nodes, whole: bool) -> dict[Tile, Costs]:
         """Return what a group costs with each of its tiles, its operations in some order."""
-        if nodes not in self.groups:
-            self.groups[nodes] = Group(self, nodes).tiles(whole)
-        return self.groups[nodes]
+        outside = {read for node in nodes for read in self.ops[node].reads} | {*nodes}
+        seen = tuple(sorted((n, layout) for n, layout in self.layouts.items() if n in outside))
+        key: object = (nodes, seen) if seen else nodes
+        if key not in self.groups:
+            self.groups[key] = Group(self, nodes).tiles(whole)
+        return self.groups[key]
 
     def convex(self, nodes: Nodes) -> bool:
         """Whether no way leads from a member through others back to a member."""
@@ -758,7 +897,17 @@ class Graph:
         return {"traffic": costs.traffic, "energy": costs.energy}.get(self.minimise, costs.cycles)
 
     def least(self, most_bytes: int | None = None) -> int | None:
-        """Return the least sum of groups, each with its best tile of so many bytes at most."""
+        """Return the least sum of groups and copies, with any layouts, and tiles of so many bytes at most."""
+        found = []
+        for layouts in self.assignments():
+            self.layouts = layouts
+            groups = self._least(most_bytes)
+            if groups is not None:
+                found.append(groups + self.copied())
+        return min(found, default=None)
+
+    def _least(self, most_bytes: int | None) -> int | None:
+        """Return the least sum of groups with the present layouts."""
         price: dict[Nodes, int] = {}
         for nodes, whole in self.allowed().items():
             if self.ops[nodes[0]].engine == "HOST":
@@ -788,10 +937,12 @@ class Graph:
         given: int | None = self.problem["objective"]["most_cycles"]
         if given is not None:
             return given
+        before, self.layouts = self.layouts, next(self.assignments())  # the paper's
         alone = [self.tiles((op.number,), False).values() for op in self.ops if op.engine != "HOST"]
+        copied, self.layouts = self.copied(), before
         if not all(alone):
             return MOST_CYCLES
-        return sum(min(costs.cycles for costs in tiles) for tiles in alone)
+        return sum(min(costs.cycles for costs in tiles) for tiles in alone) + copied
 
 
 def best(problem: Json) -> int | None:
@@ -813,6 +964,7 @@ def cost(problem: Json, plan: Json) -> int:
     number = {op.name: op.number for op in graph.ops}
     allowed, done = graph.allowed(), set()
     every = []
+    graph.layouts = _layouts(graph, plan)
     for group in plan["groups"]:
         nodes = tuple(number[name] for name in group["nodes"])
         members = tuple(sorted(nodes))
@@ -835,10 +987,36 @@ def cost(problem: Json, plan: Json) -> int:
     if len(done) < len(graph.ops):
         raise Refused("operations are missing")
     if graph.minimise != "memory":
-        return sum(map(graph.value, every))
-    if sum(costs.cycles for costs in every) > graph.most_cycles():
+        return sum(map(graph.value, every)) + graph.copied()
+    if sum(costs.cycles for costs in every) + graph.copied() > graph.most_cycles():
         raise Refused("too many cycles")
     return max(costs.peak for costs in every)
+
+
+def _layouts(graph: Graph, plan: Json) -> dict[int, str]:
+    """Return a plan's layouts, of maps that stay on chip as well: any."""
+    layouts = plan.get("layouts", {})
+    if graph.problem["machine"].get("layouts") is None:
+        if layouts:
+            raise Refused("layouts")
+        return {}
+    number = {"input": -1} | {op.name: op.number for op in graph.ops}
+    told = {number[name]: layout for name, layout in layouts.items()}
+    needed = set()
+    for group in plan["groups"]:
+        nodes = {number[name] for name in group["nodes"]}
+        if graph.ops[min(nodes)].engine != "HOST":
+            needed |= {read for node in nodes for read in graph.ops[node].reads} - nodes
+            needed |= {n for n in nodes if graph.ops[n].leaves or not nodes.issuperset(graph.readers[n])}
+    if needed != told.keys():
+        raise Refused("layouts of maps")
+    found = {}
+    for maps in graph.together():
+        named = {told[each] for each in maps if each in told} or {graph.able(maps)[0]}
+        if len(named) > 1 or not named.issubset(graph.able(maps)):
+            raise Refused(f"layouts {named}")
+        found |= dict.fromkeys(maps, *named)
+    return found
 
 
 def may_stop(_problem: Json, _method: str) -> bool:

@@ -12,6 +12,9 @@ PAGE = Path(__file__).parents[2] / "docs" / "isa.md"
 Fields = dict[str, tuple[int, int]]
 """Of a word: where each field begins, and its bits."""
 
+HOSTED = ("CONNECTED", "RESHAPE", "LEFT_OUT", "RELAYOUT")
+"""Entries of the host's table."""
+
 SAME = {"MULTIPLY": "ADD", "COPY": "ADD"}
 """Instructions of which the page says that they have the words of another one."""
 
@@ -75,7 +78,7 @@ class Page:
 
     def decoded(self, words: Sequence[int], host: bool) -> list[Any]:
         """Return all instructions: name, engines waited for and sent to, fields, operands."""
-        names = [name for name in self.codes if (name in ("CONNECTED", "RESHAPE", "LEFT_OUT")) == host]
+        names = [name for name in self.codes if (name in HOSTED) == host]
         by_code = {self.codes[name]: name for name in names}
         found, at = [], 0
         while at < len(words):
@@ -109,4 +112,4 @@ class Page:
             return ["groups"] * (values["mode"] == 2) + ["in"] * parts + ["out"] * values["last"]
         if name in ("POOL", "ADD", "MULTIPLY", "COPY"):
             return ["in"] * parts + ["out"]
-        return ["read"] * parts + ["write"] if name in ("CONNECTED", "RESHAPE", "LEFT_OUT") else []
+        return ["read"] * parts + ["write"] if name in HOSTED else []

@@ -15,6 +15,7 @@ from tilewright.fusion.host import host_cost, host_cycles
 from tilewright.fusion.machine import HOST
 from tilewright.fusion.plan import Group, Plan
 from tilewright.fusion.problem import Problem
+from tilewright.fusion.selection.execution_order import layouts_by_map
 from tilewright.simulator import Report
 
 # Validity and cost -----------------------------------------------------------------------------------
@@ -38,7 +39,50 @@ def violation(problem: Problem, plan: Plan) -> str | None:
     if len(executed) < len(problem.ops):
         missing = [op.name for op in problem.ops if op.number not in executed]
         return f"operations: no group has {', '.join(missing[:4])}"
-    return _too_slow(problem, plan)
+    return _wrong_layouts(problem, plan) or _too_slow(problem, plan)
+
+
+def _wrong_layouts(problem: Problem, plan: Plan) -> str | None:
+    """Say which map has no layout, or one that it cannot have."""
+    numbers = {op.name: op.number for op in problem.ops}
+    groups = [tuple(numbers[name] for name in group.nodes) for group in plan.groups]
+    needed = dict(layouts_by_map(problem, groups, {}))
+    found = dict(plan.layouts)
+    for name in {**needed, **found}:
+        if name not in needed:
+            why = (
+                "is not in DRAM"
+                if problem.machine.layouts
+                else "has one layout only: machine.layouts is not set"
+            )
+            return f"layouts: {name} {why}"
+        if name not in found:
+            return f"layouts: {name} is in DRAM and has none"
+    of_tensor: dict[int, str] = {}
+    for number, layout in decided_maps(problem, plan).items():
+        index, name = problem.tensor_of[number], problem.graph.name(number)
+        able = problem.tensors[index].layouts
+        if layout not in able:
+            return f"layouts: {name} has {layout}, it can have {', '.join(able)}"
+        if of_tensor.setdefault(index, layout) != layout:
+            return f"layouts: {name} has {layout}, the maps that are read beside it {of_tensor[index]}"
+    return None
+
+
+def decided_maps(problem: Problem, plan: Plan) -> dict[int, str]:
+    """Return a plan's layouts by the numbers of the maps."""
+    numbers = {problem.graph.name(number): number for number in problem.tensor_of}
+    return {numbers[name]: layout for name, layout in plan.layouts if name in numbers}
+
+
+def decided_layouts(problem: Problem, plan: Plan) -> dict[int, str]:
+    """Return a valid plan's layouts by the numbers of the DRAM tensors."""
+    return {problem.tensor_of[number]: layout for number, layout in decided_maps(problem, plan).items()}
+
+
+def copies(problem: Problem, plan: Plan) -> dict[int, int]:
+    """Return the maps that a valid plan has copied into or from another layout, with the cycles of each."""
+    return problem.copied(decided_layouts(problem, plan))
 
 
 def _wrong_members(
@@ -99,16 +143,16 @@ def _too_slow(problem: Problem, plan: Plan) -> str | None:
     if problem.minimise != "memory":
         return None
     limit, cycles = cycle_limit(problem), sum(choice.cycles for choice in choices(problem, plan))
-    cycles += sum(host_cycles(problem, op) for op in problem.ops)
+    cycles += sum(host_cycles(problem, op) for op in problem.ops) + sum(copies(problem, plan).values())
     return f"cycles: {cycles} are needed, at most {limit} are allowed" if cycles > limit else None
 
 
 def choices(problem: Problem, plan: Plan) -> list[TileChoice]:
     """Return what each group of a valid plan costs, without those of the host."""
     cost_of: dict[object, TileChoice] = {}
-    costs = []
+    costs, layouts = [], decided_layouts(problem, plan)
     for nodes, group in computed_groups(problem, plan):
-        fused = problem.fused(nodes)
+        fused = problem.fused(nodes, layouts)
         key = (fused.key, group.tile)
         if key not in cost_of:
             assert group.tile is not None
@@ -132,7 +176,8 @@ def objective(problem: Problem, plan: Plan) -> int:
     costs = choices(problem, plan)
     if problem.minimise == "memory":
         return max(choice.peak for choice in costs)
-    return sum(choice.cost for choice in costs) + sum(host_cost(problem, op) for op in problem.ops)
+    copied = sum(map(problem.copy_cost, copies(problem, plan).values()))
+    return sum(choice.cost for choice in costs) + sum(host_cost(problem, op) for op in problem.ops) + copied
 
 
 def measured_objective(problem: Problem, report: Report) -> int:

@@ -12,7 +12,7 @@ import numpy as np
 from tilewright.core.measures import counted, joined
 from tilewright.core.room import Asked
 from tilewright.fusion.arithmetic import random_parameters
-from tilewright.fusion.evaluation import computed_groups, violation
+from tilewright.fusion.evaluation import computed_groups, copies, decided_layouts, violation
 from tilewright.fusion.graph import engine_of
 from tilewright.fusion.group.best_tile import TileChoice, evaluate_tile
 from tilewright.fusion.group.fused_group import FusedGroup
@@ -25,7 +25,7 @@ from tilewright.fusion.machine import HOST
 from tilewright.fusion.measures import FusedGroupMeasures, FusedTile, FusionMeasures
 from tilewright.fusion.plan import Group, Plan, Tile
 from tilewright.fusion.problem import Problem
-from tilewright.simulator import Program, Report, execute
+from tilewright.simulator import Load, Program, Report, WriteBack, execute
 from tilewright.simulator.arithmetic.reference import small_output
 from tilewright.simulator.program import Values
 from tilewright.simulator.report import Names, Rows
@@ -51,9 +51,9 @@ def execute_plan(problem: Problem, plan: Plan, asked: Asked) -> Report:
     data = _Reference(problem, asked.seed, asked.deadline) if asked.numeric else None
     every = data is not None and sum(op.macs for op in problem.ops) <= MOST_NUMERIC_MACS
     executed: dict[object, tuple[FusedGroup, Report]] = {}
-    names, reports = [], []
+    names, reports, layouts = [], [], decided_layouts(problem, plan)
     for nodes, group in computed_groups(problem, plan):
-        fused = problem.fused(nodes)
+        fused = problem.fused(nodes, layouts)
         key = (fused.key, group.tile, nodes if every else None)
         if key not in executed:
             executed[key] = fused, _simulate(problem, fused, group, data, asked.deadline)
@@ -106,10 +106,18 @@ def _measures_of_group(
         energy_nj=int(machine.nanojoules(traffic, macs, cycles)),
         memory_bytes=sum(memory.capacity or 0 for memory in program.memories) * width,
         macs=macs,
+        bursts=_bursts(program) if machine.layouts else None,
         buffers_bytes=list(costs.buffers),
         busy_cycles=report.scheduled.busy(),
         largest_computed=dict(zip(group.nodes, _tiles(fused, group.tile), strict=True)),
     )
+
+
+def _bursts(program: Program) -> int:
+    """Return the bursts of all transfers."""
+    moves: list[Load | WriteBack] = [move for step in program.steps for move in step.load]
+    moves += [move for step in program.steps for move in step.write_back]
+    return sum(move.bursts for move in moves)
 
 
 def _renamed(executed: FusedGroup, report: Report, fused: FusedGroup) -> Report:
@@ -213,8 +221,9 @@ def _measures(problem: Problem, plan: Plan, report: Report) -> FusionMeasures:
     by_name = {joined(group.operations): group for group in groups}
     assert len(by_name) == len(groups), "each group has a key of its own"
     on_host = [host_cycles(problem, op) for op in problem.ops]
-    work = [host_work(problem, op) for op in problem.ops]
-    cycles = sum(group.duration_cycles for group in groups) + sum(on_host)
+    work, copied = [host_work(problem, op) for op in problem.ops], copies(problem, plan)
+    cycles = sum(group.duration_cycles for group in groups) + sum(on_host) + sum(copied.values())
+    decides = machine.layouts is not None
     traffic = sum(group.traffic_bytes for group in groups)
     operations = 2 * machine.arrays * sum(op.macs for op in problem.ops)
     # The simulator counts the work of every engine as MACs; here only convolutions have any.
@@ -228,7 +237,7 @@ def _measures(problem: Problem, plan: Plan, report: Report) -> FusionMeasures:
         saved_bytes=sum(group.saved_bytes for group in groups),
         traffic_bytes=traffic,
         energy_nj=sum(group.energy_nj for group in groups)
-        + sum(int(machine.nanojoules(0, 0, each)) for each in on_host),
+        + sum(int(machine.nanojoules(0, 0, each)) for each in (*on_host, *copied.values())),
         memory_bytes=max(group.memory_bytes for group in groups),
         gops_per_second=operations / machine.milliseconds(cycles) / 1e6,
         ops_per_byte=operations / traffic,
@@ -240,7 +249,10 @@ def _measures(problem: Problem, plan: Plan, report: Report) -> FusionMeasures:
         host_beside=host_beside(
             problem, plan, {tuple(each.operations): each.duration_cycles for each in groups}
         )
-        if any(on_host)
+        if any(on_host) and not copied
         else None,
+        bursts=sum(group.bursts or 0 for group in groups) if decides else None,
+        copied=[problem.graph.name(number) for number in copied] if decides else None,
+        copy_cycles=sum(copied.values()) if decides else None,
         groups=by_name,
     )

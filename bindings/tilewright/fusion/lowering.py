@@ -9,6 +9,7 @@ from tilewright.fusion.arithmetic import ComputeTile, MapRegion
 from tilewright.fusion.graph import engine_of, mixes_channels
 from tilewright.fusion.group.fused_group import FusedGroup
 from tilewright.fusion.group.schedule import GroupSchedule, Instruction, Range
+from tilewright.fusion.layouts import runs_of
 from tilewright.fusion.machine import BUFFERS, ENGINES, LOAD, SAVE
 from tilewright.simulator import (
     Box,
@@ -43,9 +44,9 @@ class Lowering:
         """Return the program."""
         machine = self.fused.machine
         engines = {name: Engine(name) for name in ENGINES}
-        scale = machine.element_bytes * machine.clock_mhz
-        engines[LOAD] = Engine(LOAD, elements_per_cycle=machine.load_mb_per_s, period=scale)
-        engines[SAVE] = Engine(SAVE, elements_per_cycle=machine.save_mb_per_s, period=scale)
+        scale, bursts = machine.element_bytes * machine.clock_mhz, machine.burst_cycles
+        engines[LOAD] = Engine(LOAD, elements_per_cycle=machine.load_mb_per_s, period=scale, per_burst=bursts)
+        engines[SAVE] = Engine(SAVE, elements_per_cycle=machine.save_mb_per_s, period=scale, per_burst=bursts)
         steps = self.steps()
         return Program(
             tensors=tuple(self._tensors()),
@@ -100,10 +101,38 @@ class Lowering:
         if i.what in ("free", "drop"):
             return Step(free=(Free(tensor, region),), label=label, start=i.start)
         if i.what in ("load", "fetch"):
-            return Step(load=(Load(tensor, region, LOAD),), label=label, start=i.start)
+            load = Load(tensor, region, LOAD, bursts=self._bursts(i))
+            return Step(load=(load,), label=label, start=i.start)
         if i.what == "save":
-            return Step(write_back=(WriteBack(tensor, region, SAVE),), label=label, start=i.start)
+            write_back = WriteBack(tensor, region, SAVE, bursts=self._bursts(i))
+            return Step(write_back=(write_back,), label=label, start=i.start)
         return Step(compute=(self._compute(i, tensor, region),), label=label, start=i.start)
+
+    def _bursts(self, i: Instruction) -> int:
+        """Return the bursts of a transfer; 0 where the machine does not tell of them."""
+        fused, layouts = self.fused, self.fused.machine.layouts
+        if layouts is None:
+            return 0
+        parts: list[tuple[int, int]] = []
+        if i.what == "fetch":
+            spec, kernels = fused.op(i.feature).spec, i.channels[1] - i.channels[0]
+            taps, bias = prod(spec.kernel) if isinstance(spec, Layer) else 0, getattr(spec, "bias", False)
+            deep, run = fused.summed(i.feature), i.summed[1] - i.summed[0]
+            if run == deep:
+                parts.append((1, kernels * fused.parameters(i.feature, i.summed)))
+            else:  # the bias lies before the first input channel
+                parts += [(kernels, run + (bias and i.summed[0] == 0)), (kernels * (taps - 1), run)]
+        else:
+            _, height, width = fused.features[i.feature].shape
+            rows, columns = i.rows[1] - i.rows[0], i.columns[1] - i.columns[0]
+            for first, end, channels, planar in fused.pieces[i.feature]:
+                count = min(end, i.channels[1]) - max(first, i.channels[0])
+                if count > 0:
+                    steps = (height * width, width, 1) if planar else (1, width * channels, channels)
+                    parts.append(runs_of((count, rows, columns), steps))
+            parts = [(fused.machine.arrays * runs, values) for runs, values in parts]
+        width = fused.machine.element_bytes
+        return sum(runs * -(-values * width // layouts.burst_bytes) for runs, values in parts)
 
     def _parameters(self, i: Instruction) -> Box:
         """Return the region of parameters: the bias of each kernel comes first."""

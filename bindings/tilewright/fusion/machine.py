@@ -9,6 +9,7 @@ from typing import Annotated, Any, ClassVar
 from pydantic import Field
 
 from tilewright.core.machines import Axis, MachineReading, OnChip, clock_of, megabytes_per_second
+from tilewright.fusion.layouts import Layouts
 from tilewright.spec.base import Spec
 from tilewright.spec.host import Host
 
@@ -77,10 +78,12 @@ class EngineMachine(Spec):
     host
         What operations take that no engine does, one after the other between the groups; without it they are
         not counted.
+    layouts
+        What layouts of maps in DRAM cost; without it all are NHWC, and bursts and copies cost nothing.
     """
 
     table_name: ClassVar[str] = "machine"
-    later: ClassVar[tuple[str, ...]] = ("host",)
+    later: ClassVar[tuple[str, ...]] = ("host", "layouts")
 
     conv_array: tuple[
         Annotated[int, Field(ge=1, le=1024)],
@@ -99,6 +102,7 @@ class EngineMachine(Spec):
     issue_cycles: Cost = 0
     energy: Energy = Energy()
     host: Host | None = None
+    layouts: Layouts | None = None
 
     @property
     def macs_per_cycle(self) -> int:
@@ -123,6 +127,11 @@ class EngineMachine(Spec):
         """Return the cycles in which `LOAD` or `SAVE` moves a number of elements."""
         rate = self.load_mb_per_s if engine == LOAD else self.save_mb_per_s
         return -(-elements * self.element_bytes * self.clock_mhz // rate)
+
+    @property
+    def burst_cycles(self) -> int:
+        """Cycles of each burst of LOAD and SAVE, beside those of its bytes."""
+        return 0 if self.layouts is None else self.layouts.burst_cycles
 
     def nanojoules(self, traffic: Any, macs: Any, cycles: Any) -> Any:
         """Return the energy of bytes moved from and to DRAM, MACs and cycles: integers, or arrays of them."""

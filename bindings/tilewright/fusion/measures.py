@@ -51,6 +51,8 @@ class FusedGroupMeasures(FusedTotals):
     """By engine."""
     largest_computed: dict[str, list[Count]]
     """By operation: most rows, columns and channels that are computed at a time."""
+    bursts: Count | None = None
+    """Of LOAD and SAVE; missing where the machine does not tell of layouts."""
 
 
 @measures
@@ -87,6 +89,12 @@ class FusionMeasures(Lasting, FusedTotals):
     host_cycles: Count | None = None
     """What they take; missing where the machine has no price of the host."""
     host_beside: HostBeside | None = None
-    """Missing where the machine has no price of the host, or nothing is left to it."""
+    """Missing where the machine has no price of the host, nothing is left to it, or it copies maps, too."""
+    bursts: Count | None = None
+    """Of LOAD and SAVE; missing where the machine does not tell of layouts, like the two below."""
+    copied: list[str] | None = None
+    """Maps that the host copies into or from another layout."""
+    copy_cycles: Count | None = None
+    """What that takes; part of the duration."""
     groups: dict[str, FusedGroupMeasures]
     """By the names of their operations, joined by a plus sign (one in a name has a backslash before it)."""

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any, cast
 from tilewright.fusion import reference
 from tilewright.fusion.plan import Plan
 from tilewright.fusion.problem import Problem
-from tilewright.fusion.selection.exact_cover import LARGEST, Cover, adds_up, find_cover, started
+from tilewright.fusion.selection.exact_cover import LARGEST, Cover, adds_up, find_cover, no_layouts, started
 from tilewright.fusion.selection.execution_order import order_groups
 from tilewright.fusion.selection.terms import summed
 from tilewright.spec.constraints import Term
@@ -17,7 +17,7 @@ from tilewright.spec.constraints import Term
 if TYPE_CHECKING:
     from tilewright.core.room import MiniZincBridge
 
-__all__ = ["bridge_of", "data", "decisions", "plan", "relax", "scale", "size", "start", "suits"]
+__all__ = ["bridge_of", "data", "decisions", "plan", "relax", "scale", "size", "start", "suits", "why_not"]
 
 
 def bridge_of(_problem: Problem, formulation: Path) -> MiniZincBridge:
@@ -28,7 +28,12 @@ def bridge_of(_problem: Problem, formulation: Path) -> MiniZincBridge:
 
 def suits(problem: Problem, _formulation: Path) -> bool:
     """Whether the formulations take a problem: whether costs add up, in numbers that fit."""
-    return adds_up(problem) and find_cover(problem).worst <= LARGEST
+    return why_not(problem) is None and adds_up(problem) and find_cover(problem).worst <= LARGEST
+
+
+def why_not(problem: Problem, _formulation: Path | None = None) -> str | None:
+    """Say why costs of groups do not tell those of plans, or None where they may."""
+    return no_layouts(problem)
 
 
 def size(problem: Problem) -> int:

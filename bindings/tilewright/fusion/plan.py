@@ -6,6 +6,7 @@ from dataclasses import asdict, dataclass
 from typing import Any
 
 from tilewright.core.plans import RoomPlan
+from tilewright.fusion.layouts import LAYOUTS
 from tilewright.spec.errors import InputError
 from tilewright.spec.layer import MAX_PLANE
 from tilewright.spec.network import MAX_LAYERS
@@ -61,26 +62,38 @@ class Group:
 
 @dataclass(frozen=True, repr=False)
 class Plan(RoomPlan):
-    """All operations in groups, in the order of execution."""
+    """All operations in groups, in the order of execution.
+
+    Attributes
+    ----------
+    layouts
+        The layout of each map in DRAM that an engine loads or saves, by its name, where the machine has
+        several; else empty.
+    """
 
     groups: tuple[Group, ...]
+    layouts: tuple[tuple[str, str], ...] = ()
 
     def to_json(self) -> dict[str, Any]:
         """Return the plan as the JSON object of a result file."""
-        return {
-            "groups": [
-                {"nodes": list(group.nodes), "tile": group.tile and asdict(group.tile)}
-                for group in self.groups
-            ]
-        }
+        groups = [
+            {"nodes": list(group.nodes), "tile": group.tile and asdict(group.tile)} for group in self.groups
+        ]
+        return {"groups": groups, "layouts": dict(self.layouts)} if self.layouts else {"groups": groups}
 
     @classmethod
     def from_json(cls, data: Any, file: str | None = None) -> Plan:
         """Read the JSON object of a result file; its meaning is judged by the simulator, not here."""
         groups = data.get("groups") if isinstance(data, dict) else None
-        if not isinstance(groups, list) or not 1 <= len(groups) <= MAX_LAYERS or set(data) != {"groups"}:
+        known = isinstance(data, dict) and {"groups"} <= set(data) <= {"groups", "layouts"}
+        if not known or not isinstance(groups, list) or not 1 <= len(groups) <= MAX_LAYERS:
             raise InputError("plan", data, f"must be an object with a list of 1 to {MAX_LAYERS} groups", file)
-        return cls(tuple(_group(group, f"plan.groups[{place}]", file) for place, group in enumerate(groups)))
+        layouts = data.get("layouts", {})
+        if not isinstance(layouts, dict) or not all(each in LAYOUTS for each in layouts.values()):
+            told = f"must be an object with one of {', '.join(LAYOUTS)} for each map"
+            raise InputError("plan.layouts", layouts, told, file)
+        made = (_group(group, f"plan.groups[{place}]", file) for place, group in enumerate(groups))
+        return cls(tuple(made), tuple(layouts.items()))
 
 
 def _group(data: Any, field: str, file: str | None) -> Group:

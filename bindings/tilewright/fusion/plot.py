@@ -15,10 +15,12 @@ import numpy as np
 from numpy.typing import NDArray
 
 from tilewright import plotting
+from tilewright.fusion.evaluation import decided_layouts
 from tilewright.fusion.graph import engine_of
 from tilewright.fusion.group.best_tile import TileChoice, best_tile, least_buffers
 from tilewright.fusion.group.fused_group import FusedGroup
 from tilewright.fusion.group.schedule import GroupSchedule
+from tilewright.fusion.layouts import Decided
 from tilewright.fusion.machine import CONV, ENGINES, HOST, MISC, POOL
 from tilewright.fusion.measures import FusedGroupMeasures
 from tilewright.fusion.plan import Group, Plan, Tile
@@ -115,7 +117,7 @@ def sheet(problem: Problem, plan: Plan, report: Report, *, title: str | None = N
     labelled = rows(problem, report.measures)
     page = Sheet(title or what, [what] if title else [], report, labelled=labelled, columns=FACT_COLUMNS)
     moved = _Moved.of(problem, plan, drawn.groups.colours, report)
-    runs = _Runs.of(problem, most_saved(problem, plan))
+    runs = _Runs.of(problem, most_saved(problem, plan), decided_layouts(problem, plan))
     width = max(SHEET_WIDTH, LEFT + drawn.width + GAP + BARS + LEFT)
     height = max(key + drawn.height, moved.least_height) + 0.6
     top = _create(page, width, height + runs.height(width))
@@ -172,7 +174,8 @@ def timeline(
     """
     plotting.checked_suffix(path, ACCEPTED)
     chosen = [most_saved(problem, groups)] if isinstance(groups, Plan) else list(groups)
-    runs_of_groups = [_Runs.of(problem, group) for group in chosen]
+    layouts = decided_layouts(problem, groups) if isinstance(groups, Plan) else {}
+    runs_of_groups = [_Runs.of(problem, group, layouts) for group in chosen]
     page = Sheet(title or _described(problem))
     height = sum(runs.height(SHEET_WIDTH) for runs in runs_of_groups) + 0.75 * (len(chosen) - 1)
     top = _create(page, SHEET_WIDTH, height)
@@ -709,11 +712,11 @@ class _Runs(NamedTuple):
     alone: list[_Work]
 
     @classmethod
-    def of(cls, problem: Problem, group: Group) -> _Runs:
+    def of(cls, problem: Problem, group: Group, layouts: Decided) -> _Runs:
         assert group.tile is not None
         numbers = {op.name: op.number for op in problem.ops}
         nodes = [numbers[name] for name in group.nodes]
-        fused = _Work.of(problem.fused(nodes), group.tile)
+        fused = _Work.of(problem.fused(nodes, layouts), group.tile)
         alone = [
             _Work.of(problem.fused([number]), _alone(problem, number).tile, first)
             for first, number in enumerate(nodes)
@@ -757,12 +760,12 @@ class _Runs(NamedTuple):
 
 def most_saved(problem: Problem, plan: Plan) -> Group:
     """Return the group that saves the most cycles; without groups of several operations, the longest one."""
-    numbers = {op.name: op.number for op in problem.ops}
+    numbers, layouts = {op.name: op.number for op in problem.ops}, decided_layouts(problem, plan)
 
     def fused_and_cycles(group: Group) -> tuple[bool, int]:
         assert group.tile is not None
         nodes = [numbers[name] for name in group.nodes]
-        cycles = GroupSchedule(problem.fused(nodes), group.tile).cycles
+        cycles = GroupSchedule(problem.fused(nodes, layouts), group.tile).cycles
         if len(nodes) == 1:
             return False, cycles
         return True, sum(_alone(problem, number).cycles for number in nodes) - cycles

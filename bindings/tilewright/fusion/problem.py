@@ -11,6 +11,7 @@ from pydantic import Field
 
 from tilewright.fusion.graph import MOST_ORDERS, Orders, engine_of, orders_of
 from tilewright.fusion.group.fused_group import FusedGroup
+from tilewright.fusion.layouts import Decided, DramTensor, Place, copy_cycles, dram_tensors, place_of
 from tilewright.fusion.machine import HOST, EngineMachine
 from tilewright.fusion.matching import check_matches, matches
 from tilewright.fusion.templates import Template, bundled
@@ -52,6 +53,10 @@ class FusionObjective(SingleObjective):
 
 MOST_TILES = 500_000
 """Most sizes of tiles that are tried where all are."""
+
+
+MOST_LAYOUTS = 1024
+"""Most layouts of all maps that a group loads and saves, together."""
 
 
 class FusionLimits(Spec):
@@ -114,6 +119,18 @@ class Problem(Minimising):
         self._check_prices()
         check_matches(self.graph, self.templates)
         self._check_tiles()
+        self._check_layouts()
+
+    def _check_layouts(self) -> None:
+        """Refuse more layouts of what a group loads and saves than are tried."""
+        if self.machine.layouts is None:
+            return
+        for nodes in self.allowed:
+            many = prod(len(self.tensors[index].layouts) for index in self.outside(nodes))
+            if many > MOST_LAYOUTS:
+                told = " + ".join(self.ops[number].name for number in nodes)
+                told = f"{told} loads and saves maps in {many:,} layouts, {MOST_LAYOUTS:,} are tried at most"
+                raise InputError("machine.layouts.direct", [*self.machine.layouts.direct], told)
 
     def _check_tiles(self) -> None:
         """Refuse tiles of all sizes where there are too many: every one is looked at."""
@@ -193,6 +210,69 @@ class Problem(Minimising):
         """For each operation, a bit mask of all that it depends on, directly or through others."""
         return self.graph.ancestors
 
-    def fused(self, nodes: Sequence[int]) -> FusedGroup:
-        """Return what a group of operations, in the order of execution, is made of."""
-        return FusedGroup(self.machine, self.graph, nodes)
+    def fused(self, nodes: Sequence[int], layouts: Decided | None = None) -> FusedGroup:
+        """Return what a group of operations, in the order of execution, is made of.
+
+        Parameters
+        ----------
+        layouts
+            Of the DRAM tensors that it loads and saves; the paper's for those that are left out.
+        """
+        return FusedGroup(self.machine, self.graph, nodes, self.places(layouts or {}))
+
+    # Layouts -----------------------------------------------------------------------------------------
+
+    @cached_property
+    def tensors(self) -> tuple[DramTensor, ...]:
+        """Maps in DRAM, those together that have one layout."""
+        return dram_tensors(self.graph, self.machine.layouts, [engine_of(op) for op in self.ops])
+
+    @cached_property
+    def tensor_of(self) -> dict[int, int]:
+        """For each map, the number of its DRAM tensor."""
+        return {number: index for index, tensor in enumerate(self.tensors) for number in tensor.maps}
+
+    def places(self, layouts: Decided) -> dict[int, Place] | None:
+        """Return where maps lie in their arrays; None where that costs nothing."""
+        if self.machine.layouts is None:
+            return None
+        return {
+            number: place_of(self.graph, tensor, number, layouts.get(index, tensor.layouts[0]))
+            for index, tensor in enumerate(self.tensors)
+            for number in tensor.maps
+        }
+
+    def maps_outside(self, nodes: Sequence[int]) -> set[int]:
+        """Return the numbers of the maps that a group loads and saves; none of the host's."""
+        if engine_of(self.ops[nodes[0]]) == HOST:
+            return set()
+        members = set(nodes)
+        loaded = {source for node in nodes for source in self.ops[node].producers} - members
+        leaving = (
+            node for node in nodes if self.ops[node].leaves or not members.issuperset(self.consumers[node])
+        )
+        return loaded.union(leaving)
+
+    def outside(self, nodes: Sequence[int]) -> tuple[int, ...]:
+        """Return the numbers of the DRAM tensors that a group loads and saves, ascending."""
+        return tuple(sorted({self.tensor_of[number] for number in self.maps_outside(nodes)}))
+
+    def copied(self, layouts: Decided) -> dict[int, int]:
+        """Return the maps that are copied into or from another layout, with the cycles of each.
+
+        Parameters
+        ----------
+        layouts
+            Of all DRAM tensors that are in DRAM.
+        """
+        return {
+            number: copy_cycles(self.machine, self.graph, number)
+            for index, layout in layouts.items()
+            for number in self.tensors[index].copied[self.tensors[index].layouts.index(layout)]
+        }
+
+    def copy_cost(self, cycles: int) -> int:
+        """Return what a copy adds to what groups cost, as the host's other work does."""
+        if self.minimise == "energy":
+            return int(self.machine.nanojoules(0, 0, cycles))
+        return 0 if self.minimise == "traffic" else cycles

@@ -7,14 +7,18 @@ from math import prod
 from pathlib import Path
 from typing import Any, NamedTuple
 
+from tilewright.fusion.evaluation import decided_maps
 from tilewright.fusion.graph import engine_of, mixes_channels
 from tilewright.fusion.group.best_tile import cycle_limit, space_of
 from tilewright.fusion.group.told_apart import LOOPS
 from tilewright.fusion.host import host_cycles
+from tilewright.fusion.layouts import NCHW, NHWC
 from tilewright.fusion.machine import BUFFERS, CONV, HOST, MISC, POOL
 from tilewright.fusion.matching import Nodes
 from tilewright.fusion.plan import Group, Plan, Tile
 from tilewright.fusion.problem import MOST_CYCLES, Problem
+from tilewright.fusion.selection.candidates import most_copied
+from tilewright.fusion.selection.execution_order import layouts_by_map
 from tilewright.spec.constraints import Term
 from tilewright.spec.constraints.parts import terms
 from tilewright.spec.graph import OWN
@@ -174,6 +178,7 @@ def _most(problem: Problem) -> _Most:
         )
         rate = min(machine.load_mb_per_s, machine.save_mb_per_s)
         longest = machine.issue_cycles + moved + moved * machine.clock_mhz // rate + 1
+        longest += moved * machine.burst_cycles  # of a byte each
         traffic, macs = max(traffic, moved), max(macs, computed)
         cycles = max(cycles, longest + computed + again * values)
     return _Most(traffic, macs, cycles)
@@ -189,15 +194,16 @@ def _worst(problem: Problem) -> int:
         "cycles": most.cycles,
         "energy": int(problem.machine.nanojoules(most.traffic, most.macs, most.cycles)),
     }
-    return each[problem.minimise] * len(problem.ops)
+    return each[problem.minimise] * len(problem.ops) + most_copied(problem)
 
 
 def _largest(problem: Problem) -> int:
     """Return about the largest number that occurs where the solver multiplies before it divides."""
     most, machine = _most(problem), problem.machine
     prices = machine.energy
+    copied = sum(max(each.values()) for each in _copies(problem))
     priced = most.traffic * prices.pj_per_dram_byte + most.macs * prices.pj_per_mac
-    timed = max(most.cycles, most.traffic * machine.clock_mhz) if _is_timed(problem) else 0
+    timed = max(most.cycles + copied, most.traffic * machine.clock_mhz) if _is_timed(problem) else 0
     return max(64 * most.traffic, 2 * timed * len(problem.ops), most.cycles * prices.milliwatts, priced)
 
 
@@ -284,6 +290,13 @@ def data(problem: Problem) -> dict[str, Any]:
         "pj_per_byte": machine.energy.pj_per_dram_byte,
         "pj_per_mac": machine.energy.pj_per_mac,
         "milliwatts": machine.energy.milliwatts,
+        "burst_bytes": 1 if machine.layouts is None else machine.layouts.burst_bytes,
+        "burst_cycles": machine.burst_cycles,
+        "layouts": [set(layouts) for layouts in _copies(problem)],
+        "copy_cycles": [[each.get(way, 0) for way in (0, 1)] for each in _copies(problem)],
+        "copy_energy": [
+            [int(machine.nanojoules(0, 0, each.get(way, 0))) for way in (0, 1)] for each in _copies(problem)
+        ],
         "may_recompute": problem.limits.halo != "keep",
         "may_keep": problem.limits.halo != "recompute",
         "minimise": MINIMISED.index(problem.minimise) + 1,
@@ -292,6 +305,19 @@ def data(problem: Problem) -> dict[str, Any]:
         "worst": _worst(problem),
         "horizon": _most(problem).cycles,
     }
+
+
+def _copies(problem: Problem) -> list[dict[int, int]]:
+    """Return, for the input and each map, the layouts that it can have and the cycles of its copy then."""
+    found = []
+    for number in range(OWN, len(problem.ops)):
+        index = problem.tensor_of.get(number)
+        if index is None:
+            found.append({0: 0})
+            continue
+        ways = problem.tensors[index].layouts
+        found.append({int(way == NCHW): sum(problem.copied({index: way}).values()) for way in ways})
+    return found
 
 
 def term(problem: Problem, formulation: Path, one: Term) -> str | None:
@@ -311,7 +337,8 @@ def term(problem: Problem, formulation: Path, one: Term) -> str | None:
             return "sum(g in GROUP where not on_host[g])(chosen[g])"
         case "traffic" | "cycles" | "energy":
             hosted = _hosted(problem, one.word)
-            return None if hosted > LARGEST // 2 else f"(of_all({one.word}) + {hosted})"
+            copied = "" if one.word == "traffic" else f" + of_copies(copy_{one.word})"
+            return None if hosted > LARGEST // 2 else f"(of_all({one.word}) + {hosted}{copied})"
         case "memory":
             return "memory"
         case "group.traffic" | "group.cycles" | "group.energy":
@@ -347,7 +374,10 @@ def start(problem: Problem, plan: Plan) -> list[int] | None:
         tiles[place] = _tile_decisions(_choices(problem)[place], group.tile)
     if len(found) < len(problem.ops):
         return None
-    return [found[op.number] for op in problem.ops] + [value for tile in tiles for value in tile]
+    layouts = {number: int(layout == NCHW) for number, layout in decided_maps(problem, plan).items()}
+    first = [min(each) for each in _copies(problem)]
+    ways = [layouts.get(number, first[number - OWN]) for number in range(OWN, len(problem.ops))]
+    return [found[op.number] for op in problem.ops] + [value for tile in tiles for value in tile] + ways
 
 
 def _tile_decisions(choice: _Choice, tile: Tile | None) -> list[int]:
@@ -364,7 +394,7 @@ def decisions(_problem: Problem, solution: Any) -> list[int]:
     ways = zip(solution.keeps, solution.by_kernels, solution.stays, strict=True)
     sizes = zip(solution.rows, solution.columns, solution.kernels, solution.depth, strict=True)
     tiles = [[*map(int, way), *size] for way, size in zip(ways, sizes, strict=True)]
-    return [*solution.group, *(value for tile in tiles for value in tile)]
+    return [*solution.group, *(value for tile in tiles for value in tile), *solution.layout]
 
 
 def plan(problem: Problem, solution: Any) -> Plan:
@@ -379,9 +409,13 @@ def plan(problem: Problem, solution: Any) -> Plan:
         return solution.turn[order[0]], min(order)
 
     groups = []
-    for at in sorted({number - 1 for number in solution.group}, key=place):
+    chosen = sorted({number - 1 for number in solution.group}, key=place)
+    for at in chosen:
         order = choices[at].order
         hosted = engine_of(problem.ops[order[0]]) == HOST
         tile = None if hosted else Tile(*sizes[at], *loops[at])
         groups.append(Group(tuple(problem.ops[node].name for node in order), tile))
-    return Plan(tuple(groups))
+    layouts = {
+        index: NCHW if solution.layout[number - OWN] else NHWC for number, index in problem.tensor_of.items()
+    }
+    return Plan(tuple(groups), layouts_by_map(problem, [choices[at].order for at in chosen], layouts))

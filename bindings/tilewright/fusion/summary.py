@@ -52,6 +52,10 @@ def rows(problem: Problem, measures: FusionMeasures) -> Rows:
         shown.append(("orders", problem.orders))
     if measures.on_host:
         shown.append(("host", _on_host(measures)))
+    if measures.bursts is not None:
+        copied = measures.copied or []
+        told = f"{measures.bursts:,} bursts; {len(copied)} maps copied in {measures.copy_cycles:,} cycles"
+        shown.append(("layouts", told + "".join(f", {name}" for name in copied[:4])))
     beside = measures.host_beside
     if beside is not None:
         told = f"a batch takes {beside.latency_cycles:,} cycles, one follows every {beside.interval_cycles:,}"

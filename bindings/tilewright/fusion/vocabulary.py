@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from tilewright.fusion.evaluation import choices
+from tilewright.fusion.evaluation import choices, copies
 from tilewright.fusion.graph import engine_of
 from tilewright.fusion.group.told_apart import COSTS, LOOPS, SIZES
 from tilewright.fusion.machine import BUFFERS, CONV, HOST, MISC, POOL
@@ -51,6 +51,11 @@ class _View:
     def total(self, word: str) -> int:
         """Return what all groups together cost."""
         each = [value_of(self.problem, one, Term(word)) for one in self.chosen]
+        copied = copies(self.problem, self.plan).values()
+        if word == "cycles":
+            each += copied
+        elif word == "energy":
+            each += [int(self.problem.machine.nanojoules(0, 0, cycles)) for cycles in copied]
         return max(each) if word == "memory" else sum(each)
 
 

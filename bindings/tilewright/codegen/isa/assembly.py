@@ -18,6 +18,7 @@ from tilewright.codegen.isa.instructions import (
     BY_NAME,
     HOST_NAMES,
     OPERANDS,
+    PLANAR,
     Instruction,
     Operand,
     encode,
@@ -62,7 +63,7 @@ def _lines(image: Image) -> Iterator[str]:
     for tensor in image.tensors:
         channels, rows, columns = tensor.shape
         sizes = f"channels={channels} rows={rows} columns={columns}"
-        place = f"address={tensor.address:#x} pixel={tensor.pixel}"
+        place = f"address={tensor.address:#x} pixel={tensor.pixel}" + " planar=1" * tensor.planar
         yield f".tensor {tensor.role} {json.dumps(tensor.name)} {sizes} {place}"
     for section, instructions in ((".host", image.host), (".text", image.code)):
         yield section
@@ -84,6 +85,8 @@ def instruction_lines(instruction: Instruction) -> Iterator[str]:
 def _shown(layout: Layout, values: Values) -> Iterator[str]:
     for each in fields_of(layout):
         value = values[each.name]
+        if each.later and not value:
+            continue
         shown = each.names[value] if each.names else hex(value) if each.name == "address" else str(value)
         yield f"{each.name}={shown}"
 
@@ -196,9 +199,10 @@ class _Assembler:
             raise self._error(".tensor", rest, limit)
         name = self._quoted(match[2], ".tensor")
         names = ("channels", "rows", "columns", "address", "pixel")
-        each = self._numbers(match[3].split(), ".tensor", [_WORDS._replace(name=one) for one in names])
-        shape = each["channels"], each["rows"], each["columns"]
-        self._tensors.append(Tensor(name, match[1], shape, each["address"], each["pixel"]))
+        fields = [*(_WORDS._replace(name=one) for one in names), PLANAR]
+        each = self._numbers(match[3].split(), ".tensor", fields)
+        shape, planar = (each["channels"], each["rows"], each["columns"]), bool(each["planar"])
+        self._tensors.append(Tensor(name, match[1], shape, each["address"], each["pixel"], planar))
 
     # Instructions ---------------------------------------------------------------------------------------
 
@@ -245,10 +249,10 @@ class _Assembler:
             if name in given:
                 raise self._error(f"{where}.{name}", text, "is given twice")
             given[name] = self._number(known[name], text, where)
-        for name in known:
-            if name not in given:
+        for name, each in known.items():
+            if name not in given and not each.later:
                 raise self._error(f"{where}.{name}", None, "is missing")
-        return {name: given[name] for name in known}
+        return {name: given.get(name, 0) for name in known}
 
     def _number(self, each: Field, text: str, where: str) -> int:
         if each.names:

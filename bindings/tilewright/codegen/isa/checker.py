@@ -163,6 +163,12 @@ class _Fields:
 
     def _host_sizes(self, each: Instruction, where: str) -> Iterator[InputError]:
         reads, writes = ([prod(_shape(one)) for one in each.of(role)] for role in ("read", "write"))
+        if each.name == "RELAYOUT":
+            shapes = [_shape(one) for role in ("read", "write") for one in each.of(role)]
+            if len({*shapes}) > 1 or each.values["parts"] != 1:
+                yield InputError(f"{where}.write", [*shapes[-1]], f"must be one map of {[*shapes[0]]}")
+            if self._image.machine.layouts is None:
+                yield InputError(f"{where}", "RELAYOUT", "the machine has no layouts, so no price of a copy")
         if each.name == "RESHAPE" and sum(reads) != writes[0]:
             yield InputError(f"{where}.write", writes[0], f"must be {sum(reads)} values")
         if each.name == "CONNECTED":
@@ -330,9 +336,10 @@ def _whole(image: Image, number: int) -> Outside:
     """Return all values of an output."""
     tensor, machine = image.outputs[number], image.machine
     channels, rows, columns = tensor.shape
-    strides = tensor.image, tensor.line, tensor.pixel, machine.element_bytes
+    width = machine.element_bytes
+    strides = tensor.image, tensor.line, tensor.pixel, tensor.channel_step(width)
     shape = machine.arrays, rows, columns, channels
-    return Outside(DDR_BANK, Strided(tensor.address, shape, strides), image.maps[0])
+    return Outside(DDR_BANK, Strided(tensor.address, shape, strides, width), image.maps[0])
 
 
 def _name(region: Block | Outside) -> str:

@@ -85,12 +85,12 @@ class Image:
     def side_by_side(self) -> int:
         """Maps that are slices of an array, so that SAVE stores them with a stride."""
         width = self.machine.element_bytes
-        return sum(tensor.pixel > width * tensor.shape[0] for tensor in self.tensors)
+        return sum(not tensor.planar and tensor.pixel > width * tensor.shape[0] for tensor in self.tensors)
 
     @property
     def copies(self) -> int:
         """Instructions and entries of the host's table that compute nothing, but copy."""
-        kinds = ("COPY", "RESHAPE")
+        kinds = ("COPY", "RESHAPE", "RELAYOUT")
         return sum(each.name in kinds and not each.values["nonlinear"] for each in (*self.code, *self.host))
 
     def checked(self) -> Image:
@@ -112,7 +112,8 @@ class Image:
         asked = 0
         for tensor in self.tensors:
             reach = tensor.address + images * tensor.image if prod(tensor.shape) else tensor.address
-            if not (tensor.shape[0] * width <= tensor.pixel and reach <= end + tensor.pixel):
+            least = width if tensor.planar else tensor.shape[0] * width
+            if not (least <= tensor.pixel and reach <= end + tensor.pixel):
                 raise InputError(f"tensor {tensor.name}", tensor.address, f"lies beyond {end} bytes of DDR")
             asked += images * prod(tensor.shape) * width if tensor.role == "OUTPUT" else 0
         if asked != len(self.expected):

@@ -41,6 +41,7 @@ STRUCTS.create_advanced_structs("ET_EXEC", "EM_NONE", "ELFOSABI_SYSV")
 _WRITE, _ALLOC, _EXEC = 1, 2, 4
 _FLAGS = {".parameters": _ALLOC, ".input": _ALLOC, ".maps": _ALLOC | _WRITE, ".text": _ALLOC | _EXEC}
 _TENSOR_WORDS = 6
+_PLANAR = 1 << 8  # in the word of the role
 
 
 class _Strings:
@@ -254,11 +255,13 @@ def _words(contents: Mapping[str, bytes], name: str) -> list[int]:
 
 
 def _tensor_words(tensor: Tensor) -> list[int]:
-    return [ROLES.index(tensor.role), *tensor.shape, tensor.address, tensor.pixel]
+    role = ROLES.index(tensor.role) + (_PLANAR if tensor.planar else 0)
+    return [role, *tensor.shape, tensor.address, tensor.pixel]
 
 
 def _tensor(name: str, words: Sequence[int]) -> Tensor:
-    role, channels, rows, columns, address, pixel = words
+    told, channels, rows, columns, address, pixel = words
+    role, planar = told & ~_PLANAR, bool(told & _PLANAR)
     if role >= len(ROLES):
         raise InputError(f"tensor {name}.role", role, f"must be from 0 to {len(ROLES) - 1}")
-    return Tensor(name, ROLES[role], (channels, rows, columns), address, pixel)
+    return Tensor(name, ROLES[role], (channels, rows, columns), address, pixel, planar)

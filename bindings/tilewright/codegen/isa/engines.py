@@ -94,6 +94,8 @@ class Memories:
             self._store(instruction, *self._pooled(instruction))
         elif name in ("ADD", "MULTIPLY", "COPY"):
             self._store(instruction, self._combined(instruction), 1)
+        elif name == "RELAYOUT":
+            self._relayout(touched)
         elif name in ("CONNECTED", "RESHAPE"):
             self._hosted(instruction)
         return 0, 0
@@ -227,6 +229,11 @@ class Memories:
         return found
 
     # The host -------------------------------------------------------------------------------------------
+
+    def _relayout(self, touched: Accesses) -> None:
+        (read,), (write,) = touched.ddr_reads, touched.ddr_writes
+        values = read.view(self.ddr, self.kind).copy()
+        self._stores.append(partial(np.copyto, write.view(self.ddr, self.kind), values))
 
     def _hosted(self, entry: Instruction) -> None:
         values = entry.values

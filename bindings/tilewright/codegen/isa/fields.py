@@ -25,12 +25,15 @@ class Field(NamedTuple):
         Whether it is a number in two's complement.
     names
         What its values are called, from 0 on, where they have names.
+    later
+        Whether it came after programs had been written as text, which leaves it out where it is 0.
     """
 
     name: str
     bits: int
     signed: bool = False
     names: tuple[str, ...] = ()
+    later: bool = False
 
     @property
     def range(self) -> tuple[int, int]:

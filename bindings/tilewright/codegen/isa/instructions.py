@@ -56,12 +56,15 @@ DDR: Layout = (
     (Field("pixel", 32),),
     (Field("line", 32),),
     (Field("image", 32),),
-    (Field("channels", 16),),
+    (Field("channels", 16), Field("plane_rows", 16, later=True)),
 )
 """Where values lie in DDR: the first byte, the bytes from a pixel, a row and an image to the next one, and
-channels, which lie next to each other."""
+channels, which lie next to each other (NHWC), or so many rows apart (NCHW)."""
 
-HOSTED: Layout = (*DDR[:4], (Field("channels", 32),), (Field("rows", 16), Field("columns", 16)))
+PLANAR = Field("planar", 1, later=True)
+"""Whether a map is NCHW."""
+
+HOSTED: Layout = (*DDR[:4], (Field("channels", 31), PLANAR), (Field("rows", 16), Field("columns", 16)))
 """A map in DDR that the host reads or writes."""
 
 WINDOW: Layout = (
@@ -181,8 +184,9 @@ FORMS = (
 )
 """All instructions."""
 
-HOST_NAMES = ("CONNECTED", "RESHAPE", "LEFT_OUT")
-"""What the host computes: a fully connected layer, a reshape, and what only takes its time."""
+HOST_NAMES = ("CONNECTED", "RESHAPE", "LEFT_OUT", "RELAYOUT")
+"""What the host computes: a fully connected layer, a reshape, what only takes its time, a copy into another
+layout."""
 
 _HOST_BODY: Layout = (
     (PARTS, Field("bias_shift", 6), Field("bias", 1)),

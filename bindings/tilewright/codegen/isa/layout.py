@@ -20,7 +20,7 @@ Shape = tuple[int, int, int]
 
 @dataclass(frozen=True)
 class Tensor:
-    """A map in DDR, NHWC.
+    """A map in DDR.
 
     Attributes
     ----------
@@ -31,6 +31,8 @@ class Tensor:
         Its first byte.
     pixel
         Bytes from a pixel to the next one: more than the channels take where it is a slice of an array.
+    planar
+        Whether it is NCHW, else NHWC.
     """
 
     name: str
@@ -38,6 +40,7 @@ class Tensor:
     shape: Shape
     address: int
     pixel: int
+    planar: bool = False
 
     @property
     def line(self) -> int:
@@ -47,7 +50,11 @@ class Tensor:
     @property
     def image(self) -> int:
         """Bytes from an image to the next one."""
-        return self.line * self.shape[1]
+        return self.line * self.shape[1] * (self.shape[0] if self.planar else 1)
+
+    def channel_step(self, width: int) -> int:
+        """Return the bytes from a channel to the next one, with elements of so many bytes."""
+        return self.line * self.shape[1] if self.planar else width
 
 
 @dataclass(frozen=True)
@@ -58,6 +65,8 @@ class Life:
     ----------
     first, last
         Steps of the plan that write it first, and read it last.
+    planar
+        Whether it is NCHW, and has an array of its own.
     """
 
     name: str
@@ -65,6 +74,7 @@ class Life:
     shape: Shape
     first: int
     last: int
+    planar: bool = False
 
 
 def side_by_side(lives: Mapping[str, Life], runs: Iterable[Sequence[str]]) -> list[list[str]]:
@@ -113,8 +123,9 @@ def placed(
     for names in sorted(arrays, key=lambda names: min(lives[name].first for name in names)):
         members = [lives[name] for name in names]
         first, last = min(each.first for each in members), max(each.last for each in members)
-        pixel = width * sum(each.shape[0] for each in members)
-        size = images * pixel * prod(members[0].shape[1:])
+        planar, deep = members[0].planar, sum(each.shape[0] for each in members)
+        pixel = width if planar else width * deep
+        size = images * width * deep * prod(members[0].shape[1:])
         size += -size % ALIGNMENT
         at = begin
         for low, high, since, until in sorted(taken):
@@ -123,13 +134,14 @@ def placed(
         taken.append((at, at + size, first, last))
         end, address = max(end, at + size), at
         for each in members:
-            tensors[each.name] = Tensor(each.name, each.role, each.shape, address, pixel)
+            tensors[each.name] = Tensor(each.name, each.role, each.shape, address, pixel, planar)
             address += width * each.shape[0]
     return tensors, end
 
 
 def own_array(life: Life, images: int, width: int, begin: int) -> tuple[Tensor, int]:
     """Return a map that lies alone at an address, and where it ends."""
-    tensor = Tensor(life.name, life.role, life.shape, begin, width * life.shape[0])
+    pixel = width if life.planar else width * life.shape[0]
+    tensor = Tensor(life.name, life.role, life.shape, begin, pixel, life.planar)
     size = images * tensor.image
     return tensor, begin + size + -size % ALIGNMENT

@@ -195,7 +195,7 @@ def output_of(image: Image, memory: Elements, number: int) -> bytes:
     """Return an output of the network from DDR, NHWC."""
     tensor, machine = image.outputs[number], image.machine
     channels, rows, columns = tensor.shape
-    steps = tensor.image, tensor.line, tensor.pixel, machine.element_bytes
+    steps = tensor.image, tensor.line, tensor.pixel, tensor.channel_step(machine.element_bytes)
     kind = np.dtype(f"<i{machine.element_bytes}")
     values: Elements = np.ndarray(
         (machine.arrays, rows, columns, channels), kind, memory.data, tensor.address, steps

@@ -11,7 +11,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from tilewright.codegen.isa.fields import Values
-from tilewright.codegen.isa.instructions import MODES, Instruction
+from tilewright.codegen.isa.instructions import HOST_NAMES, MODES, Instruction
 
 Elements = NDArray[Any]
 
@@ -98,7 +98,7 @@ def _around(first: int, count: int, size: int) -> list[tuple[slice, slice]]:
 
 
 class Strided(NamedTuple):
-    """Values in DDR, the last axis without gaps.
+    """Values in DDR.
 
     Attributes
     ----------
@@ -107,11 +107,14 @@ class Strided(NamedTuple):
     shape
     strides
         In bytes.
+    width
+        Bytes of a value.
     """
 
     address: int
     shape: tuple[int, int, int, int]
     strides: tuple[int, int, int, int]
+    width: int
 
     @property
     def end(self) -> int:
@@ -119,7 +122,7 @@ class Strided(NamedTuple):
         if 0 in self.shape:
             return self.address
         reach = sum((size - 1) * step for size, step in zip(self.shape, self.strides, strict=True))
-        return self.address + reach + self.strides[-1]
+        return self.address + reach + self.width
 
     def view(self, memory: Elements, kind: Any) -> Elements:
         """Return the values in a memory of bytes, which can be written."""
@@ -143,8 +146,8 @@ class Outside(NamedTuple):
 
     def views(self, elements: Elements) -> list[Elements]:
         """Return the values, in one piece, of an array with one item for each element."""
-        address, shape, strides = self.strided
-        size, width = elements.itemsize, strides[-1]
+        address, shape, strides, width = self.strided
+        size = elements.itemsize
         steps = tuple(step // width * size for step in strides)
         return [
             np.ndarray(shape, elements.dtype, elements.data, (address - self.begin) // width * size, steps)
@@ -205,7 +208,8 @@ def ddr_maps(instruction: Instruction, images: int, width: int) -> tuple[Strided
         Strided(
             each["address"],
             (images, rows, columns, each["channels"]),
-            (each["image"], each["line"], each["pixel"], width),
+            (each["image"], each["line"], each["pixel"], each["plane_rows"] * each["line"] or width),
+            width,
         )
         for each in instruction.of("ddr")
     )
@@ -219,8 +223,9 @@ def fetched(instruction: Instruction, width: int) -> tuple[Strided, ...]:
         values["address"] + bias * width,
         (1, kernels, values["taps"], values["run"]),
         (0, step, values["tap"], width),
+        width,
     )
-    biases = Strided(values["address"], (1, 1, kernels, 1), (0, 0, step, width))
+    biases = Strided(values["address"], (1, 1, kernels, 1), (0, 0, step, width), width)
     return (biases, weights) if bias else (weights,)
 
 
@@ -229,7 +234,13 @@ def hosted_map(each: Values, images: int, width: int) -> Strided:
     return Strided(
         each["address"],
         (images, each["rows"], each["columns"], each["channels"]),
-        (each["image"], each["line"], each["pixel"], width),
+        (
+            each["image"],
+            each["line"],
+            each["pixel"],
+            each["rows"] * each["line"] if each["planar"] else width,
+        ),
+        width,
     )
 
 
@@ -253,7 +264,7 @@ def accesses(instruction: Instruction, images: int, width: int) -> Accesses:
     if name == "FETCH":
         chip = line(values["bank"], values["base"], values["kernels"] * parameter_count(instruction))
         return Accesses(writes=(chip,), ddr_reads=fetched(instruction, width))
-    if name in ("CONNECTED", "RESHAPE", "LEFT_OUT"):
+    if name in HOST_NAMES:
         return _hosted(instruction, images, width)
     outs = tuple(block(area, output_box(instruction), images) for area in instruction.of("out"))
     reads = input_blocks(instruction, images)
@@ -270,7 +281,7 @@ def _hosted(entry: Instruction, images: int, width: int) -> Accesses:
     (write,) = (hosted_map(each, images, width) for each in entry.of("write"))
     if entry.name == "CONNECTED":
         count = entry.values["parameters"]
-        reads.append(Strided(entry.values["address"], (1, 1, 1, count), (0, 0, 0, width)))
+        reads.append(Strided(entry.values["address"], (1, 1, 1, count), (0, 0, 0, width), width))
     return Accesses(ddr_reads=tuple(reads), ddr_writes=(write,))
 
 

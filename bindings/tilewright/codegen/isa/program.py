@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from math import prod
 
 import numpy as np
@@ -21,17 +21,18 @@ from tilewright.codegen.numbers.trained_network import TrainedNetwork
 from tilewright.codegen.stream import left_out, numbers_of
 from tilewright.codegen.stream.groups import Tables, planned_tables
 from tilewright.fusion import Plan, Problem
-from tilewright.fusion.evaluation import choices
+from tilewright.fusion.evaluation import choices, copies, decided_layouts, decided_maps
 from tilewright.fusion.graph import engine_of
 from tilewright.fusion.group.addresses import Addressed, Area
 from tilewright.fusion.group.fused_group import FusedGroup
 from tilewright.fusion.host import host_cycles
+from tilewright.fusion.layouts import CONCATENATED, NCHW
 from tilewright.fusion.machine import BUFFERS, CONV, HOST, POOL
 from tilewright.fusion.plan import Group
 from tilewright.simulator.arithmetic.fixed_point import Integers
 from tilewright.simulator.arithmetic.integer_operation import IntegerOperation
 from tilewright.spec.errors import InputError
-from tilewright.spec.graph import Operation
+from tilewright.spec.graph import OWN, Operation
 from tilewright.spec.layer import Window
 from tilewright.spec.network import OPERANDS, Input, NamedLayer
 
@@ -76,6 +77,9 @@ class _Compiler:
         self._width, self._images = problem.machine.element_bytes, problem.machine.arrays
         self._planned = sum(choice.cycles for choice in choices(problem, plan))
         self._planned += sum(host_cycles(problem, op) for op in problem.ops)
+        self._layouts = decided_maps(problem, plan)
+        self._by_tensor, self._copied = decided_layouts(problem, plan), copies(problem, plan)
+        self._planned += sum(self._copied.values())
         self._steps = list(self._all_steps(plan))
         self._flat: dict[str, Integers] = {
             op.name: self._arranged(op) for op in problem.ops if op.name in numbers.operations
@@ -137,12 +141,33 @@ class _Compiler:
                 features = step.fused.features[: step.fused.loaded]
                 runs += [[graph.name(each.source) for each in feature.sources] for feature in features]
         tensors = {}
-        for name in self._numbers.inputs:
+        inputs = [name for name, life in lives.items() if life.role == "INPUT"]
+        for name in inputs:
             tensors[name], begin = own_array(lives[name], self._images, self._width, begin)
         others = {name: life for name, life in lives.items() if name not in tensors}
-        arrays = [names for names in side_by_side(lives, runs) if names[0] in others]
+        if self._machine.layouts is None:
+            arrays = [names for names in side_by_side(lives, runs) if names[0] in others]
+        else:
+            arrays = self._decided_arrays(others)
         maps, end = placed(others, arrays, self._images, self._width, begin)
-        return tensors | maps, begin, end
+        return {name: each for name, each in (tensors | maps).items() if name in lives}, begin, end
+
+    def _decided_arrays(self, lives: dict[str, Life]) -> list[list[str]]:
+        """Return maps in arrays as layouts say; to `lives` comes what stays on chip and has a place there."""
+        arrays, graph = [], self._problem.graph
+        for tensor in self._problem.tensors:
+            members = [number for number in tensor.maps if self._layouts.get(number) == CONCATENATED]
+            if members:
+                own = [lives[graph.name(number)] for number in members]
+                first, last = min(each.first for each in own), max(each.last for each in own)
+                for number in tensor.beside:
+                    unused = Life(
+                        graph.name(number), "MAP", _shape(graph.ops[number].spec.output), first, last
+                    )
+                    lives.setdefault(unused.name, unused)
+                arrays.append([graph.name(number) for number in tensor.beside])
+        held = {name for names in arrays for name in names}
+        return arrays + [[name] for name in lives if name not in held]
 
     def _lives(self) -> dict[str, Life]:
         """Return all maps that are in DDR, with the steps from which to which they are needed."""
@@ -164,10 +189,28 @@ class _Compiler:
         for name, begin in first.items():
             role = "INPUT" if name in self._numbers.inputs else "MAP"
             role = "OUTPUT" if name in self._numbers.outputs else role
-            shape = self._numbers.maps[name].shape[1:]
-            until = last.get(name, begin) if role == "MAP" else forever
-            lives[name] = Life(name, role, (shape[0], shape[1], shape[2]), begin, until)
+            until, shape = (
+                last.get(name, begin) if role == "MAP" else forever,
+                self._numbers.maps[name].shape[1:],
+            )
+            lives[name] = Life(name, role, _shape(shape), begin, until, self._is_planar(name))
+        for number in self._copied:  # what the network has outside is another map
+            name = graph.name(number)
+            role, planar = lives[name].role, not lives[name].planar
+            until = last.get(name, 0) if role == "INPUT" else forever
+            outside = replace(lives[name], name=_outside(name), planar=planar)
+            lives[outside.name] = outside if role == "INPUT" else replace(outside, first=forever)
+            lives[name] = replace(lives[name], role="MAP", last=until)
         return lives
+
+    def _is_planar(self, name: str) -> bool:
+        """Whether groups find and leave a map NCHW; where only the host has it, what is wanted outside."""
+        layouts = self._machine.layouts
+        number = next(n for n in (OWN, *range(len(self._problem.ops))) if self._problem.graph.name(n) == name)
+        if number in self._layouts or layouts is None:
+            return self._layouts.get(number) == NCHW
+        outside = layouts.input if name in self._numbers.inputs else layouts.output
+        return outside == NCHW and name in (*self._numbers.inputs, *self._numbers.outputs)
 
     # The program ----------------------------------------------------------------------------------------
 
@@ -177,6 +220,7 @@ class _Compiler:
         tokens = Tokens(sizes)
         host: list[Instruction] = []
         tokens.boundary(Instruction("START", {}), 0)
+        self._copy(tokens, host, "INPUT")
         for step in self._steps:
             if step.fused is None:
                 assert step.op is not None
@@ -188,9 +232,13 @@ class _Compiler:
             taken = cycles(group, self._machine, host)
             end = tokens.boundary(group, taken)
             tokens.group(self._timed(step), end - taken)
+        self._copy(tokens, host, "OUTPUT")
         tokens.boundary(Instruction("END", {}), 0)
-        outputs = [name for name in self._tensors if self._tensors[name].role == "OUTPUT"]
-        inputs = [self._numbers.maps[name] for name in self._numbers.inputs]
+        outputs = [
+            name.removesuffix(OUTSIDE) for name, each in self._tensors.items() if each.role == "OUTPUT"
+        ]
+        given = [(name, each.planar) for name, each in self._tensors.items() if each.role == "INPUT"]
+        inputs = [(self._numbers.maps[name.removesuffix(OUTSIDE)], planar) for name, planar in given]
         begin = self._parameter_bytes
         return Image(
             name=self._name,
@@ -199,11 +247,28 @@ class _Compiler:
             host=tuple(host),
             tensors=tuple(self._tensors.values()),
             parameters=self._packed(self._flat.values(), begin),
-            inputs=self._packed(map(_nhwc, inputs), self._input_end - begin, aligned=True),
+            inputs=self._packed(
+                (each if planar else _nhwc(each) for each, planar in inputs),
+                self._input_end - begin,
+                aligned=True,
+            ),
             maps=(self._input_end, self._end - self._input_end),
             expected=self._packed(_nhwc(self._numbers.maps[name]) for name in outputs),
             planned_cycles=self._planned,
         )
+
+    def _copy(self, tokens: Tokens, host: list[Instruction], role: str) -> None:
+        """Let the host copy the network's inputs, or its outputs, into the layout that is wanted."""
+        for number in self._copied:
+            name = self._problem.graph.name(number)
+            outside, inside = self._tensors[_outside(name)], self._tensors[name]
+            if outside.role == role:
+                read, write = (outside, inside) if role == "INPUT" else (inside, outside)
+                values = {**_NO_SCALE, "parts": 1, "parameters": 0}
+                operands = Operand("read", _hosted_map(read)), Operand("write", _hosted_map(write))
+                call = Instruction("HOST", {"call": len(host)})
+                host.append(Instruction("RELAYOUT", values, operands))
+                tokens.boundary(call, cycles(call, self._machine, host))
 
     def _packed(self, arrays: object, size: int = 0, aligned: bool = False) -> bytes:
         parts = []
@@ -216,7 +281,7 @@ class _Compiler:
     def _timed(self, step: _Step) -> Iterator[Timed]:
         """Yield the instructions of a group in the order in which they begin."""
         assert step.fused is not None
-        tables = planned_tables(self._problem, step.group)
+        tables = planned_tables(self._problem, step.group, self._by_tensor)
         writer = _GroupWriter(self._numbers, self._tensors, self._parameters, step.fused, tables, self._width)
         for addressed in tables.instructions:
             made = writer.instruction(addressed)
@@ -231,8 +296,7 @@ class _Compiler:
         write = _hosted_map(reads[0] if skipped else self._tensors[op.name])
         operands = (*(Operand("read", _hosted_map(each)) for each in reads), Operand("write", write))
         parameters = getattr(op.spec, "parameters", 0)
-        values = {"parts": len(reads), "bias_shift": 0, "bias": 0, "nonlinear": 0, "shift": 0}
-        values |= {"parameters": parameters, "address": 0}
+        values = {**_NO_SCALE, "parts": len(reads), "parameters": parameters}
         if skipped:
             return Instruction("LEFT_OUT", values, operands)
         made = self._numbers.operations[op.name]
@@ -242,6 +306,22 @@ class _Compiler:
         values |= {"bias": int(made.biases is not None), "bias_shift": made.bias_shift}
         values["address"] = self._parameters[op.name]
         return Instruction("CONNECTED", values, operands)
+
+
+_NO_SCALE = dict.fromkeys(("bias_shift", "bias", "nonlinear", "shift", "address"), 0)
+"""Fields of an entry of the host's table that computes nothing."""
+
+OUTSIDE = " outside"
+"""What is behind the name of a map that the network's user has in another layout than groups."""
+
+
+def _outside(name: str) -> str:
+    return f"{name}{OUTSIDE}"
+
+
+def _shape(sizes: Sequence[int]) -> tuple[int, int, int]:
+    channels, rows, columns = sizes
+    return channels, rows, columns
 
 
 class _GroupWriter:
@@ -311,7 +391,7 @@ class _GroupWriter:
             tensor = self._tensors[name]
             begin, end = max(low, at), min(high, at + tensor.shape[0])
             if begin < end:
-                place = tensor.address + (begin - at) * self._width
+                place = tensor.address + (begin - at) * tensor.channel_step(self._width)
                 place += each.rows[0] * tensor.line + each.columns[0] * tensor.pixel
                 outside.append(
                     {
@@ -320,6 +400,7 @@ class _GroupWriter:
                         "line": tensor.line,
                         "image": tensor.image,
                         "channels": end - begin,
+                        "plane_rows": tensor.shape[1] if tensor.planar else 0,
                     }
                 )
             at += tensor.shape[0]
@@ -477,6 +558,7 @@ def _hosted_map(tensor: Tensor) -> dict[str, int]:
         "line": tensor.line,
         "image": tensor.image,
         "channels": channels,
+        "planar": int(tensor.planar),
         "rows": rows,
         "columns": columns,
     }
@@ -489,7 +571,8 @@ def _joined(parts: Sequence[dict[str, int]], width: int) -> list[dict[str, int]]
         before = found[-1] if found else None
         if before is not None:
             steps = all(before[name] == part[name] for name in ("pixel", "line", "image"))
-            if steps and before["address"] + before["channels"] * width == part["address"]:
+            in_array = before["pixel"] > before["channels"] * width and not before["plane_rows"]
+            if steps and in_array and before["address"] + before["channels"] * width == part["address"]:
                 before["channels"] += part["channels"]
                 continue
         found.append(dict(part))

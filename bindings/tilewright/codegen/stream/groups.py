@@ -13,6 +13,7 @@ from tilewright.fusion import Problem
 from tilewright.fusion.group.addresses import Addressed, Addresses, Area
 from tilewright.fusion.group.fused_group import MapPart
 from tilewright.fusion.group.schedule import GroupSchedule, Instruction
+from tilewright.fusion.layouts import Decided
 from tilewright.fusion.plan import Group
 from tilewright.spec.graph import Operation
 from tilewright.spec.network import NamedLayer
@@ -60,11 +61,17 @@ class Tables:
     split: frozenset[str] = frozenset()
 
 
-def planned_tables(problem: Problem, group: Group) -> Tables:
-    """Return the tables of a group that the accelerator computes."""
+def planned_tables(problem: Problem, group: Group, layouts: Decided | None = None) -> Tables:
+    """Return the tables of a group that the accelerator computes.
+
+    Parameters
+    ----------
+    layouts
+        Of what it loads and saves, which decide when instructions begin.
+    """
     places = {op.name: op.number for op in problem.ops}
     assert group.tile is not None
-    schedule = GroupSchedule(problem.fused([places[name] for name in group.nodes]), group.tile)
+    schedule = GroupSchedule(problem.fused([places[name] for name in group.nodes], layouts), group.tile)
     fused, addresses = schedule.fused, Addresses(schedule)
     maps = []
     for number, (feature, area) in enumerate(zip(fused.features, addresses.areas, strict=True)):

@@ -20,6 +20,7 @@ from tilewright.fusion.group.fused_group import FusedGroup
 from tilewright.fusion.group.schedule import GroupSchedule
 from tilewright.fusion.group.tile_costs import AxisTiles, Grid, TileCosts, only
 from tilewright.fusion.host import host_cycles
+from tilewright.fusion.layouts import Decided
 from tilewright.fusion.machine import BUFFERS, ENGINES, HOST, EngineMachine
 from tilewright.fusion.plan import HALOS, Tile
 from tilewright.fusion.problem import MOST_CYCLES, FusionLimits, FusionObjective, Problem
@@ -95,7 +96,11 @@ def forget_tiles() -> None:
 
 
 def best_tile(
-    problem: Problem, nodes: Sequence[int], whole: bool = False, max_bytes: int | None = None
+    problem: Problem,
+    nodes: Sequence[int],
+    whole: bool = False,
+    max_bytes: int | None = None,
+    layouts: Decided | None = None,
 ) -> TileChoice | None:
     """Return the best tile of a group of operations in the best order, None if none fits into the buffers.
 
@@ -109,13 +114,15 @@ def best_tile(
         Whether nothing may be cut but kernels.
     max_bytes
         Bytes of all buffers that it may take, if there is such a limit.
+    layouts
+        Of what it loads and saves; the paper's for those that are left out.
     """
-    key = problem.fused(nodes).key, whole, max_bytes
+    key = problem.fused(nodes, layouts).key, whole, max_bytes
     answers = answers_of(problem)
     if key not in answers:
         found: TileChoice | None = None
         for order in problem.orders_of(nodes).listed:
-            space = space_of(problem, problem.fused(order), whole)
+            space = space_of(problem, problem.fused(order, layouts), whole)
             if space is not None:
                 found = _least(problem, space, max_bytes, tuple(map(list(nodes).index, order)), found)
         answers[key] = found
@@ -493,4 +500,5 @@ def cycle_limit(problem: Problem) -> int:
     fastest = problem.model_copy(update={"objective": FusionObjective()})
     alone = [best_tile(fastest, (op.number,)) for op in problem.ops if engine_of(op) != HOST]
     hosted = sum(host_cycles(problem, op) for op in problem.ops)
+    hosted += sum(problem.copied({each: one.layouts[0] for each, one in enumerate(problem.tensors)}).values())
     return hosted + sum(MOST_CYCLES if choice is None else choice.cycles for choice in alone)

@@ -7,7 +7,7 @@ convolution over all channels of a map begins a stage of its own, after the stag
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from math import prod
@@ -18,6 +18,7 @@ from numpy.typing import NDArray
 
 from tilewright.fusion.graph import engine_of, mixes_channels
 from tilewright.fusion.group.schedule_kernel import Column, Ints
+from tilewright.fusion.layouts import Place
 from tilewright.fusion.machine import ENGINES, EngineMachine
 from tilewright.fusion.plan import Tile
 from tilewright.spec.graph import Access, NetworkGraph, Operation
@@ -84,6 +85,8 @@ class FusedGroup:
         The network's operations.
     nodes
         Numbers of the group's operations, in the order of execution.
+    places
+        Where maps lie in their arrays in DRAM; None where bursts cost nothing.
 
     Attributes
     ----------
@@ -95,8 +98,14 @@ class FusedGroup:
         Numbers of the features that each stage computes, in the order of execution.
     """
 
-    def __init__(self, machine: EngineMachine, graph: NetworkGraph, nodes: Sequence[int]) -> None:
-        self.machine = machine
+    def __init__(
+        self,
+        machine: EngineMachine,
+        graph: NetworkGraph,
+        nodes: Sequence[int],
+        places: Mapping[int, Place] | None = None,
+    ) -> None:
+        self.machine, self._graph, self._places = machine, graph, places
         members = set(nodes)
         runs = _runs(graph, nodes)
         number = {access: index for index, run in enumerate(runs) for access in run}
@@ -170,6 +179,12 @@ class FusedGroup:
     @cached_property
     def key(self) -> tuple[object, ...]:
         """What decides the costs of a group; equal for groups that differ in names only."""
+        if self._places is not None:
+            return (*self._key, self.pieces)
+        return self._key
+
+    @cached_property
+    def _key(self) -> tuple[object, ...]:
         return tuple(
             (
                 feature.shape,
@@ -275,10 +290,13 @@ class FusedGroup:
     def table(self) -> Ints:
         """The rows that the schedule kernel has of each feature, as far as they are known without a tile."""
         table = np.zeros((len(self.features), Column.COUNT), dtype=np.int64)
-        reads = 0
+        reads = pieces = 0
         for index, feature in enumerate(self.features):
             row = table[index]
-            row[[Column.CHANNELS, Column.SAVED]] = feature.shape[0], feature.saved
+            row[[Column.CHANNELS, Column.HEIGHT, Column.WIDE]] = feature.shape
+            row[Column.SAVED] = feature.saved
+            row[[Column.FIRST_PIECE, Column.END_PIECE]] = pieces, pieces + len(self.pieces[index])
+            pieces += len(self.pieces[index])
             if feature.op is None:
                 row[Column.STAGE] = min(self.stage[reader] for reader in self.readers[index])
                 continue
@@ -292,6 +310,34 @@ class FusedGroup:
             row[[Column.FIRST_READ, Column.END_READ]] = reads, reads + len(self.sources[index])
             reads += len(self.sources[index])
         return table
+
+    @cached_property
+    def pieces(self) -> tuple[tuple[tuple[int, int, int, bool], ...], ...]:
+        """For each map, where its channels lie in DRAM: first, end, channels of the array, whether NCHW.
+
+        Channels that follow each other in one NHWC array are one piece. None of maps that stay on chip, nor
+        where bursts cost nothing.
+        """
+        return tuple(self._pieces_of(feature) for feature in self.features)
+
+    def _pieces_of(self, feature: Feature) -> tuple[tuple[int, int, int, bool], ...]:
+        if self._places is None:
+            return ()
+        found: list[tuple[int, int, int, bool]] = []
+        if feature.op is not None:
+            place = self._places.get(feature.op.number)
+            return ((0, feature.shape[0], place.channels, place.planar),) if feature.saved and place else ()
+        first, next_in_array = 0, -1
+        for access in feature.sources:
+            place, channels = self._places[access.source], self._graph.shape(access)[0]
+            at = place.first + (access.channels or (0,))[0]
+            whole = place.channels > self._graph.shape(Access(access.source))[0]
+            if whole and at == next_in_array:
+                found[-1] = (found[-1][0], first + channels, *found[-1][2:])
+            else:
+                found.append((first, first + channels, place.channels, place.planar))
+            first, next_in_array = first + channels, at + channels if whole else -1
+        return tuple(found)
 
     @cached_property
     def sources(self) -> list[list[MapPart]]:

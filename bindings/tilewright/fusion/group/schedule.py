@@ -117,6 +117,7 @@ class GroupSchedule:
             Pass(
                 features,
                 fused.reads,
+                np.array([piece for each in fused.pieces for piece in each], dtype=np.int64).reshape(-1, 4),
                 fused.order,
                 fused.begins,
                 *self._spans,
@@ -151,6 +152,9 @@ class GroupSchedule:
             Setting.PASSES: passes,
             Setting.PLACES: places,
             Setting.MOST: most,
+            Setting.BYTES: machine.element_bytes,
+            Setting.BURST_BYTES: 1 if machine.layouts is None else machine.layouts.burst_bytes,
+            Setting.BURST_CYCLES: machine.burst_cycles,
         }
         return np.array([settings[place] for place in Setting], dtype=np.int64)
 

@@ -75,6 +75,10 @@ class Column(IntEnum):
     OPERANDS = 8  # values taken for an output value
     FIRST_READ = 9  # its rows of `Pass.reads`
     END_READ = 10
+    HEIGHT = 20
+    WIDE = 21
+    FIRST_PIECE = 22  # its rows of `Pass.pieces`
+    END_PIECE = 23
     # As the tile says; see `tilewright.fusion.group.schedule.GroupSchedule`.
     WHOLE = 11
     SLOTS = 12
@@ -85,7 +89,7 @@ class Column(IntEnum):
     RESIDENCIES = 16  # so far
     PLACE = 17  # which of two places the present residency has
     RELEASED = 18  # cycles at which the places of the last two residencies were free again: two columns
-    COUNT = 20
+    COUNT = 24
 
 
 class Setting(IntEnum):
@@ -109,6 +113,10 @@ class Setting(IntEnum):
     PASSES = 13  # whether parameters leave after each channel block
     PLACES = 14  # places for parameters of channel blocks, 0 if all are on chip
     MOST = 15  # cycle from which on nobody wants to know the end
+    # Of the machine, as far as bursts take time.
+    BYTES = 16  # of a value
+    BURST_BYTES = 17
+    BURST_CYCLES = 18  # 0 where bursts cost nothing
 
 
 class Fetched(IntEnum):
@@ -134,6 +142,8 @@ class Pass(NamedTuple):
     features : shape (features, Column.COUNT)
     reads : shape (n, 2)
         Maps that operations read, and the channels at which they begin in the operations' inputs.
+    pieces : shape (n, 4)
+        Of maps in DRAM: first and end of channels, channels of their array, and whether it is NCHW.
     order, begins
         Features by stage, and where each stage begins.
     down, across : shape (features, tiles, 2)
@@ -155,6 +165,7 @@ class Pass(NamedTuple):
 
     features: Ints
     reads: Ints
+    pieces: Ints
     order: Ints
     begins: Ints
     down: Ints
@@ -262,11 +273,46 @@ def _channels_read(p: Any, reader: int, feature: int, channels: Any) -> Any:
 
 
 @lean
-def _transfer(p: Any, rate: int, plane: Any, channels: Any) -> Any:
+def _in_bursts(p: Any, runs: int, values: int) -> Any:
+    """Return the cycles of the bursts of some runs of values that lie next to each other in DRAM."""
+    bursts = -(-values * p.settings[Setting.BYTES] // p.settings[Setting.BURST_BYTES])
+    return runs * bursts * p.settings[Setting.BURST_CYCLES]
+
+
+@lean
+def _map_bursts(p: Any, feature: int, plane: Any, channels: Any) -> Any:
+    """Return the cycles of the bursts in which part of a map is moved."""
+    rows, columns, cycles = plane[1] - plane[0], plane[3] - plane[2], 0
+    wide = columns == p.features[feature, Column.WIDE]
+    for k in range(p.features[feature, Column.FIRST_PIECE], p.features[feature, Column.END_PIECE]):
+        count = min(channels[1], p.pieces[k, 1]) - max(channels[0], p.pieces[k, 0])
+        if count <= 0:
+            continue
+        if p.pieces[k, 3]:
+            runs, values = count * rows, columns
+            if wide:
+                runs, values = count, rows * columns
+                if rows == p.features[feature, Column.HEIGHT]:
+                    runs, values = 1, count * rows * columns
+        else:
+            runs, values = rows * columns, count
+            if count == p.pieces[k, 2]:
+                runs, values = rows, columns * count
+                if wide:
+                    runs, values = 1, rows * columns * count
+        cycles += _in_bursts(p, p.settings[Setting.IMAGES] * runs, values)
+    return cycles
+
+
+@lean
+def _transfer(p: Any, feature: int, rate: int, plane: Any, channels: Any) -> Any:
     """Return the cycles in which part of a map is moved."""
     area = (plane[1] - plane[0]) * (plane[3] - plane[2])
     values = p.settings[Setting.IMAGES] * area * (channels[1] - channels[0])
-    return -(-values * p.settings[Setting.SCALE] // rate)
+    cycles = -(-values * p.settings[Setting.SCALE] // rate)
+    if values and p.settings[Setting.BURST_CYCLES]:
+        cycles += _map_bursts(p, feature, plane, channels)
+    return cycles
 
 
 @lean
@@ -280,7 +326,7 @@ def _free_at(p: Any, feature: int) -> Any:
 def _load(p: Any, feature: int, tile: int, channels: Any) -> None:
     """Load what a tile needs of a map."""
     plane = _fresh(p, feature, tile)
-    cycles = _transfer(p, p.settings[Setting.LOAD_RATE], plane, channels)
+    cycles = _transfer(p, feature, p.settings[Setting.LOAD_RATE], plane, channels)
     if cycles:
         p.features[feature, Column.READY] = _issue(
             p, EngineIndex.LOAD, What.LOAD, feature, _free_at(p, feature), cycles, (plane, channels, (0, 0))
@@ -292,7 +338,7 @@ def _end_residency(p: Any, feature: int, tile: int, channels: Any) -> None:
     """Save or free what is not needed any more."""
     plane = _leaving(p, feature, tile)
     done = max(p.features[feature, Column.READY], p.features[feature, Column.USED])
-    cycles = _transfer(p, p.settings[Setting.SAVE_RATE], plane, channels)
+    cycles = _transfer(p, feature, p.settings[Setting.SAVE_RATE], plane, channels)
     if cycles and p.features[feature, Column.SAVED]:
         done = _issue(p, EngineIndex.SAVE, What.SAVE, feature, done, cycles, (plane, channels, (0, 0)))
     elif cycles:
@@ -322,6 +368,16 @@ def _parameters(p: Any, block: Any, summed: Any) -> Any:
 
 
 @lean
+def _parameter_bursts(p: Any, feature: int, kernels: int, each: int, summed: Any) -> Any:
+    """Return the cycles of the bursts of parameters, `each` for a kernel: OWHC, the bias first."""
+    deep, window = summed[1] - summed[0], p.features[feature, Column.WINDOW]
+    if deep == p.features[feature, Column.SUMMED]:
+        return _in_bursts(p, 1, kernels * each)
+    first = each - window * deep + deep  # the bias, if it comes, and the first position
+    return _in_bursts(p, kernels, first) + _in_bursts(p, kernels * (window - 1), deep)
+
+
+@lean
 def _fetch(p: Any, feature: int, block: Any, summed: Any) -> Any:
     """Load parameters that are not on chip; return the cycle at which they are."""
     each = p.features[feature, Column.WINDOW] * (summed[1] - summed[0]) + p.features[feature, Column.FLAT]
@@ -335,6 +391,8 @@ def _fetch(p: Any, feature: int, block: Any, summed: Any) -> Any:
         p.counts[Count.FETCHES] = n + 1
         after = p.dropped[n % places] if places and n >= places else 0
         cycles = -(-each * (block[1] - block[0]) * p.settings[Setting.SCALE] // p.settings[Setting.LOAD_RATE])
+        if p.settings[Setting.BURST_CYCLES]:
+            cycles += _parameter_bursts(p, feature, block[1] - block[0], each, summed)
         done = _issue(p, EngineIndex.LOAD, What.FETCH, feature, after, cycles, ((0, 0, 0, 0), block, summed))
         p.fetched[feature, index, part, Fetched.READY] = done
         p.fetched[feature, index, part, Fetched.USED] = done

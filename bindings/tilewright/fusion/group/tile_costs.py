@@ -407,7 +407,11 @@ class TileCosts:
     def _cycles(self, engine: str, values: Grid) -> Grid:
         machine = self.machine
         rate = machine.load_mb_per_s if engine == LOAD else machine.save_mb_per_s
-        return values * (machine.element_bytes * machine.clock_mhz) // rate
+        cycles = values * (machine.element_bytes * machine.clock_mhz) // rate
+        if machine.layouts is not None:  # as if all lay in one run
+            bursts = values * machine.element_bytes // machine.layouts.burst_bytes
+            cycles = cycles + bursts * machine.layouts.burst_cycles
+        return cycles
 
 
 def _least(values: list[Grid]) -> Grid:

@@ -21,6 +21,7 @@ from tilewright.fusion.group.best_tile import (
     evaluate_tile,
     space_of,
 )
+from tilewright.fusion.layouts import Decided
 from tilewright.fusion.machine import BUFFERS
 from tilewright.fusion.plan import HALOS, ORDERS, PARAMETERS
 from tilewright.fusion.problem import Problem
@@ -138,21 +139,26 @@ def of_members(term: Term, order: Sequence[str]) -> int | None:
 
 
 def tile_options(
-    problem: Problem, nodes: Sequence[int], whole: bool, told: Told, max_bytes: int | None = None
+    problem: Problem,
+    nodes: Sequence[int],
+    whole: bool,
+    told: Told,
+    max_bytes: int | None = None,
+    layouts: Decided | None = None,
 ) -> list[TileChoice]:
     """Return the best tile and order of a group for all that constraints tell apart, the best first.
 
     Parameters
     ----------
-    nodes, whole, max_bytes
+    nodes, whole, max_bytes, layouts
         As `best_tile` has them.
     """
     if not any(told):
-        choice = best_tile(problem, nodes, whole, max_bytes)
+        choice = best_tile(problem, nodes, whole, max_bytes, layouts)
         return [] if choice is None else [choice]
     found: dict[tuple[int, ...], list[TileChoice]] = {}
     for order in problem.orders_of(nodes).listed:
-        space = space_of(problem, problem.fused(order), whole)
+        space = space_of(problem, problem.fused(order, layouts), whole)
         if space is not None:
             names = [problem.ops[node].name for node in order]
             places = tuple(map(list(nodes).index, order))

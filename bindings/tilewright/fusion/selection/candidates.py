@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from itertools import product
 from typing import NamedTuple
 
 from tilewright.fusion.graph import engine_of
@@ -35,6 +36,8 @@ class Candidate(NamedTuple):
         The order of execution, by places in `nodes`; empty for that of the network.
     choice
         All that it costs, None where the host computes.
+    layouts
+        Of the DRAM tensors that it loads and saves, by their numbers; empty where each has one only.
     """
 
     nodes: Nodes
@@ -44,6 +47,7 @@ class Candidate(NamedTuple):
     fits: bool = True
     places: tuple[int, ...] = ()
     choice: TileChoice | None = None
+    layouts: tuple[tuple[int, str], ...] = ()
 
     @property
     def order(self) -> Nodes:
@@ -55,20 +59,37 @@ def single_operations(problem: Problem) -> list[Candidate]:
     """Return each operation alone; one that does not fit costs nothing."""
     candidates = []
     for op in problem.ops:
-        found = _candidates(problem, (op.number,))
+        found = _candidates(problem, (op.number,), layouts=layouts_of(problem, (op.number,))[0])
         candidates.append(found[0] if found else Candidate((op.number,), 0, "", None, False))
     return candidates
 
 
-def candidates(problem: Problem) -> tuple[Candidate, ...]:
+def candidates(problem: Problem, *, every_layout: bool = False) -> tuple[Candidate, ...]:
     """Return all groups that fit on chip with what they cost, and each operation alone.
 
     Groups have the best tile with which they keep what constraints say of one group alone. An operation that
     does not fit alone costs more than any plan of groups that do: a choice is a plan if it costs less than
     that, and there is none if the cheapest choice does not.
+
+    Parameters
+    ----------
+    every_layout
+        Whether they have all layouts of what they load and save, instead of the paper's.
     """
-    fitting = fitting_groups(problem)
-    return tuple(complete_candidates(len(problem.ops), fitting, dearer_than_any(fitting)))
+    fitting = fitting_groups(problem, every_layout=every_layout)
+    return tuple(
+        complete_candidates(len(problem.ops), fitting, dearer_than_any(fitting) + most_copied(problem))
+    )
+
+
+def most_copied(problem: Problem) -> int:
+    """Return at least what all copies of a plan into other layouts cost."""
+    each = (
+        sum(map(problem.copy_cost, problem.copied({index: layout}).values()))
+        for index, tensor in enumerate(problem.tensors)
+        for layout in tensor.layouts
+    )
+    return sum(each)
 
 
 def told_apart(problem: Problem) -> tuple[Candidate, ...]:
@@ -90,7 +111,9 @@ def fast_and_small(problem: Problem) -> tuple[Candidate, ...]:
     return tuple(complete_candidates(len(problem.ops), found, dearer_than_any(found)))
 
 
-def fitting_groups(problem: Problem, max_bytes: int | None = None, *, apart: bool = False) -> list[Candidate]:
+def fitting_groups(
+    problem: Problem, max_bytes: int | None = None, *, apart: bool = False, every_layout: bool = False
+) -> list[Candidate]:
     """Return all groups that fit on chip.
 
     Parameters
@@ -99,13 +122,28 @@ def fitting_groups(problem: Problem, max_bytes: int | None = None, *, apart: boo
         Bytes of all buffers that they may take.
     apart
         Whether they have all tiles that constraints tell apart, instead of the best one.
+    every_layout
+        Whether they have all layouts of what they load and save, instead of the paper's.
     """
     templates = sorted(matches(problem.graph, problem.templates).items())
     return [
         one
         for nodes, allowing in templates
-        for one in _candidates(problem, nodes, allowing, max_bytes, apart)
+        for layouts in layouts_of(problem, nodes, every_layout)
+        for one in _candidates(problem, nodes, allowing, max_bytes, apart, layouts)
     ]
+
+
+def layouts_of(problem: Problem, nodes: Nodes, every: bool = False) -> list[tuple[tuple[int, str], ...]]:
+    """Return the layouts that what a group loads and saves can have together, the paper's first.
+
+    Nothing is said of what the host computes, which takes any, nor where layouts cost nothing.
+    """
+    if problem.machine.layouts is None or engine_of(problem.ops[nodes[0]]) == HOST:
+        return [()]
+    outside = problem.outside(nodes)
+    able = (problem.tensors[index].layouts[: None if every else 1] for index in outside)
+    return [tuple(zip(outside, one, strict=True)) for one in product(*able)]
 
 
 def _candidates(
@@ -114,6 +152,7 @@ def _candidates(
     templates: Sequence[Template] = (),
     max_bytes: int | None = None,
     apart: bool = False,
+    layouts: tuple[tuple[int, str], ...] = (),
 ) -> list[Candidate]:
     """Return what a group can be, the cheapest first: of one of the host itself alone."""
     told = told_of(problem, {problem.ops[node].name for node in nodes}, apart)
@@ -125,8 +164,8 @@ def _candidates(
     name = "" if alone else (tiled or templates)[0].name
     # The best tile of all may be the whole plane.
     return [
-        Candidate(nodes, choice.cost, name, choice.tile, True, choice.places, choice)
-        for choice in tile_options(problem, nodes, not (tiled or alone), told, max_bytes)
+        Candidate(nodes, choice.cost, name, choice.tile, True, choice.places, choice, layouts)
+        for choice in tile_options(problem, nodes, not (tiled or alone), told, max_bytes, dict(layouts))
     ]
 
 

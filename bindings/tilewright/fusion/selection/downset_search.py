@@ -20,6 +20,11 @@ sum of all prices is then a lower bound on every plan, and what a candidate cost
 its reduced cost, adds to it. A path whose reduced costs reach the gap between the bound and the best known
 plan leads to none that is better, nor does one with a candidate whose own reduced cost does.
 
+*Layouts.* Where what groups load and save has one of several layouts, a candidate stands for a group with
+some layouts. A downset is told apart by the layouts of those DRAM tensors that groups have met and that
+others are still to meet. A candidate with another layout of such a tensor does not follow. What the copies of
+a tensor cost is added where it is met first. A plan is then still a path, and a path a plan.
+
 *Why it ends in time.* Each sweep goes through the downsets by size and keeps the shortest paths to a limited
 number of each; the shortest that it drops is a lower bound for all that it never sees. The next sweep keeps
 more, until the bound meets the best plan. What shortens a sweep never makes a bound wrong.
@@ -32,6 +37,9 @@ from collections.abc import Iterator, Sequence
 from math import inf
 from typing import NamedTuple
 
+from tilewright.fusion.graph import engine_of
+from tilewright.fusion.machine import HOST
+from tilewright.fusion.problem import Problem
 from tilewright.fusion.selection.candidates import Candidate
 from tilewright.fusion.selection.dual_prices import dual_prices
 from tilewright.spec.errors import OutOfTimeError
@@ -66,6 +74,46 @@ class BestGroups(NamedTuple):
         return self.bound >= self.cost
 
 
+class Shared(NamedTuple):
+    """DRAM tensors that have one layout for all groups that load or save them.
+
+    Attributes
+    ----------
+    holders
+        For each, the operations of the accelerator that read or compute a map of it.
+    copies
+        For each, the layouts that it can have, with what its copies cost then.
+    """
+
+    holders: tuple[tuple[int, ...], ...] = ()
+    copies: tuple[dict[str, int], ...] = ()
+
+    @classmethod
+    def of(cls, problem: Problem) -> Shared:
+        """Return those of a problem; none where each has one layout."""
+        if problem.machine.layouts is None:
+            return cls()
+        holders: list[set[int]] = [set() for _ in problem.tensors]
+        for op in problem.ops:
+            if engine_of(op) != HOST:
+                for number in (*op.producers, op.number):
+                    holders[problem.tensor_of[number]].add(op.number)
+        copies = tuple(
+            {
+                layout: sum(map(problem.copy_cost, problem.copied({index: layout}).values()))
+                for layout in tensor.layouts
+            }
+            for index, tensor in enumerate(problem.tensors)
+        )
+        return cls(tuple(tuple(sorted(each)) for each in holders), copies)
+
+    def cost(self, chosen: Sequence[Candidate]) -> int:
+        """Return what a choice of candidates costs, with its copies."""
+        layouts = dict(one for candidate in chosen for one in candidate.layouts)
+        copied = sum(self.copies[index][layout] for index, layout in layouts.items())
+        return sum(candidate.cost for candidate in chosen) + copied
+
+
 def best_groups(
     producers: Sequence[Sequence[int]],
     candidates: Sequence[Candidate],
@@ -83,6 +131,7 @@ def search_downsets(
     start: Sequence[Candidate] | None = None,
     deadline: float = inf,
     bound: int = 0,
+    shared: Shared | None = None,
 ) -> Iterator[BestGroups]:
     """Find better and better plans and bounds; the last is proven unless time or space run out.
 
@@ -98,23 +147,26 @@ def search_downsets(
         As ``time.monotonic()`` tells it.
     bound
         A proven lower bound that is known already.
+    shared
+        What groups must agree on; `start` must, too.
     """
+    shared = shared or Shared()
     if start is None:
         start = [candidate for candidate in candidates if len(candidate.nodes) == 1]
-    incumbent = BestGroups(tuple(start), sum(candidate.cost for candidate in start), bound)
+    incumbent = BestGroups(tuple(start), shared.cost(start), bound)
     yield incumbent
     each = dual_prices(len(producers), candidates, incumbent.cost, deadline)
     lowest, width, most = sum(each), FIRST_WIDTH, max(FIRST_WIDTH, MAX_DOWNSETS // len(producers))
     incumbent = incumbent._replace(bound=max(bound, lowest))
     yield incumbent
-    lattice = _Lattice(producers, candidates, each)
+    lattice = _Lattice(producers, candidates, each, shared)
     while not incumbent.proven:
         try:
             path, beyond = lattice.sweep(incumbent.cost - lowest, width, deadline)
         except OutOfTimeError:
             return
         if path:
-            incumbent = BestGroups(path, sum(candidate.cost for candidate in path), incumbent.bound)
+            incumbent = BestGroups(path, shared.cost(path), incumbent.bound)
         incumbent = incumbent._replace(bound=max(incumbent.bound, min(incumbent.cost, lowest + beyond)))
         yield incumbent
         if width == most:
@@ -122,22 +174,58 @@ def search_downsets(
         width = min(WIDTH_GROWTH * width, most)
 
 
+Pair = tuple[int, int]
+
+
 class _Step(NamedTuple):
-    """A candidate as bit masks: its members, and what else must have been executed before it."""
+    """A candidate as bit masks.
+
+    Attributes
+    ----------
+    members, before
+        Its members, and what else must have been executed before it.
+    agreed, excluded
+        Layouts that it has, and others of the same DRAM tensors; a bit for each layout of each tensor.
+    copies
+        Tensors that it has, all their layouts, with what copies cost if it is the first.
+    met
+        Tensors that its members have to do with, all their layouts, with the operations that have.
+    """
 
     members: int
     before: int
     reduced: int
     candidate: Candidate
+    agreed: int
+    excluded: int
+    copies: tuple[tuple[int, int], ...]
+    met: tuple[tuple[int, int], ...]
+
+
+Reached = dict[Pair, tuple[int, _Step | None, int]]
+"""What is left and layouts, with the length of the shortest way, its last step and the layouts before it."""
 
 
 class _Lattice:
-    """The downsets of a graph, told by what is left, and the candidates between them."""
+    """The downsets of a graph, told by what is left and by layouts, and the candidates between them."""
 
     def __init__(
-        self, producers: Sequence[Sequence[int]], candidates: Sequence[Candidate], price: Sequence[int]
+        self,
+        producers: Sequence[Sequence[int]],
+        candidates: Sequence[Candidate],
+        price: Sequence[int],
+        shared: Shared,
     ) -> None:
         self.size = len(producers)
+        self._shared = shared
+        self._holders = [sum(1 << number for number in each) for each in shared.holders]
+        ends = [0]
+        for able in shared.copies:
+            ends.append(ends[-1] + len(able))
+        self._bits = [
+            {layout: 1 << first + place for place, layout in enumerate(able)}
+            for first, able in zip(ends, shared.copies, strict=False)
+        ]
         ancestors: list[int] = []
         for sources in producers:
             mask = 0
@@ -152,7 +240,19 @@ class _Lattice:
             for number in candidate.nodes:
                 before |= ancestors[number]
             reduced = candidate.cost - sum(price[number] for number in candidate.nodes)
-            self.steps.append(_Step(members, before & ~members, reduced, candidate))
+            self.steps.append(
+                _Step(members, before & ~members, reduced, candidate, *self._layouts(candidate))
+            )
+
+    def _layouts(self, candidate: Candidate) -> tuple[int, int, tuple[Pair, ...], tuple[Pair, ...]]:
+        """Return what `_Step` has of layouts: agreed, excluded, copies and met."""
+        members = sum(1 << number for number in candidate.nodes)
+        every = [sum(bits.values()) for bits in self._bits]
+        agreed = sum(self._bits[index][layout] for index, layout in candidate.layouts)
+        touched = sum(every[index] for index, _ in candidate.layouts)
+        costs = [(every[index], self._shared.copies[index][layout]) for index, layout in candidate.layouts]
+        met = [pair for pair in zip(every, self._holders, strict=True) if pair[1] & members]
+        return agreed, touched & ~agreed, tuple(pair for pair in costs if pair[1]), tuple(met)
 
     def sweep(self, gap: int, width: int, deadline: float) -> tuple[tuple[Candidate, ...], int]:
         """Return the shortest path that is found, if it is shorter than a gap, and a bound on all others.
@@ -167,8 +267,8 @@ class _Lattice:
             if step.reduced < gap:
                 for number in step.candidate.nodes:
                     holding[number].append(step)
-        reached: list[dict[int, tuple[int, _Step | None]]] = [{} for _ in range(self.size + 1)]
-        reached[self.size][(1 << self.size) - 1] = 0, None
+        reached: list[Reached] = [{} for _ in range(self.size + 1)]
+        reached[self.size][(1 << self.size) - 1, 0] = 0, None, 0
         beyond = gap
         for left in range(self.size, 0, -1):
             here = reached[left]
@@ -176,27 +276,42 @@ class _Lattice:
                 by_length = sorted(here.items(), key=lambda item: item[1][0])
                 beyond = min(beyond, by_length[width][1][0])
                 here = reached[left] = dict(by_length[:width])
-            for count, (rest, (length, _)) in enumerate(here.items()):
+            for count, ((rest, layouts), (length, *_)) in enumerate(here.items()):
                 if count % 1024 == 0 and time.monotonic() > deadline:
                     raise OutOfTimeError
                 for step in _ready(rest, holding):
+                    if layouts & step.excluded:
+                        continue
                     further = length + step.reduced
+                    for tensor, cost in step.copies:
+                        further += 0 if layouts & tensor else cost
                     if further < gap:
                         next_downsets = reached[left - len(step.candidate.nodes)]
-                        before = next_downsets.get(rest ^ step.members)
+                        there = rest ^ step.members, _still_met(step, layouts, rest)
+                        before = next_downsets.get(there)
                         if before is None or further < before[0]:
-                            next_downsets[rest ^ step.members] = further, step
-        return self._path(reached), min([beyond, *(length for length, _ in reached[0].values())])
+                            next_downsets[there] = further, step, layouts
+        return self._path(reached), min([beyond, *(length for length, *_ in reached[0].values())])
 
-    def _path(self, reached: list[dict[int, tuple[int, _Step | None]]]) -> tuple[Candidate, ...]:
+    def _path(self, reached: list[Reached]) -> tuple[Candidate, ...]:
         """Return the candidates on the way to where nothing is left; none if it was not reached."""
-        path, rest = [], 0
-        _, step = reached[0].get(rest, (0, None))
+        path, rest, layouts = [], 0, 0
+        _, step, before = reached[0].get((rest, layouts), (0, None, 0))
         while step is not None:
             path.append(step.candidate)
-            rest |= step.members
-            _, step = reached[rest.bit_count()][rest]
+            rest, layouts = rest | step.members, before
+            _, step, before = reached[rest.bit_count()][rest, layouts]
         return tuple(path)
+
+
+def _still_met(step: _Step, layouts: int, rest: int) -> int:
+    """Return the layouts of the tensors that operations are still to meet after a step."""
+    layouts |= step.agreed
+    left = rest ^ step.members
+    for tensor, holders in step.met:
+        if not holders & left:
+            layouts &= ~tensor
+    return layouts
 
 
 def _ready(rest: int, holding: Sequence[Sequence[_Step]]) -> Iterator[_Step]:

@@ -23,10 +23,17 @@ from tilewright.fusion.selection.candidates import Candidate, candidates, fast_a
 from tilewright.fusion.selection.dual_prices import dual_prices
 from tilewright.spec.constraints.parts import terms
 
-__all__ = ["LARGEST", "Cover", "adds_up", "find_cover", "started"]
+__all__ = ["LARGEST", "Cover", "adds_up", "find_cover", "no_layouts", "started"]
 
 LARGEST = 2**31 - 2
 """The largest number that Gecode can handle."""
+
+
+def no_layouts(problem: Problem) -> str | None:
+    """Say that a choice of groups leaves layouts open, None where there are none to decide."""
+    if problem.machine.layouts is None:
+        return None
+    return "machine.layouts: what a group costs depends on layouts, which are not among its columns"
 
 
 def adds_up(problem: Problem) -> bool:

@@ -6,6 +6,7 @@ from collections.abc import Iterable, Mapping, Sequence
 
 import networkx as nx
 
+from tilewright.fusion.layouts import Decided
 from tilewright.fusion.matching import Nodes
 from tilewright.fusion.plan import Group, Plan
 from tilewright.fusion.problem import Problem
@@ -43,7 +44,24 @@ def order_groups(
     except nx.NetworkXUnfeasible:
         cycle = [" + ".join(groups[index].nodes) for index, _ in nx.find_cycle(graph)]
         raise ValueError(f"groups wait for each other: {'; '.join(cycle)}") from None
-    return Plan(tuple(groups[index] for index in order))
+    layouts = dict(one for candidate in chosen for one in candidate.layouts)
+    decided = layouts_by_map(problem, nodes, layouts) if layouts else ()
+    return Plan(tuple(groups[index] for index in order), decided)
+
+
+def layouts_by_map(
+    problem: Problem, groups: Iterable[Nodes], layouts: Decided
+) -> tuple[tuple[str, str], ...]:
+    """Return the layout of each map in DRAM that groups load and save, by its name; none without a choice."""
+    if problem.machine.layouts is None:
+        return ()
+    maps = {number for nodes in groups for number in problem.maps_outside(nodes)}
+    named = {
+        problem.graph.name(number): layouts.get(index, problem.tensors[index].layouts[0])
+        for number in sorted(maps)
+        for index in [problem.tensor_of[number]]
+    }
+    return tuple(named.items())
 
 
 def quotient(producers: Sequence[Sequence[int]], groups: Sequence[Sequence[int]]) -> nx.DiGraph:

@@ -16,8 +16,9 @@ from tilewright.fusion.selection.candidates import (
     complete_candidates,
     dearer_than_any,
     fitting_groups,
+    most_copied,
 )
-from tilewright.fusion.selection.downset_search import search_downsets
+from tilewright.fusion.selection.downset_search import Shared, search_downsets
 from tilewright.spec.errors import OutOfTimeError
 
 
@@ -78,11 +79,15 @@ def minimise_memory(problem: Problem, deadline: float = inf) -> Iterator[LeastMe
 
 def _fast(problem: Problem, max_bytes: int, deadline: float) -> tuple[Candidate, ...]:
     """Return groups of at most `max_bytes` bytes each that are fast enough, none where there are none."""
-    fitting = fitting_groups(problem, max_bytes)
+    fitting = fitting_groups(problem, max_bytes, every_layout=True)
     # An operation that does not fit by itself is as if it took too long.
-    never = min(cycle_limit(problem) + 1, dearer_than_any(fitting))
+    never = min(cycle_limit(problem) + 1, dearer_than_any(fitting) + most_copied(problem))
     allowed = complete_candidates(len(problem.ops), fitting, never)
-    for incumbent in search_downsets([op.producers for op in problem.ops], allowed, None, deadline):
+    start = {one.nodes: one for one in reversed(allowed) if len(one.nodes) == 1}
+    found = search_downsets(
+        [op.producers for op in problem.ops], allowed, [*start.values()], deadline, 0, Shared.of(problem)
+    )
+    for incumbent in found:
         if incumbent.cost < never:
             return incumbent.chosen
         if incumbent.bound >= never:
