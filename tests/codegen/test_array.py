@@ -13,8 +13,9 @@ import numpy as np
 import pytest
 from array_in_c import Machine, any_plan, project
 from conftest import THOROUGH, refused
-from hypothesis import assume, given, settings
-from hypothesis import strategies as st
+from hypothesis import HealthCheck, assume, given, settings
+from numbered import numbers as integers
+from numbered import randoms, tables
 from pipelines_at_random import pipeline
 
 import tilewright
@@ -25,9 +26,10 @@ from tilewright.allocation.placement.unplaced import floor_of
 from tilewright.allocation.plan import PACINGS
 from tilewright.allocation.schedule import schedule
 from tilewright.allocation.splits import LayerSplit
-from tilewright.codegen.array import numbers_of, program_of, words_header
+from tilewright.codegen.array import array_project, numbers_of, program_of, words_header
 from tilewright.codegen.array.assembly import assemble, disassemble
 from tilewright.codegen.array.words import FIELDS, TABLE, decode, encode
+from tilewright.codegen.numbers.quantised_network import QuantisedNetwork
 from tilewright.core import catalogue
 from tilewright.run.instance import read
 from tilewright.spec.errors import InputError
@@ -198,9 +200,6 @@ def assert_any_is_right_with_hops(random: Random, machine: Machine) -> None:
     assert told["outputs that are wrong"][0].startswith("0 of ")
     # A layer whose windows are all padding waits for no hop.
     assert int(told["latency, cycles"][0]) >= schedule(problem, plan).latency
-
-
-randoms = st.integers(0, 2**32 - 1).map(Random)
 
 
 @needs_compiler
@@ -386,6 +385,70 @@ def test_text_and_words_of_bundled_plans_say_the_same(name: str) -> None:
     assert assemble(disassemble(words)) == words
     parts = schedule(problem, plan)
     assert sum(map(len, made.parameters)) >= parts.weights
+
+
+# Numbers of users' own ---------------------------------------------------------------------------------
+
+
+QUANTISED_REFUSED = (
+    "rounded",
+    "last layer",
+    "other layers",
+    "not planned",
+    "no operation",
+    "bits do not fit",
+    "do not fit accumulators",
+    "PEs shift by",
+    "another shape",
+    "adds concatenations",
+    "no C",
+)
+"""What is said of numbers that there is no program for."""
+
+
+def quantised(random: Random) -> tuple[AllocationProblem, QuantisedNetwork]:
+    """Return a random network on a small array, with numbers in random formats."""
+    divided = random.choice([["filters"], ["filters", "maps"], ["filters", "rows"]])
+    table = {
+        "network": {"layers": tables(random, ("relu",))},
+        "machine": {
+            "array": [3, 6],
+            "functional_units": random.randint(1, 2),
+            "clock_mhz": 1,
+            "word_bits": random.choice([8, 16]),
+        },
+        "limits": {
+            "splits": divided,
+            "functional_units": random.choice(["maps", "any"]),
+            "scan": "rows" if "rows" in divided else random.choice(["rows", "fields"]),
+            "execution": random.choice(["layer-parallel", "layer-parallel", "layer-by-layer"]),
+        },
+    }
+    try:
+        problem = AllocationProblem.model_validate(table)
+    except InputError:
+        assume(False)
+        raise
+    network, _ = integers(random, problem.network)
+    drawn = np.random.default_rng(random.getrandbits(32))
+    images = network.quantise(drawn.normal(0, 2, (random.randint(1, 3), *problem.network.own_input)))
+    return problem, QuantisedNetwork(network, images, None, "a test")
+
+
+@needs_compiler
+@settings(max_examples=400 if THOROUGH else 12, suppress_health_check=[HealthCheck.filter_too_much])
+@given(randoms)
+def test_any_quantised_network_computes_what_its_integers_do(machine: Machine, random: Random) -> None:
+    problem, values = quantised(random)
+    plan = any_plan(random, problem)
+    assume(plan is not None)
+    try:
+        files = array_project(problem, plan, 0, "net", "", values, random.choice([0, 0, 1]))
+    except InputError as error:
+        assert any(words in error.limit for words in QUANTISED_REFUSED), error
+        assume(False)
+    machine.build(files)
+    assert machine.told()["outputs that are wrong"][0].startswith("0 of")
 
 
 # Refusals --------------------------------------------------------------------------------------------

@@ -204,8 +204,6 @@ def _programs(
     hop_cycles: int,
 ) -> dict[str, bytes]:
     """Return the project of a plan of allocation."""
-    if isinstance(given, QuantisedNetwork):
-        raise InputError("room", "allocation", "its numbers are made from a seed, or those of an ONNX file")
     if problem.machine.off_chip is not None:
         limit = "programs of PEs neither stream weights nor spill maps; leave it out"
         raise InputError("machine.off_chip", problem.machine.off_chip.model_dump(), limit)

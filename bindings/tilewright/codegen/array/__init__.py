@@ -27,13 +27,14 @@ from tilewright.allocation.schedule import schedule
 from tilewright.allocation.stages import Stage
 from tilewright.codegen.array.assembly import text_of
 from tilewright.codegen.array.pes import SLOTS
-from tilewright.codegen.array.programs import ArrayProgram, array_program, timing_of
+from tilewright.codegen.array.programs import ArrayProgram, array_program, sum_bits_of, timing_of
 from tilewright.codegen.array.timing import Timing
 from tilewright.codegen.array.words import FIELDS, KINDS, PLACES, TAILS, encode
 from tilewright.codegen.c_text import quote, safe_text
 from tilewright.codegen.numbers.c_integers import c_integer, pack_elements
+from tilewright.codegen.numbers.element_numbers import element_numbers
 from tilewright.codegen.numbers.network_numbers import NetworkNumbers, refusal
-from tilewright.codegen.numbers.trained_network import TrainedNetwork
+from tilewright.codegen.numbers.quantised_network import GivenNumbers, QuantisedNetwork
 from tilewright.codegen.numbers.trained_numbers import coarse_numbers
 from tilewright.codegen.project_files import (
     Files,
@@ -59,6 +60,12 @@ IMAGES = 4
 MOST_HOP_CYCLES = 255
 """Cycles of a hop, at most."""
 
+SHIFTS = (-20, 32)
+"""By which powers of two PEs divide, at least and at most."""
+
+MOST_SUM_BITS = 60
+"""Bits of accumulators, at most."""
+
 MOST_FRAMES = 64
 """How many frames are executed, at most."""
 
@@ -69,15 +76,15 @@ def array_project(
     seed: int,
     name: str,
     source: str,
-    trained: TrainedNetwork | None = None,
+    given: GivenNumbers | None = None,
     hop_cycles: int = 0,
 ) -> Files:
     """Return the files of a project that executes a plan PE by PE, by their paths.
 
     Parameters
     ----------
-    trained
-        Its numbers and inputs; made from the seed when left out.
+    given
+        Its numbers, quantised or in floating point, and inputs; made from the seed when left out.
     hop_cycles
         Cycles of a hop from PE to PE; layers start later by them.
 
@@ -85,7 +92,7 @@ def array_project(
     ------
     InputError
         For a front, for values of other bits than `WORD_BITS`, for a layer that PEs have no operation for;
-        for hops with which the buffers need more than there is.
+        for buffers that are too small for copies of weights and for hops; for numbers of another network.
     """
     if plan.front:
         limit = "programs are written for one plan, not for a front"
@@ -98,7 +105,7 @@ def array_project(
     timing = timing_of(schedule(problem, plan), regions_of(problem, plan), hop_cycles)
     _refuse_small_buffers(timing)
     frames = frames_of(timing)
-    numbers = numbers_of(problem, seed, trained, min(frames, IMAGES))
+    numbers = numbers_of(problem, seed, given, min(frames, IMAGES))
     _refuse_reshaped(problem, timing, numbers)
     return _Project(array_program(timing, numbers, frames), numbers, name, source).files()
 
@@ -125,7 +132,7 @@ def regions_of(problem: Problem, plan: Plan) -> tuple[Region, ...]:
 
 
 def numbers_of(
-    problem: Problem, seed: int = 0, trained: TrainedNetwork | None = None, images: int = IMAGES
+    problem: Problem, seed: int = 0, given: GivenNumbers | None = None, images: int = IMAGES
 ) -> NetworkNumbers:
     """Return the numbers of the layers on the array, with what leaves it as outputs.
 
@@ -138,16 +145,38 @@ def numbers_of(
     on_array = {stage.name for stage in stages}
     graph = coarse_graph(problem.network)
     others = [op for op in graph.ops if op.name not in on_array]
-    if trained is not None:  # all of it is held against what is expected of the network
-        others = [op for op in others if isinstance(op.spec, Map) and op.spec.op == "softmax"]
-    found = coarse_numbers(
-        problem.network, graph, problem.machine.word_bits // 8, images, seed, trained,
-        [op.name for op in others], [stage.name for stage in stages if stage.leaves],
-    )  # fmt: skip
+    size, outputs = problem.machine.word_bits // 8, [stage.name for stage in stages if stage.leaves]
+    if isinstance(given, QuantisedNetwork):
+        if any(access.channels for op in graph.ops for access in op.accesses):
+            raise InputError("network", problem.network.name, "some channels of a map are read alone")
+        found = element_numbers(problem.network, graph, size, given.first(images), on_array, outputs)
+        _refuse_wide_numbers(problem, found)
+    else:
+        if given is not None:  # all of it is held against what is expected of the network
+            others = [op for op in others if isinstance(op.spec, Map) and op.spec.op == "softmax"]
+        found = coarse_numbers(
+            problem.network, graph, size, images, seed, given, [op.name for op in others], outputs
+        )
     for stage in stages:
         if found.operations[stage.name].kind not in SLOTS or (isinstance(stage.spec, Map) and stage.weights):
             raise _refused(problem, stage, "PEs have no operation for it")
     return found
+
+
+def _refuse_wide_numbers(problem: Problem, numbers: NetworkNumbers) -> None:
+    """Refuse shifts that PEs do not have, and sums that do not fit accumulators."""
+    bits = sum_bits_of(numbers)
+    for stage in problem.stages:
+        operation = numbers.operations[stage.name]
+        terms = (1 << max(0, -shift) for shift, _ in operation.reads)
+        largest = operation.divisor * sum(terms) << (problem.machine.word_bits - 1)
+        if bits > MOST_SUM_BITS or (operation.kind != "CONV" and largest >= 1 << (bits - 1)):
+            wide = f"its sums do not fit accumulators of {min(bits, MOST_SUM_BITS)} bits"
+            raise _refused(problem, stage, wide)
+        shifts = [operation.shift, *(shift for shift, _ in operation.reads)]
+        if not (SHIFTS[0] <= min(shifts) and max(shifts) <= SHIFTS[1]):
+            reason = f"shifts by {min(shifts)} to {max(shifts)} bits; PEs shift by {SHIFTS[0]} to {SHIFTS[1]}"
+            raise _refused(problem, stage, reason)
 
 
 def _refused(problem: Problem, stage: Stage, reason: str) -> InputError:

@@ -9,6 +9,7 @@ from tilewright.codegen.array.parts import LayerWork, Part
 from tilewright.codegen.array.streams import OperandStream, Sender, ValueStream
 from tilewright.codegen.array.timing import Timing
 from tilewright.codegen.array.words import RECEIVE, WHEN, Record, record
+from tilewright.simulator.arithmetic.integer_operation import AS_STORED, IntegerOperation
 from tilewright.spec.layer import Window
 from tilewright.spec.network import Add
 
@@ -16,13 +17,21 @@ EVERYTHING = {"channel_step": 1, "channel_first": 0, "row_step": 1, "row_first":
 """What the border has of the network's input."""
 
 
-def reader(timing: Timing, each: OperandStream, sender: Sender, border: int) -> Iterator[Record]:
+BELOW_ALL = -(1 << 32)
+"""Less than any value that is brought to another scale as it is read."""
+
+
+def reader(
+    timing: Timing, each: OperandStream, sender: Sender, operation: IntegerOperation, place: int
+) -> Iterator[Record]:
     """Yield the address generator of a PE that sends what it holds, or of the border.
 
     Parameters
     ----------
-    border
-        What it sends outside of the plane.
+    operation
+        What is done with it.
+    place
+        Of what is sent among all that the layer reads.
     """
     work, operand = each.work, sender.operand
     yield record("reader", {
@@ -32,9 +41,17 @@ def reader(timing: Timing, each: OperandStream, sender: Sender, border: int) -> 
     yield record("loops", work.loops)
     rows = {"row_step": work.split.rows, "row_first": each.receivers[0].rows}
     yield record("share", {"channel_step": 1, **rows})
+    border = 0
+    if operation.kind == "MAX_POOL":
+        as_stored = set(operation.reads) == {AS_STORED}
+        border = -(1 << (timing.schedule.problem.machine.word_bits - 1)) if as_stored else BELOW_ALL
     yield record("window", _window(work) | {"border": border})
     yield record("maps", _maps(work, each.receivers[0]))
-    yield record("operand", {"number": operand.number, "first": operand.first, "channels": operand.channels})
+    shift, bits = operation.reads[place]
+    yield record("operand", {
+        "number": operand.number, "first": operand.first, "channels": operand.channels,
+        "shift": shift, "bits": bits,
+    })  # fmt: skip
     owner = EVERYTHING
     if sender.part is not None:
         step, first, _ = sender.part.channels

@@ -20,14 +20,22 @@ SLOTS = {"CONV": "mac", "MAX_POOL": "max", "AVERAGE_POOL": "add", "ADD": "add", 
 class PeProgram:
     """The program of a PE for a layer.
 
+    Parameters
+    ----------
+    sum_bits
+        Of the accumulators of all PEs.
+
     Attributes
     ----------
     biases, weights
         What lies in the PE: of its filters, in their order, and its maps.
     """
 
-    def __init__(self, timing: Timing, work: LayerWork, part: Part, operation: IntegerOperation) -> None:
+    def __init__(
+        self, timing: Timing, work: LayerWork, part: Part, operation: IntegerOperation, sum_bits: int
+    ) -> None:
         self._timing, self._work, self._part, self._operation = timing, work, part, operation
+        self._sum_bits = sum_bits
         self.biases = self.weights = np.zeros(0, dtype=np.int64)
         if work.divides_filters:
             task, split = work.stage.task, work.split
@@ -69,7 +77,8 @@ class PeProgram:
         }
 
     def _result(self) -> dict[str, int]:
-        operation, part = self._operation, self._part
+        operation, part, machine = self._operation, self._part, self._timing.schedule.problem.machine
+        own = operation.sum_bits if operation.kind == "CONV" else 0
         return {
             "shift": operation.shift,
             "divisor": operation.divisor,
@@ -79,6 +88,9 @@ class PeProgram:
             "weights": len(self.weights),
             "sums": part.filter_count if self._work.divides_filters else part.map_count,
             "lines": self._timing.lines(self._work, part),
+            "bits": 0 if operation.bits == machine.word_bits else operation.bits,
+            "sum_bits": 0 if own in (0, self._sum_bits) else own,
+            "late": int(not operation.bias_within and len(self.biases) > 0),
         }
 
     def _units(self) -> list[Record]:

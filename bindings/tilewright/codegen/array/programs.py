@@ -17,6 +17,7 @@ from tilewright.codegen.array.routing import Link, connections, hops
 from tilewright.codegen.array.streams import Streams
 from tilewright.codegen.array.timing import Timing
 from tilewright.codegen.array.words import Record, record
+from tilewright.codegen.numbers.made_numbers import SUM_BITS
 from tilewright.codegen.numbers.network_numbers import NetworkNumbers
 from tilewright.simulator.arithmetic.fixed_point import Integers
 from tilewright.simulator.arithmetic.integer_operation import IntegerOperation
@@ -69,10 +70,17 @@ def array_program(timing: Timing, numbers: NetworkNumbers, frames: int) -> Array
     return _Compiler(timing, numbers, frames).program()
 
 
+def sum_bits_of(numbers: NetworkNumbers) -> int:
+    """Return the bits of the accumulators of an array, those of the widest convolution."""
+    sums = (each.sum_bits for each in numbers.operations.values() if each.kind == "CONV")
+    return max(SUM_BITS, *sums)
+
+
 class _Compiler:
     def __init__(self, timing: Timing, numbers: NetworkNumbers, frames: int) -> None:
         self._timing, self._streams, self._numbers = timing, timing.streams, numbers
         self._frames, self._made = frames, ArrayProgram(timing)
+        self._sum_bits = sum_bits_of(numbers)
 
     def program(self) -> ArrayProgram:
         """Return all records."""
@@ -83,7 +91,7 @@ class _Compiler:
         made.records += self._connections()
         for work in works:
             for part in self._streams.parts[work.stage.number]:
-                program = PeProgram(self._timing, work, part, self._operation(work))
+                program = PeProgram(self._timing, work, part, self._operation(work), self._sum_bits)
                 made.parameters += program.parameters
                 made.records += program.records()
         made.records += self._generators()
@@ -94,10 +102,9 @@ class _Compiler:
 
     def _array(self) -> Record:
         machine = self._timing.schedule.problem.machine
-        operation = self._operation(self._streams.works[0])
         return record("array", {
             "rows": machine.array[0], "columns": machine.array[1], "units": machine.functional_units,
-            "bits": operation.bits, "sum_bits": operation.sum_bits, "frames": self._frames,
+            "bits": machine.word_bits, "sum_bits": self._sum_bits, "frames": self._frames,
             "hop": self._timing.hop_cycles,
         })  # fmt: skip
 
@@ -129,9 +136,9 @@ class _Compiler:
         """Yield all address generators."""
         for each in self._streams.operands:
             operation = self._operation(each.work)
-            border = -(1 << (operation.bits - 1)) if operation.kind == "MAX_POOL" else 0
             for sender in each.senders:
-                yield from reader(self._timing, each, sender, border)
+                place = each.work.operands.index(sender.operand)
+                yield from reader(self._timing, each, sender, operation, place)
         base = 0
         for work in self._streams.works:
             stage = work.stage

@@ -79,12 +79,13 @@ loops    r 24+, c 24+, k1 24+, k2 24+, n 24+, m 24+
 share    channel_step 24+, channel_first 24, channels 24, row_step 24+, row_first 24
 strides  weight_m 32, weight_n 32, weight_k1 32, weight_k2 32, sum_m 24, sum_n 24
 result   shift 8-, divisor 24+, relu 1, bias_shift 6, biases 24, weights 40, sums 24+, lines 24
+result   bits 7, sum_bits 7, late 1
 ports    input 16, send 16, output 16, sums 16, sum_ports 16
 window   stride_y 24+, stride_x 24+, dilation_y 24, dilation_x 24
 window   top 24, left 24, rows 24+, columns 24+, border 33-
 maps     lanes 11+, filters 11+, receive RECEIVE, step 24+, first 24, count 24+
 maps     filter_step 24, filter_first 24, filter_count 24, group_filters 24, group_maps 24
-operand  number 16, first 24, channels 24+
+operand  number 16, first 24, channels 24+, shift 8-, bits 7
 owner    channel_step 24+, channel_first 24, row_step 24+, row_first 24
 take     lanes 11+, when WHEN
 word     what WHAT, receive RECEIVE, then THEN, target 8, repeat 40+

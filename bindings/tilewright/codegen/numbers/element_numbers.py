@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Collection
 from dataclasses import replace
 
 import numpy as np
@@ -18,9 +19,21 @@ from tilewright.spec.network import OWN_INPUT, Map, NamedLayer, Network
 
 
 def element_numbers(
-    network: Network, graph: NetworkGraph, element_bytes: int, quantised: QuantisedNetwork
+    network: Network,
+    graph: NetworkGraph,
+    element_bytes: int,
+    quantised: QuantisedNetwork,
+    executed: Collection[str] = (),
+    outputs: Collection[str] = (),
 ) -> NetworkNumbers:
     """Return the numbers of a quantised network, whose biases are rounded to what an element holds.
+
+    Parameters
+    ----------
+    executed
+        Names of the operations that are executed, where these are not all.
+    outputs
+        Names of those whose outputs are wanted, where that is not the network's.
 
     Raises
     ------
@@ -28,7 +41,8 @@ def element_numbers(
         For numbers of another network, or that are wider than elements, and for what there is no C for.
     """
     refuse_another(quantised.network.network, network, quantised.origin)
-    return _ElementNumbers(network, graph, 8 * element_bytes, quantised).numbers()
+    made = _ElementNumbers(network, graph, 8 * element_bytes, quantised)
+    return made.part(executed, outputs) if executed else made.numbers()
 
 
 class _ElementNumbers:
@@ -62,6 +76,15 @@ class _ElementNumbers:
         return NetworkNumbers(
             operations, (OWN_INPUT,), (last.name,), maps, quantised.origin, quantised.labels
         )
+
+    def part(self, executed: Collection[str], outputs: Collection[str]) -> NetworkNumbers:
+        """Return those of some operations, whose outputs are what the integer network has there."""
+        operations = {op.name: self._operation(op) for op in self._graph.ops if op.name in executed}
+        stored: dict[str, Integers] = {}
+        self._network.run(self._quantised.images, stored=stored.__setitem__)
+        maps = {OWN_INPUT: self._quantised.images}
+        maps |= {name: stored[self._operations[name].tensor] for name in outputs}
+        return NetworkNumbers(operations, (OWN_INPUT,), tuple(outputs), maps, self._quantised.origin)
 
     def _operation(self, op: Operation) -> IntegerOperation:
         spec, read = op.spec, [self._graph.name(each) for each in op.producers]

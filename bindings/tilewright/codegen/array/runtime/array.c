@@ -152,6 +152,13 @@ static int64_t value_read(process_t *p, int64_t channel, int64_t y, int64_t x)
     return p->source->lines[line * channels + held];
 }
 
+/* Bring a value that is read to the scale of the layer that reads it. */
+static int64_t aligned(const process_t *p, int64_t value)
+{
+    const int64_t *operand = p->of[OPERAND], bits = operand[OPERAND_BITS];
+    return bits ? rescaled(value, (int)operand[OPERAND_SHIFT], 1, (int)bits) : value;
+}
+
 static void drive(process_t *p)
 {
     const int64_t *maps = p->of[MAPS], number = OF(p, OPERAND, OPERAND_NUMBER);
@@ -177,7 +184,7 @@ static void drive(process_t *p)
                 channel % OF(p, OWNER, OWNER_CHANNEL_STEP) != OF(p, OWNER, OWNER_CHANNEL_FIRST))
                 continue;
             send(p, f * maps[MAPS_LANES] + d,
-                 inside ? value_read(p, channel, y, x) : OF(p, WINDOW, WINDOW_BORDER));
+                 inside ? aligned(p, value_read(p, channel, y, x)) : OF(p, WINDOW, WINDOW_BORDER));
         }
     }
 }
@@ -214,13 +221,25 @@ static void write_output(process_t *p)
 
 /* Programs --------------------------------------------------------------------------------------------- */
 
+static int64_t bias_of(const process_t *p, int64_t sum)
+{
+    if (sum >= OF(p, RESULT, RESULT_BIASES))
+        return 0;
+    return p->biases[sum] * ((int64_t)1 << OF(p, RESULT, RESULT_BIAS_SHIFT));
+}
+
 static int64_t initial(const process_t *p, const int64_t *unit, int64_t sum)
 {
     if (unit[UNIT_OP] == MAX_OF)
         return -((int64_t)1 << 40);
-    if (sum >= OF(p, RESULT, RESULT_BIASES))
-        return 0;
-    return p->biases[sum] * ((int64_t)1 << OF(p, RESULT, RESULT_BIAS_SHIFT));
+    return OF(p, RESULT, RESULT_LATE) ? 0 : bias_of(p, sum);
+}
+
+/* What an accumulator of the program keeps of a sum. */
+static int64_t kept(const process_t *p, uint64_t sum)
+{
+    const int64_t own = OF(p, RESULT, RESULT_SUM_BITS);
+    return wrapped(sum, (int)(own ? own : machine.form[ARRAY_SUM_BITS]));
 }
 
 static int64_t sum_at(process_t *p, const int64_t *unit)
@@ -255,8 +274,7 @@ static void operate(process_t *p, const int64_t *word, const int64_t *unit, int6
             broken(p, "reads beyond its weights");
         weight = p->weights[place];
     }
-    const uint64_t total = (uint64_t)p->sums[sum] + (uint64_t)(value * weight);
-    p->sums[sum] = wrapped(total, (int)machine.form[ARRAY_SUM_BITS]);
+    p->sums[sum] = kept(p, (uint64_t)p->sums[sum] + (uint64_t)(value * weight));
 }
 
 /* The slot of a functional unit: its operation, if there is a map for it, and whether a sum is complete. */
@@ -316,11 +334,13 @@ static void store_results(process_t *p)
         const int64_t *unit = p->code[p->pc].units[u].values, sum = sum_at(p, unit);
         int64_t value = p->sums[sum];
         for (int64_t s = 0; s < own[PORTS_SUM_PORTS]; s++)
-            value = wrapped((uint64_t)value + (uint64_t)receive(p, own[PORTS_SUMS] + s, unit[UNIT_OUT]),
-                            (int)machine.form[ARRAY_SUM_BITS]);
+            value = kept(p, (uint64_t)value + (uint64_t)receive(p, own[PORTS_SUMS] + s, unit[UNIT_OUT]));
+        if (form[RESULT_LATE]) /* the bias is added outside of the accumulator */
+            value += bias_of(p, sum);
         if (form[RESULT_RELU])
             value = MAX(value, 0);
-        value = rescaled(value, (int)form[RESULT_SHIFT], form[RESULT_DIVISOR], (int)machine.form[ARRAY_BITS]);
+        const int64_t bits = form[RESULT_BITS] ? form[RESULT_BITS] : machine.form[ARRAY_BITS];
+        value = rescaled(value, (int)form[RESULT_SHIFT], form[RESULT_DIVISOR], (int)bits);
         if (sum >= channels)
             broken(p, "stores a channel that it does not have");
         if (p->lines && p->line < 0)

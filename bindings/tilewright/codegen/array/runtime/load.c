@@ -233,6 +233,9 @@ static void prepare_program(process_t *p, int64_t *parameters)
     if (OF(p, RESULT, RESULT_SHIFT) > 32 || OF(p, RESULT, RESULT_SHIFT) < -20 ||
         OF(p, RESULT, RESULT_BIAS_SHIFT) > 40)
         broken(p, "a shift is too long");
+    if (OF(p, RESULT, RESULT_BITS) > machine.form[ARRAY_BITS] ||
+        OF(p, RESULT, RESULT_SUM_BITS) > machine.form[ARRAY_SUM_BITS])
+        broken(p, "results or sums are wider than those of the array");
     p->biases = machine.memory->parameters + *parameters;
     p->weights = p->biases + OF(p, RESULT, RESULT_BIASES);
     *parameters += count;
@@ -280,6 +283,9 @@ static void prepare_reader(process_t *p)
 {
     if (OF(p, MAPS, MAPS_LANES) * OF(p, MAPS, MAPS_FILTERS) > machine.form[ARRAY_UNITS])
         broken(p, "sends more lanes than there are units");
+    if (OF(p, OPERAND, OPERAND_SHIFT) > 32 || OF(p, OPERAND, OPERAND_SHIFT) < -20 ||
+        OF(p, OPERAND, OPERAND_BITS) > 62)
+        broken(p, "brings values to a scale that it does not have");
     const int64_t source = OF(p, READER, READER_SOURCE);
     if (!source) {
         const int64_t pixels = OF(p, WINDOW, WINDOW_ROWS) * OF(p, WINDOW, WINDOW_COLUMNS);
