@@ -16,12 +16,14 @@ from conftest import examples, nightly, refused, tells
 from numbered import Table, numbers
 from test_project import Built, assert_as_planned, assert_equal, needs_compiler
 from tests.oracles import inner_loop as oracle
+from tests.oracles import operation_loop as operation_oracle
 
 from tilewright import codegen
 from tilewright.codegen import QuantisedNetwork
 from tilewright.tiling import Plan, Problem, violation
 from tilewright.tiling.dsp.inner_loop import DIMENSIONS, InnerLoop
 from tilewright.tiling.dsp.plan import ORDERED, REUSES, DspPlan
+from tilewright.tiling.operations.plan import OperationPlan
 
 COUNTED = "vectors loaded, stored, multiplied"
 """What the program calls its counts of a layer."""
@@ -104,6 +106,9 @@ def some_plan(random: Random, problem: Problem) -> Plan:
     """Return a plan of any tiles, orders, reuse and inner loops that there is C for."""
     found: list[Any] = []
     for _, part in problem.parts:
+        if part.operation is not None:
+            found.append(some_pool_plan(random, part))
+            continue
         while True:
             loop, reuse = some_loop(random), random.choice(REUSES)
             tile = tuple(random.choice([1, 2, 3, 5, 99]) for _ in range(6))
@@ -117,12 +122,82 @@ def some_plan(random: Random, problem: Problem) -> Plan:
     return Plan(tuple(found))
 
 
+def some_pools(random: Random, count: int) -> list[Table]:
+    """Return pools of any window, stride, padding behind a convolution; the last may be over whole planes."""
+    shape = [random.choice([2, 3, 5]), random.randint(6, 9), random.randint(6, 12)]
+    layers: list[Table] = [
+        {"name": "conv", "input": list(shape), "kernels": shape[0], "kernel": [1, 1], "batch": 2}
+    ]
+    for number in range(count):
+        whole = number == count - 1 and random.random() < 0.4
+        kernel = shape[1:] if whole else [random.randint(1, min(3, side)) for side in shape[1:]]
+        pads = [0 if whole else random.randint(0, (extent - 1) // 2) for extent in kernel for _ in range(2)]
+        stride = [random.choice([1, 1, 2, 3]) for _ in kernel]
+        layers.append(
+            {
+                "name": f"pool{number}",
+                "kind": "pool",
+                "op": random.choice(["max", "average"]),
+                "input": list(shape),
+                "kernel": list(kernel),
+                "stride": stride,
+                "padding": pads,
+            }
+        )
+        room = [side + sum(pads[2 * i : 2 * i + 2]) for i, side in enumerate(shape[1:])]
+        steps = zip(room, kernel, stride, strict=True)
+        shape = [shape[0], *((side - extent) // step + 1 for side, extent, step in steps)]
+    return layers
+
+
+def some_pool_plan(random: Random, part: Any) -> OperationPlan:
+    """Return a plan of a pool, of any tile and inner loop."""
+    while True:
+        sizes = part.one_operation.output
+        _, c, y, x, _ = some_loop(random).unroll
+        loop = InnerLoop(
+            random.choice("cyx"),
+            random.choice("cyx"),
+            (1, c, y, x, 1),
+            random.choice(["kernel", "row", "tap"]),
+        )
+        tile = OperationPlan(tuple(random.randint(1, size) for size in sizes), loop)  # type: ignore[arg-type]
+        if not part.one_operation.windowed:
+            tile = OperationPlan((1, 1, random.randint(1, 2 * sizes[0])), loop)  # type: ignore[arg-type]
+        if violation(part, Plan((tile,))) is None:
+            return tile
+
+
+def executed_pool(problem: Problem, part: Any, plan: OperationPlan) -> Counts:
+    """Return loads and stores of a pool, each inner loop executed tile by tile; nothing is multiplied."""
+    machine, operation = problem.machine, part.one_operation
+    assert machine.kind == "dsp" and machine.vector_unit is not None and plan.inner_loop is not None
+    unit, images = machine.vector_unit.model_dump(), operation.batch
+    told = {"op": operation.op, "kernel": operation.kernel, "stride": operation.stride}
+    told |= {"inputs": 1, "numbers": 0, "element_bytes": machine.element_bytes}
+    if operation.windowed:
+        cuts = [pieces(size, most) for size, most in zip(operation.output, plan.tile, strict=True)]
+        tiles = [*product(*cuts)] * images
+    else:  # all of a plane is a value, of all images one after the other
+        told["kernel"] = operation.inputs[0][1:]
+        tiles = [(size, 1, 1) for size in pieces(images * operation.output[0], plan.tile[2])]
+    loads = stores = 0
+    for sizes in tiles:
+        run = operation_oracle.Run(unit, told, sizes, plan.inner_loop.to_json())
+        stores += run.stores
+        loads += run.transfers - run.stores
+    return loads, stores, 0
+
+
 def executed(problem: Problem, plan: Plan) -> dict[str, Counts]:
     """Return loads, stores and multiplications of each layer, each inner loop executed tile by tile."""
     machine = problem.machine
     assert machine.kind == "dsp" and machine.vector_unit is not None
     unit, found = machine.vector_unit.model_dump(), {}
     for part, planned in zip(problem.parts, plan.layers, strict=True):
+        if isinstance(planned, OperationPlan):
+            found[part.name] = executed_pool(problem, part.problem, planned)
+            continue
         assert isinstance(planned, DspPlan) and planned.inner_loop is not None
         layer = part.problem.one_layer
         rows, columns = layer.output_plane
@@ -164,8 +239,8 @@ def pieces(size: int, most: int) -> list[int]:
 def planned(folder: Path) -> list[tuple[int, int]]:
     """Return vectors moved and multiplied of each layer, by the model, as the program's text has them."""
     text = (folder / "src" / "network.c").read_text()
-    rows = re.findall(r"Planned: ([\d,]+) vectors loaded and stored, ([\d,]+) multiplied", text)
-    return [(int(moved.replace(",", "")), int(macs.replace(",", ""))) for moved, macs in rows]
+    rows = re.findall(r"Planned: ([\d,]+) vectors loaded and stored(?:, ([\d,]+) multiplied)?", text)
+    return [(int(moved.replace(",", "")), int(macs.replace(",", "") or 0)) for moved, macs in rows]
 
 
 def agree(seed: int, folder: Path, *flags: str) -> None:
@@ -190,6 +265,13 @@ def compare(random: Random, problem: Problem, plan: Plan, folder: Path, *flags: 
     assert counted == executed(problem, plan)
     assert [(loads + stores, macs) for loads, stores, macs in counted.values()] == planned(folder)
     assert_as_planned(built, problem, plan)
+
+
+def pools_agree(seed: int, folder: Path, *flags: str) -> None:
+    """Any pools, tiles and loops do."""
+    random = Random(seed)
+    problem = problem_of(random, some_pools(random, 3), some_unit(random), random.choice([1, 2, 2, 4]))
+    compare(random, problem, some_plan(random, problem), folder, *flags)
 
 
 CORNERS: list[tuple[Table, DspPlan]] = [
@@ -236,6 +318,18 @@ def test_any_inner_loop_computes_and_moves_what_is_planned(tmp_path: Path) -> No
 @pytest.mark.parametrize("seed", range(examples(100)))
 def test_many_do(seed: int, tmp_path: Path) -> None:
     agree(seed, tmp_path, *(("-O2",) if seed % 3 == 0 else ("-O0", *CHECKED)))
+
+
+@needs_compiler
+def test_any_inner_loop_of_a_pool_computes_and_moves_what_is_planned(tmp_path: Path) -> None:
+    pools_agree(1, tmp_path, "-O0", *CHECKED)
+
+
+@nightly
+@needs_compiler
+@pytest.mark.parametrize("seed", range(examples(60)))
+def test_many_of_pools_do(seed: int, tmp_path: Path) -> None:
+    pools_agree(seed, tmp_path, *(("-O2",) if seed % 3 == 0 else ("-O0", *CHECKED)))
 
 
 @needs_compiler

@@ -42,15 +42,15 @@ class Run:
 
     Attributes
     ----------
-    cycles, transfers
-        Of all of it.
+    cycles, transfers, stores
+        Of all of it; of the vector transfers how many are stores.
     done
         How often each position under the window of each output was read; of padded ones nothing is counted.
     """
 
     def __init__(self, unit: Json, op: Json, sizes: tuple[int, ...], loop: Json) -> None:
         self.unit, self.op, self.sizes, self.loop = unit, op, sizes, loop
-        self.cycles = self.transfers = 0
+        self.cycles = self.transfers = self.stores = 0
         self.done: dict[tuple[int, ...], int] = {}
         blocks = {}
         for name, size in zip(NAMES, sizes, strict=True):
@@ -147,6 +147,7 @@ class Run:
         if unit["instruction_cache"] is not None and length > unit["instruction_cache"]:
             self.cycles += length * unit["refill_cycles"]
         self.transfers += width + len(iterations) * (use["load"] + use["store"])
+        self.stores += len(iterations) * use["store"]
 
     def _latency(self, does: list[str], results: int, shuffles: bool) -> int:
         """Return when the last result is stored: all results take turns, and a table waits for all."""
@@ -199,9 +200,11 @@ class Run:
         wide = [unit["lanes"] if name == self.loop["vector"] else 1 for name in NAMES]
         outputs = len(list(product(*(range(0, n, w) for n, w in zip(self.sizes, wide, strict=True)))))
         self.transfers += outputs
+        self.stores += outputs
         self.cycles += self._issue(outputs) + unit["store_latency"]
         if self.op["op"] == "average_pool":
             self.transfers += 2 * outputs
+            self.stores += outputs
             self.cycles += max(self._issue(2 * outputs), len(range(0, outputs, unit["mac_slots"])))
             self.cycles += unit["load_latency"] + unit["mac_latency"] + unit["store_latency"]
 

@@ -118,7 +118,7 @@ class _CoresProject(NetworkProject[CoresNode]):
         """Return `machine.h`."""
         return machine_text(self._npu, self.image, self.nodes)
 
-    def described(self, each: CoresNode) -> list[str]:
+    def layer_described(self, each: CoresNode) -> list[str]:
         """Return the description of a layer."""
         return layer_text(each)
 

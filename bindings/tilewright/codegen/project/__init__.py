@@ -23,7 +23,7 @@ from tilewright.codegen.project.nodes import (
     operation_text,
     read_scales,
 )
-from tilewright.codegen.project.vectors import EmittedVectors, layers_source, refuse_vectors
+from tilewright.codegen.project.vectors import EmittedVectors, has_vectors, layers_source, refuse_vectors
 from tilewright.codegen.project_files import (
     Files,
     array_literal,
@@ -61,7 +61,7 @@ OPERANDS = {
 """What does not fit an operand of the machine."""
 
 VECTOR_COUNT = [
-    "    if (counted && vector_counts.macs)",
+    "    if (counted && vector_counts.stores)",
     '        printf("%s, vectors loaded, stored, multiplied\\t%ld\\t%ld\\t%ld\\n", part_names[part],',
     "               vector_counts.loads, vector_counts.stores, vector_counts.macs);",
     "    memset(&vector_counts, 0, sizeof vector_counts);",
@@ -246,12 +246,20 @@ class NetworkProject(Generic[Node]):
         raise NotImplementedError
 
     def described(self, each: Node) -> list[str]:
+        """Return the description of a layer, or of an operation between layers."""
+        return self.layer_described(each) if each.is_layer else operation_text(each, self.batch, self.works)
+
+    def layer_described(self, each: Node) -> list[str]:
         """Return the description of a layer."""
         raise NotImplementedError
 
     def call(self, each: Node, read: str, output: str) -> list[str]:
         """Return the call that computes a layer."""
         raise NotImplementedError
+
+    def before_operation(self, each: Node) -> list[str]:
+        """Return what is done before an operation between layers is called."""
+        return []
 
     def declared(self) -> list[str]:
         """Return what else `network.h` declares."""
@@ -334,7 +342,7 @@ class NetworkProject(Generic[Node]):
             "dma_count_t part_counts[PARTS][KINDS];",
         ]
         for each in self.nodes:
-            text = self.described(each) if each.is_layer else operation_text(each, self.batch, self.works)
+            text = self.described(each)
             lines += ["", *text]
         lines += ["", "/* Tensors in external memory. */", *self._arrays()]
         lines += ["", *self.defined(), *self._run()]
@@ -421,6 +429,7 @@ class NetworkProject(Generic[Node]):
             lines += self.call(each, inputs[0], output)
         else:
             function = "run_on_host" if each.on_host else "run_operation"
+            lines += self.before_operation(each)
             lines += [
                 "    {",
                 f"        const unsigned char *const inputs[] = {array_literal(inputs)};",
@@ -456,7 +465,7 @@ class _DspProject(NetworkProject[DspNode]):
         if self._dsp.vector_unit is None:
             return {}
         refuse_vectors(self._dsp, self.nodes)
-        return {each.name: EmittedVectors.of(each) for each in self.nodes if isinstance(each.plan, DspPlan)}
+        return {each.name: EmittedVectors.of(each) for each in self.nodes if has_vectors(each)}
 
     def runtime(self) -> Mapping[str, Sequence[str]]:
         """Return the names of sources that are the same for every network, by folder."""
@@ -470,12 +479,23 @@ class _DspProject(NetworkProject[DspNode]):
         """Return `machine.h`."""
         return machine_text(self._dsp, self.image, self.nodes)
 
+    def layer_described(self, each: DspNode) -> list[str]:
+        """Return the description of a layer."""
+        return layer_text(each)
+
     def described(self, each: DspNode) -> list[str]:
-        """Return the description of a layer, and of its inner loop."""
-        text = layer_text(each)
+        """Return the description of a layer, or of an operation, and of its inner loop."""
+        text = super().described(each)
         if each.name in self.vectors:
             text += ["", *self.vectors[each.name].text(each.identifier)]
         return text
+
+    def before_operation(self, each: DspNode) -> list[str]:
+        """Return what says which inner loop an operation has."""
+        if not self.vectors or each.on_host:
+            return []
+        own = f"&{each.identifier}_loop" if each.name in self.vectors else "NULL"
+        return [f"    inner_loop = {own};"]
 
     def call(self, each: DspNode, read: str, output: str) -> list[str]:
         """Return the call that computes a layer."""

@@ -20,23 +20,38 @@ from tilewright.tiling.dsp.nest import nest_of
 from tilewright.tiling.dsp.plan import DspPlan
 from tilewright.tiling.dsp.traffic import Tiles
 from tilewright.tiling.dsp.vector_unit import VectorUnit
+from tilewright.tiling.operations.plan import OperationPlan
+from tilewright.tiling.operations.vector_loop import has_loop
+from tilewright.tiling.operations.vector_loop import loop_costs as pool_costs
+from tilewright.tiling.operations.vector_loop import work_of as work_of_pool
+from tilewright.tiling.operations.vector_search import loop_of as operation_loop
+from tilewright.tiling.operations.walk import Walk
 
-TILES = {False: "layers_elements.c", True: "layers_vectors.c"}
-"""What computes a tile: element by element, or in vectors."""
+TILES = {
+    False: ("layers_elements.c", []),
+    True: ("layers_vectors.c", ["operations_vectors.c"]),
+}
+"""What computes tiles of layers, and further of operations: element by element, or in vectors."""
+
+POOLS = {"max_pool": "LARGEST", "average_pool": "ADD_UP"}
+"""Operations between layers whose loops are in vectors, and what a body does with each input."""
 
 Unroll = tuple[int, ...]
 
 
 def layers_source(in_vectors: bool) -> str:
     """Return `layers.c`, which computes tiles element by element or in vectors."""
-    layers = (
+    of_layers, of_operations = TILES[in_vectors]
+    names = [
         "layers_tiles.c",
-        TILES[in_vectors],
+        of_layers,
         "layers_run.c",
         "operations_values.c",
+        "operations_part.c",
+        *of_operations,
         "operations_tiles.c",
-    )
-    return join_sources(*(("project", name) for name in layers))
+    ]
+    return join_sources(*(("project", name) for name in names))
 
 
 def refuse_vectors(machine: DspMachine, nodes: Sequence[EmittedNode]) -> None:
@@ -59,7 +74,7 @@ def refuse_vectors(machine: DspMachine, nodes: Sequence[EmittedNode]) -> None:
         raise InputError("machine.vector_unit.lanes", unit.lanes, limit)
     for each in nodes:
         if isinstance(each.plan, DspPlan):
-            vectors = EmittedVectors.of(each)
+            vectors = EmittedVectors.of_layer(each)
             if vectors.loop.vector == "k" and _sums_leave_the_chip(each):
                 limit = (
                     f"layer {each.name}: input maps are in the lanes, and sums leave the chip before they "
@@ -76,11 +91,23 @@ def _sums_leave_the_chip(node: EmittedNode) -> bool:
     return bool(Tiles(nest, steps).traffic(node.plan.order, node.plan.reuse).partial[0])
 
 
+def has_vectors(node: EmittedNode) -> bool:
+    """Whether an operation on a machine with a vector unit is computed in vectors: a layer, or a pool."""
+    if isinstance(node.plan, DspPlan):
+        return True
+    planned = isinstance(node.plan, OperationPlan) and not node.on_host
+    return planned and node.planned.op in POOLS and has_loop(node.planned)
+
+
 class EmittedVectors(NamedTuple):
-    """The inner loop of a layer.
+    """The inner loop of a layer, or of a pool.
 
     Attributes
     ----------
+    function
+        What its body does, as `vectors.h` calls it.
+    loop
+        Of a pool with maps as images: inputs and outputs have them.
     work
         A full tile.
     kinds
@@ -89,6 +116,7 @@ class EmittedVectors(NamedTuple):
         Vectors that are loaded and stored, and multiplications of vectors, of all tiles, by the model.
     """
 
+    function: str
     loop: InnerLoop
     unit: VectorUnit
     work: TileWork
@@ -98,6 +126,30 @@ class EmittedVectors(NamedTuple):
 
     @classmethod
     def of(cls, node: EmittedNode) -> EmittedVectors:
+        """Return that of a node that has one."""
+        return cls.of_layer(node) if isinstance(node.plan, DspPlan) else cls.of_pool(node)
+
+    @classmethod
+    def of_pool(cls, node: EmittedNode) -> EmittedVectors:
+        """Return that of a planned pool."""
+        assert node.part is not None and isinstance(node.plan, OperationPlan)
+        operation, machine = node.planned, node.part.machine
+        assert isinstance(machine, DspMachine) and machine.vector_unit is not None
+        walk = Walk(operation, node.plan)
+        loop, (sizes, kind) = operation_loop(operation, machine, walk), walk.kinds
+        pool = work_of_pool(operation, machine.element_bytes)
+        moved = [pool_costs(machine.vector_unit, pool, each, loop).transfers for each in sizes]
+        as_image = {"c": "n"}
+        vector, pipelined = (as_image.get(d, d) for d in (loop.vector, loop.pipelined))
+        _, maps, rows, columns, _ = loop.unroll
+        own = InnerLoop(vector, pipelined, (maps, 1, rows, columns, 1), loop.taps)
+        works = [TileWork((c, 1, y, x, 1), 1, pool.kernel, pool.stride) for c, y, x in sizes]
+        kinds = tuple((work, cls._body(machine.vector_unit, work, own), 0) for work in works)
+        total = sum(moved[number] for number in kind.tolist())
+        return cls(POOLS[operation.op], own, machine.vector_unit, works[0], kinds, total, 0)
+
+    @classmethod
+    def of_layer(cls, node: EmittedNode) -> EmittedVectors:
         """Return that of a planned layer."""
         assert node.part is not None and isinstance(node.plan, DspPlan)
         nest = nest_of(node.geometry, node.part.machine)
@@ -113,7 +165,7 @@ class EmittedVectors(NamedTuple):
             moved += kind.number * costs.total(first=kind.first, last=kind.last)[1]
             multiplied += kind.number * costs.macs
         every = tuple((work, *rest) for work, rest in kinds.items())
-        return cls(loop, unit, work_of(nest, step), every, moved, multiplied)
+        return cls("MULTIPLY", loop, unit, work_of(nest, step), every, moved, multiplied)
 
     @staticmethod
     def _body(unit: VectorUnit, work: TileWork, loop: InnerLoop) -> Unroll:
@@ -168,12 +220,16 @@ class EmittedVectors(NamedTuple):
         own = [work.stride[0], work.stride[1], work.dilation[0], work.dilation[1]]
         kept = int(self.unit.sums == "kept" and loop.pipelined == "k")
         rest = ", ".join(map(str, [*self.taps, *own, kept]))
-        dimensions = f"V{loop.vector.upper()}, V{loop.pipelined.upper()}"
+        dimensions = f"{self.function}, V{loop.vector.upper()}, V{loop.pipelined.upper()}"
         body = ", ".join(map(str, self.body))
+        told, planned = str(loop), f"Planned: {group_digits(self.moved)} vectors loaded and stored"
+        if self.function == "MULTIPLY":
+            planned += f", {group_digits(self.multiplied)} multiplied"
+        else:
+            told += "; maps are called n"
         lines = [
-            f"/* Inner loop: {loop}. */",
-            f"/* Planned: {group_digits(self.moved)} vectors loaded and stored, "
-            f"{group_digits(self.multiplied)} multiplied. */",
+            f"/* Inner loop: {told}. */",
+            f"/* {planned}. */",
             f"static void {name}_tile(const work_t *w)",
             "{",
         ]
@@ -197,6 +253,7 @@ class EmittedVectors(NamedTuple):
             *lines,
             f"static const inner_loop_t {name}_loop = {{",
             f"    .vector = V{loop.vector.upper()}, .unroll = {array_literal(self.body)},",
+            f"    .in_parts = {int(self.taps != work.kernel)},",
             f"    .run = {name}_tile,",
             f"    .spill_count = {len(spills)}, .spills = {given},",
             "};",
@@ -206,7 +263,7 @@ class EmittedVectors(NamedTuple):
 def vector_lines(machine: DspMachine, nodes: Sequence[EmittedNode]) -> list[str]:
     """Return what `machine.h` says of the vector unit: lanes, and the sizes of arrays."""
     assert machine.vector_unit is not None
-    planned = [EmittedVectors.of(each).sizes() for each in nodes if isinstance(each.plan, DspPlan)]
+    planned = [EmittedVectors.of(each).sizes() for each in nodes if has_vectors(each)]
     most = {name: max(each[name] for each in planned) for name in planned[0]}
     about = {
         "LAID_INPUT": "elements of a tile along the lanes",

@@ -9,40 +9,14 @@ sum_t laid_sums[LAID_SUMS * LANES];
 const inner_loop_t *inner_loop;
 vector_count_t vector_counts;
 
-/* Sizes of a tile, in elements, vectors and whole bodies. */
 static work_t work_of(const run_t *r, const tile_t *tile)
 {
     static const int loops[DIMENSIONS] = {N, C, Y, X, K};
     const layer_t *l = r->layer;
-    const int vector = inner_loop->vector;
-    work_t w = {.groups = length(span(l, tile, G)), .kernel = {l->kernel[0], l->kernel[1]}};
-    int elements[DIMENSIONS]; /* of the input, along each dimension */
-    for (int d = 0; d < DIMENSIONS; d++) {
-        const int lanes = d == vector ? LANES : 1;
-        w.size[d] = length(span(l, tile, loops[d]));
-        w.extent[d] = (w.size[d] + lanes - 1) / lanes;
-        w.unroll[d] = MIN(inner_loop->unroll[d], w.extent[d]);
-        w.padded[d] = (w.extent[d] + w.unroll[d] - 1) / w.unroll[d] * w.unroll[d];
-        elements[d] = w.padded[d] * lanes;
-        if (d == VY || d == VX)
-            elements[d] = span_of(elements[d], l->kernel[d - VY], l->stride[d - VY], l->dilation[d - VY]);
-    }
-    /* The dimension in the lanes is the innermost one. */
-    const int innermost = vector == VC ? VX : vector;
-    long *const steps[DIMENSIONS] = {&w.image_step, NULL, &w.line_step[0], &w.line_step[1], &w.map_step};
-    static const int order[] = {VX, VY, VK, VN};
-    long step = elements[innermost];
-    *steps[innermost] = 1;
-    for (int i = 0; i < 4; i++)
-        if (order[i] != innermost) {
-            *steps[order[i]] = step;
-            step *= elements[order[i]];
-        }
-    w.group_step = step;
-    for (int i = 0; i < inner_loop->spill_count; i++)
-        if (!memcmp(inner_loop->spills[i].size, w.size, sizeof w.size))
-            w.spilled = inner_loop->spills[i].spilled;
-    return w;
+    int size[DIMENSIONS];
+    for (int d = 0; d < DIMENSIONS; d++)
+        size[d] = length(span(l, tile, loops[d]));
+    return work_on(inner_loop, length(span(l, tile, G)), size, l->kernel, l->stride, l->dilation);
 }
 
 static void lay_input(const run_t *r, const tile_t *tile, const work_t *w)
@@ -84,15 +58,6 @@ static void lay_weights(const run_t *r, const tile_t *tile, const work_t *w)
                 }
 }
 
-static long lane_of(const work_t *w, int g, int n, int c, int y, int x)
-{
-    const int at[4] = {n, c, y, x}, vector = inner_loop->vector;
-    long number = g;
-    for (int d = 0; d < 4; d++)
-        number = number * w->padded[d] + (d == vector ? at[d] / LANES : at[d]);
-    return number * LANES + (vector == VK ? 0 : at[vector] % LANES);
-}
-
 static long place_of(const run_t *r, int g, int n, int c, int y, int x)
 {
     const int *step = r->layer->step;
@@ -108,51 +73,13 @@ static void move_sums(const run_t *r, const tile_t *tile, const work_t *w, int o
             for (int c = 0; c < w->size[VC]; c++)
                 for (int y = 0; y < w->size[VY]; y++)
                     for (int x = 0; x < w->size[VX]; x++) {
-                        sum_t *const sum = &laid_sums[lane_of(w, g, n, c, y, x)];
+                        sum_t *const sum = &laid_sums[lane_of(w, inner_loop->vector, g, n, c, y, x)];
                         const long bit = buffer + place_of(r, g, n, c, y, x) * SUM_BITS;
                         if (out)
                             *sum = (sum_t)load(memory, bit, SUM_BITS);
                         else
                             store(memory, bit, SUM_BITS, wrapped(*sum, r->layer->accumulator_bits));
                     }
-}
-
-/* For each vector of sums of a tile, from the first: what it is of, and where it is. */
-static int next_sums(const work_t *w, int at[5], long *number)
-{
-    static const int of[5] = {VX, VY, VC, VN, -1};
-    for (int i = 0; i < 5; i++) {
-        const int d = of[i];
-        if (++at[d < 0 ? 4 : d] < (d < 0 ? w->groups : w->extent[d])) {
-            *number = at[4];
-            for (int e = 0; e < 4; e++)
-                *number = *number * w->padded[e] + at[e];
-            return 1;
-        }
-        at[d < 0 ? 4 : d] = 0;
-    }
-    return 0;
-}
-
-static void begin_sums(const work_t *w)
-{
-    int at[5] = {0};
-    long number = 0;
-    const sums_t none = {0};
-    do
-        store_sums(&laid_sums[number * LANES], &none);
-    while (next_sums(w, at, &number));
-}
-
-/* Add up the lanes of a vector in a tree. */
-static void add_lanes(sums_t *sums)
-{
-    for (int half = LANES / 2; half > 0; half /= 2) {
-        sums_t other = {0};
-        for (int lane = 0; lane < half; lane++)
-            other[lane] = (*sums)[lane + half];
-        *sums += other;
-    }
 }
 
 /* Scale complete sums: load, add biases, store; lanes that are no outputs are masked. */
@@ -194,7 +121,7 @@ static void compute(const run_t *r, const tile_t *tile)
     lay_input(r, tile, &w);
     lay_weights(r, tile, &w);
     if (tile->at[K] == 0)
-        begin_sums(&w);
+        begin_sums(&w, 0);
     else if (!stay)
         move_sums(r, tile, &w, 1);
     inner_loop->run(&w);

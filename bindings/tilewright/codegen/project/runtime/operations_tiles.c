@@ -1,26 +1,3 @@
-/* Operations tile by tile --------------------------------------------------------------------------------- */
-
-typedef struct {
-    const operation_t *operation;
-    const unsigned char *const *inputs;
-    unsigned char *output;
-    int extent[2];   /* rows and columns of the inputs under the largest tile */
-    long copy_bits;  /* of all buffers, once */
-    long input_bits; /* of one input */
-    dma_ticket_t gets, puts[2];
-} operation_run_t;
-
-/* Where the buffers of a tile begin: bits of the memory before them. */
-static long input_of(const operation_run_t *r, const part_t *part, int input)
-{
-    return part->copy * r->copy_bits + input * r->input_bits;
-}
-
-static long output_of(const operation_run_t *r, const part_t *part)
-{
-    return input_of(r, part, r->operation->input_count);
-}
-
 /* Start to get the inputs of a tile; rows that the one before has stay on chip, if it lies above. */
 static void fetch_part(operation_run_t *r, const part_t *before, part_t *now)
 {
@@ -34,13 +11,13 @@ static void fetch_part(operation_run_t *r, const part_t *before, part_t *now)
     const range_t old = before ? window_lines(o, before->rows, 0) : rows;
     const long width = length(columns), held = (long)r->extent[0] * width;
     for (int i = 0; i < o->input_count; i++) {
-        const long to = input_of(r, now, i);
+        const long to = input_of_part(r, now, i);
         rows.begin = first;
         if (below) {
             const int end = MIN(MAX(first, old.end), rows.end);
             for (int map = 0; map < length(now->maps); map++)
                 move(memory, to + map * held * OUTPUT_BITS, memory,
-                     input_of(r, before, i) + (map * held + (first - old.begin) * width) * OUTPUT_BITS,
+                     input_of_part(r, before, i) + (map * held + (first - old.begin) * width) * OUTPUT_BITS,
                      (end - first) * width * OUTPUT_BITS);
             rows.begin = end;
         }
@@ -58,17 +35,23 @@ static void fetch_part(operation_run_t *r, const part_t *before, part_t *now)
 
 static void compute_part(const operation_run_t *r, const part_t *part)
 {
+#ifdef LANES /* pools have inner loops as planned */
+    if (inner_loop) {
+        compute_pool(r, part);
+        return;
+    }
+#endif
     const operation_t *o = r->operation;
     view_t views[MOST_INPUTS];
     for (int i = 0; i < o->input_count; i++) {
         views[i].values = memory;
-        views[i].first = input_of(r, part, i);
+        views[i].first = input_of_part(r, part, i);
         views[i].rows = window_lines(o, part->rows, 0);
         views[i].columns = window_lines(o, part->columns, 1);
         views[i].row = length(views[i].columns);
         views[i].map = r->extent[0] * views[i].row;
     }
-    const long to = output_of(r, part);
+    const long to = output_of_part(r, part);
     for (int map = 0; map < length(part->maps); map++)
         for (int y = part->rows.begin; y < part->rows.end; y++)
             for (int x = part->columns.begin; x < part->columns.end; x++) {
@@ -87,7 +70,7 @@ static void store_part(operation_run_t *r, const part_t *part)
     const dma_box_t b = box(OUTPUT_BITS, counts, local, external);
     const long to = ((long)part->image * o->maps + part->maps.begin) * o->rows + part->rows.begin;
     r->puts[part->copy] = dma_put(OUTPUT, r->output, (to * o->columns + part->columns.begin) * OUTPUT_BITS,
-                                  memory, output_of(r, part), &b);
+                                  memory, output_of_part(r, part), &b);
 }
 
 void run_operation(const operation_t *operation, const unsigned char *const inputs[], unsigned char *output)

@@ -6,6 +6,7 @@
 #ifndef VECTORS_H
 #define VECTORS_H
 
+#include <stddef.h>
 #include <stdint.h>
 #include <string.h>
 
@@ -13,6 +14,10 @@
 
 typedef element_t vector_t __attribute__((vector_size(LANES * sizeof(element_t))));
 typedef sum_t sums_t __attribute__((vector_size(LANES * sizeof(sum_t))));
+typedef product_t signed_sums_t __attribute__((vector_size(LANES * sizeof(product_t)))); /* the same with signs */
+
+/* What a body does with each input: multiply it by a weight and add that up; keep the largest; add it up. */
+typedef enum { MULTIPLY, LARGEST, ADD_UP } body_function_t;
 
 /* Dimensions of a tile: images, output maps, rows, columns and input maps of a group. */
 enum { VN, VC, VY, VX, VK, DIMENSIONS };
@@ -38,6 +43,7 @@ typedef struct {
 typedef struct {
     int vector; /* the dimension in the lanes */
     int unroll[DIMENSIONS];
+    int in_parts; /* of a pool: a part of its window is in the body */
     void (*run)(const work_t *w);
     int spill_count;
     const spill_t *spills;
@@ -77,6 +83,41 @@ static inline int meets(int line, int lines, int taps, int stride, int dilation)
             return 1;
     }
     return 0;
+}
+
+/* Sizes of a tile, in elements, vectors and whole bodies. */
+static inline work_t work_on(const inner_loop_t *loop, int groups, const int size[DIMENSIONS], const int kernel[2],
+                             const int stride[2], const int dilation[2])
+{
+    const int vector = loop->vector;
+    work_t w = {.groups = groups, .kernel = {kernel[0], kernel[1]}};
+    int elements[DIMENSIONS]; /* of the input, along each dimension */
+    for (int d = 0; d < DIMENSIONS; d++) {
+        const int lanes = d == vector ? LANES : 1;
+        w.size[d] = size[d];
+        w.extent[d] = (w.size[d] + lanes - 1) / lanes;
+        w.unroll[d] = MIN(loop->unroll[d], w.extent[d]);
+        w.padded[d] = (w.extent[d] + w.unroll[d] - 1) / w.unroll[d] * w.unroll[d];
+        elements[d] = w.padded[d] * lanes;
+        if (d == VY || d == VX)
+            elements[d] = span_of(elements[d], kernel[d - VY], stride[d - VY], dilation[d - VY]);
+    }
+    /* The dimension in the lanes is the innermost one. */
+    const int innermost = vector == VC ? VX : vector;
+    long *const steps[DIMENSIONS] = {&w.image_step, NULL, &w.line_step[0], &w.line_step[1], &w.map_step};
+    static const int order[] = {VX, VY, VK, VN};
+    long step = elements[innermost];
+    *steps[innermost] = 1;
+    for (int i = 0; i < 4; i++)
+        if (order[i] != innermost) {
+            *steps[order[i]] = step;
+            step *= elements[order[i]];
+        }
+    w.group_step = step;
+    for (int i = 0; i < loop->spill_count; i++)
+        if (!memcmp(loop->spills[i].size, w.size, sizeof w.size))
+            w.spilled = loop->spills[i].spilled;
+    return w;
 }
 
 static inline void load_vector(vector_t *to, const element_t *from)
@@ -236,6 +277,16 @@ INLINE void move_register_tile(const work_t *w, const body_t *b, const place_t *
     }
 }
 
+/* The input of an output under a position of the window. */
+INLINE const vector_t *input_of(const body_t *b, const vector_t *inputs, const vector_t *shifted, int n, int k, int y,
+                                int x, int ky, int kx)
+{
+    const int v = b->vector, row = y * b->sy + ky * b->dy, column = x * b->sx + kx * b->dx, at = n * b->u[VK] + k;
+    const int line = v == VY ? column : row, block = v == VY ? y : x, tap = v == VY ? ky : kx;
+    return b->shifts ? &shifted[((at * b->lines + line) * b->blocks + block) * b->shifts + tap]
+                     : &inputs[(at * b->down + row) * b->across + column];
+}
+
 /* All sums take turns: one multiplication of each, then the next of each. */
 INLINE void multiply(const work_t *w, const body_t *b, const place_t *p, sums_t *sums, const vector_t *weights,
                      const vector_t *inputs, const vector_t *shifted)
@@ -254,11 +305,8 @@ INLINE void multiply(const work_t *w, const body_t *b, const place_t *p, sums_t 
 #pragma GCC unroll 64
         for (int x = 0; x < b->u[VX]; x++, i++) {
             const vector_t *weight = &weights[((c * b->u[VK] + k) * b->rows + ky) * b->columns + kx];
-            const int row = y * b->sy + ky * b->dy, column = x * b->sx + kx * b->dx, at = n * b->u[VK] + k;
-            const int line = v == VY ? column : row, block = v == VY ? y : x, tap = v == VY ? ky : kx;
-            const vector_t *input = b->shifts
-                                        ? &shifted[((at * b->lines + line) * b->blocks + block) * b->shifts + tap]
-                                        : &inputs[(at * b->down + row) * b->across + column];
+            const int row = y * b->sy + ky * b->dy, column = x * b->sx + kx * b->dx;
+            const vector_t *input = input_of(b, inputs, shifted, n, k, y, x, ky, kx);
             vector_counts.macs++;
             if (v == VC) /* a value times a vector of weights */
                 sums[i] += __builtin_convertvector(*weight, sums_t) *
@@ -272,19 +320,47 @@ INLINE void multiply(const work_t *w, const body_t *b, const place_t *p, sums_t 
     }
 }
 
+/* Combine what lies under the window of each result; the first value of all is taken as it is. */
+INLINE void combine(const body_t *b, int function, int whole, sums_t *results, const vector_t *inputs,
+                    const vector_t *shifted)
+{
+    for (int ky = 0; ky < b->rows; ky++)
+    for (int kx = 0; kx < b->columns; kx++) {
+        int i = 0;
+        for (int n = 0; n < b->u[VN]; n++)
+        for (int y = 0; y < b->u[VY]; y++)
+        for (int x = 0; x < b->u[VX]; x++, i++) {
+            const signed_sums_t value =
+                __builtin_convertvector(*input_of(b, inputs, shifted, n, 0, y, x, ky, kx), signed_sums_t);
+            const signed_sums_t before = (signed_sums_t)results[i];
+            const signed_sums_t larger = value > before;
+            if (whole && ky == 0 && kx == 0)
+                results[i] = (sums_t)value;
+            else if (function == LARGEST)
+                results[i] = (sums_t)((larger & value) | (~larger & before));
+            else
+                results[i] += (sums_t)value;
+        }
+    }
+}
+
 /* The body and the loops around it. All but `w` are constants where a tile has the whole body. */
 INLINE void run_body(
-    const work_t *w, int vector, int pipelined, int un, int uc, int uy, int ux, int uk, int rows, int columns,
-    int sy, int sx, int dy, int dx, int kept)
+    const work_t *w, int function, int vector, int pipelined, int un, int uc, int uy, int ux, int uk, int rows,
+    int columns, int sy, int sx, int dy, int dx, int kept)
 {
-    const int loads = vector == VY   ? loads_of(w->size[VY], rows, sy, dy)
+    const int pool = function != MULTIPLY, whole = rows == w->kernel[0] && columns == w->kernel[1];
+    /* Outputs of a pool without a window along the lanes lie as its inputs do. */
+    const int aligned = pool && (vector == VY ? w->kernel[0] == 1 && sy == 1 : w->kernel[1] == 1 && sx == 1);
+    const int loads = aligned        ? 1
+                      : vector == VY ? loads_of(w->size[VY], rows, sy, dy)
                       : vector == VX ? loads_of(w->size[VX], columns, sx, dx)
                                      : 1;
     const int down = vector == VY ? uy * loads : span_of(uy, rows, sy, dy);
     const int across = vector == VX ? ux * loads : span_of(ux, columns, sx, dx);
     const body_t b = {
         vector, pipelined, {un, uc, uy, ux, uk}, rows, columns, sy, sx, dy, dx, kept, loads, down, across,
-        .shifts = vector == VY ? rows : vector == VX ? columns : 0,
+        .shifts = aligned ? 0 : vector == VY ? rows : vector == VX ? columns : 0,
         .lines = vector == VY ? across : down, .blocks = vector == VY ? uy : ux,
     };
     int trips[DIMENSIONS], entries = 1;
@@ -309,9 +385,12 @@ INLINE void run_body(
             load_weights(w, &b, &p, weights, &spilled);
             load_inputs(w, &b, &p, inputs, &spilled);
             shuffle_inputs(w, &b, &p, shifted, inputs);
-            if (!kept || !p.turn)
+            if (pool ? !whole : !kept || !p.turn)
                 move_register_tile(w, &b, &p, sums, 0);
-            multiply(w, &b, &p, sums, weights, inputs, shifted);
+            if (pool)
+                combine(&b, function, whole, sums, inputs, shifted);
+            else
+                multiply(w, &b, &p, sums, weights, inputs, shifted);
             if (!kept || p.turn == trips[pipelined] - 1)
                 move_register_tile(w, &b, &p, sums, 1);
         }
@@ -319,6 +398,55 @@ INLINE void run_body(
 }
 
 #pragma GCC diagnostic pop
+
+/* Where a sum lies, along the lanes. */
+static inline long lane_of(const work_t *w, int vector, int g, int n, int c, int y, int x)
+{
+    const int at[4] = {n, c, y, x};
+    long number = g;
+    for (int d = 0; d < 4; d++)
+        number = number * w->padded[d] + (d == vector ? at[d] / LANES : at[d]);
+    return number * LANES + (vector == VK ? 0 : at[vector] % LANES);
+}
+
+/* For each vector of sums of a tile, from the first: what it is of, and where it is. */
+static inline int next_sums(const work_t *w, int at[5], long *number)
+{
+    static const int of[5] = {VX, VY, VC, VN, -1};
+    for (int i = 0; i < 5; i++) {
+        const int d = of[i];
+        if (++at[d < 0 ? 4 : d] < (d < 0 ? w->groups : w->extent[d])) {
+            *number = at[4];
+            for (int e = 0; e < 4; e++)
+                *number = *number * w->padded[e] + at[e];
+            return 1;
+        }
+        at[d < 0 ? 4 : d] = 0;
+    }
+    return 0;
+}
+
+/* Store a first value of all sums. */
+static inline void begin_sums(const work_t *w, product_t value)
+{
+    int at[5] = {0};
+    long number = 0;
+    const sums_t first = (sums_t){0} + (sum_t)value;
+    do
+        store_sums(&laid_sums[number * LANES], &first);
+    while (next_sums(w, at, &number));
+}
+
+/* Add up the lanes of a vector in a tree. */
+static inline void add_lanes(sums_t *sums)
+{
+    for (int half = LANES / 2; half > 0; half /= 2) {
+        sums_t other = {0};
+        for (int lane = 0; lane < half; lane++)
+            other[lane] = (*sums)[lane + half];
+        *sums += other;
+    }
+}
 
 /* Whether a tile has the whole body. */
 static inline int is_whole(const work_t *w, int un, int uc, int uy, int ux, int uk)
