@@ -11,7 +11,7 @@ from __future__ import annotations
 
 import numpy as np
 
-from tilewright.core.jit import kernel
+from tilewright.core.jit import inner, kernel
 
 NEVER = 1 << 30
 
@@ -20,7 +20,7 @@ AWAY, COUNTED = -1, -2
 """Stamps of pixels that are not on chip: that is all, or they are counted already."""
 
 
-@kernel(nogil=True)
+@inner
 def load_missing(group, step, pixels, held, n_held, stamp):
     """Load what a step needs and is not on chip; return how many pixels it needs, and how many are there."""
     needed = 0
@@ -37,7 +37,7 @@ def load_missing(group, step, pixels, held, n_held, stamp):
     return needed, n_held
 
 
-@kernel(nogil=True)
+@inner
 def forget_unused(step, users, step_of, held, n_held, later, stamp):
     """Forget what no later step needs, and find when the others are needed next; return how many stay."""
     kept = 0
@@ -57,7 +57,7 @@ def forget_unused(step, users, step_of, held, n_held, later, stamp):
     return kept
 
 
-@kernel(nogil=True)
+@inner
 def count_missing(group, pixels, stamp):
     """Return how many pixels of a group are not on chip."""
     missing = 0
@@ -75,7 +75,7 @@ def count_missing(group, pixels, stamp):
     return missing
 
 
-@kernel(nogil=True)
+@inner
 def make_room(step, room, held, n_held, later, stamp):
     """Forget what is needed latest, but not what the next step needs; return how many stay."""
     while n_held > 0 and n_held > room:
@@ -92,7 +92,7 @@ def make_room(step, room, held, n_held, later, stamp):
     return n_held
 
 
-@kernel(nogil=True)
+@inner
 def loads_of(order, size, pixels, users, capacity, step_of, held, later, stamp):
     """Return the pixels loaded by groups of an order, plus 1,000 for each that a step has no room for.
 

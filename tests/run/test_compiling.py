@@ -414,6 +414,7 @@ SOLVED = {
     "allocation": ["mnist-tcpa-placed"],
     "allocation parametric": ["mnist-tcpa-latency", "mobilenetv2-pareto", "mnist-tcpa-by-layer"],
     "fusion": ["squeezenet-fire", "alexnet-memory"],
+    "offloading": ["s1-example2-wide", "conv64x8"],
     "residency": ["mb28-64k", "vww-32k"],
     "scheduling": ["mlsys-example5", "mlsys-2026-1"],
     "tiling": ["resnet18-conv2-eyeriss", "lenet5-conv2-gap8"],
