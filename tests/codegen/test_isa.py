@@ -21,12 +21,23 @@ from hypothesis import given, settings
 from onnx_in_c import any_network, instance_of
 from programs import again, any_program, mutated, simulated, without_token
 from tests import command
-from tests.oracles.isa_page import Page
+from tests.oracles import isa_banks
+from tests.oracles.isa_page import HOSTED, Page
 
 from tilewright import codegen, fusion
-from tilewright.codegen.isa import Image, disassemble, elf_bytes, execute, findings, program_of, read_elf
+from tilewright.codegen.isa import (
+    Banks,
+    Image,
+    disassemble,
+    elf_bytes,
+    execute,
+    findings,
+    program_of,
+    read_elf,
+)
 from tilewright.codegen.isa.assembly import assemble, data_of
 from tilewright.codegen.isa.instructions import FORMS, HOST_FORMS, OPERANDS
+from tilewright.codegen.isa.timing import cycles
 from tilewright.core import catalogue
 from tilewright.fusion import Plan, Problem
 from tilewright.fusion.graph import engine_of
@@ -359,6 +370,50 @@ def test_words_mean_what_the_page_says(small: tuple[Problem, Plan, Image]) -> No
 @given(randoms)
 def test_words_of_any_program_mean_what_the_page_says(random: Random) -> None:
     assert_the_page_decodes(any_program(random)[2])
+
+
+# Banks ------------------------------------------------------------------------------------------------------
+
+
+@settings(max_examples=examples(200, 6))
+@given(randoms)
+def test_engines_wait_for_banks_as_a_machine_does_that_steps_cycle_by_cycle(random: Random) -> None:
+    _, _, image = any_program(random)
+    banks = Banks(random.choice([1, 2, 3, 8, 64]), random.choice([1, 2]))
+    machine = image.machine.model_dump(mode="json")
+    program, page = Page().decoded(image.words, False), Page()
+    engines = {name: engine for name, (engine, _) in page.codes.items() if name not in HOSTED}
+    durations = [cycles(each, image.machine, image.host) for each in image.code]
+    chip = isa_banks.Chip(isa_banks.sizes_of(machine), image.machine.arrays, *banks)
+    done = execute(image, banks=banks)
+    assert done.right
+    assert done.cycles == isa_banks.cycles(program, engines, durations, chip)
+    assert done.cycles >= image.planned_cycles
+    assert (done.cycles == image.planned_cycles) or sum(done.waited.values())
+
+
+def test_banks_that_engines_share_cost_time() -> None:
+    """A buffer of one bank is not filled and read at a time; one with a bank for each value is."""
+    chip = {"load_mb_per_s": 2, "clock_mhz": 1, "conv_array": (4, 4, 4), "input_bytes": 2000}
+    problem = fire_module(objective={"minimise": "cycles"}).with_(machine=chip)
+    plan = catalogue.heuristic("fusion", "greedy").plan(problem)
+    image = program_of(problem, plan, 5, "fire")
+    found = {each: execute(image, banks=Banks(*each)) for each in ((1, 1), (1, 2), (1000, 1), (1000, 2))}
+    assert found[1, 1].cycles > found[1, 2].cycles > image.planned_cycles
+    assert found[1000, 1].cycles == found[1000, 2].cycles == image.planned_cycles
+    assert found[1, 1].waited["CONV"] and not any(found[1000, 1].waited.values())
+    assert all(each.right for each in found.values())
+
+
+def test_the_command_tells_what_banks_cost(tmp_path: Path) -> None:
+    problem = fire_module(objective={"minimise": "cycles"}).with_(
+        machine={"load_mb_per_s": 2, "clock_mhz": 1, "conv_array": (4, 4, 4)}
+    )
+    plan = catalogue.heuristic("fusion", "layerwise").plan(problem)
+    (tmp_path / "p.elf").write_bytes(elf_bytes(program_of(problem, plan, 5, "fire")))
+    done = command.run(tmp_path, "execute", "p.elf", "--banks", "1")
+    assert done.returncode == 0, done.stderr
+    assert tells(done.stdout, "PLANNED", "more", "waited for banks", "CONV")
 
 
 # Bundled networks -------------------------------------------------------------------------------------------

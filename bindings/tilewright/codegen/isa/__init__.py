@@ -5,6 +5,7 @@ from __future__ import annotations
 from types import ModuleType
 
 from tilewright.codegen.isa.assembly import assemble, data_of, disassemble
+from tilewright.codegen.isa.banks import Banks
 from tilewright.codegen.isa.checker import check, findings
 from tilewright.codegen.isa.container import Image
 from tilewright.codegen.isa.machine import Executed, execute
@@ -14,6 +15,7 @@ from tilewright.fusion import Plan, Problem
 from tilewright.spec.errors import InputError
 
 __all__ = [
+    "Banks",
     "Executed",
     "Image",
     "assemble",

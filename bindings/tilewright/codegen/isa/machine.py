@@ -13,6 +13,7 @@ from heapq import heappop, heappush
 
 import numpy as np
 
+from tilewright.codegen.isa.banks import Arbiter, Banks, Port
 from tilewright.codegen.isa.container import Image
 from tilewright.codegen.isa.engines import Effect, Memories
 from tilewright.codegen.isa.fields import WORD_BYTES
@@ -38,6 +39,8 @@ class Executed:
         Instructions of each engine, and the cycles that they took.
     loaded_bytes, saved_bytes
         Moved by LOAD and SAVE.
+    waited
+        Cycles in which each engine waited for banks alone.
     deepest_fifo, most_tokens
         Instructions that waited in the FIFO of an engine, and tokens of one engine for another, at most.
     right
@@ -51,6 +54,7 @@ class Executed:
     busy: dict[str, int] = field(default_factory=lambda: dict.fromkeys(ENGINES, 0))
     loaded_bytes: int = 0
     saved_bytes: int = 0
+    waited: dict[str, int] = field(default_factory=lambda: dict.fromkeys(ENGINES, 0))
     deepest_fifo: int = 0
     most_tokens: int = 0
     right: bool = False
@@ -61,7 +65,9 @@ class Deadlock(InputError):
     """Engines that wait for tokens that do not come."""
 
 
-def execute(image: Image, fifo: int | None = None, duration: Duration | None = None) -> Executed:
+def execute(
+    image: Image, fifo: int | None = None, duration: Duration | None = None, banks: Banks | None = None
+) -> Executed:
     """Execute a program on the machine that it was made for; `check` says before whether it can be.
 
     Parameters
@@ -70,23 +76,29 @@ def execute(image: Image, fifo: int | None = None, duration: Duration | None = N
         Instructions that the FIFO of an engine holds; any number when left out.
     duration
         What each instruction takes, if not what the machine file says.
+    banks
+        Of the buffers, for which engines wait; for none when left out.
 
     Raises
     ------
     Deadlock
         Where no engine can go on.
     """
-    return _Machine(image, fifo, duration).run()
+    return _Machine(image, fifo, duration, banks).run()
 
 
 @dataclass
 class _Queued:
     instruction: Instruction
     dispatched: int
+    ports: frozenset[Port] = frozenset()
 
 
 class _Machine:
-    def __init__(self, image: Image, fifo: int | None, duration: Duration | None) -> None:
+    def __init__(
+        self, image: Image, fifo: int | None, duration: Duration | None, banks: Banks | None
+    ) -> None:
+        self._arbiter = None if banks is None else Arbiter(image.machine, banks)
         self._image, self._machine, self._fifo = image, image.machine, fifo
         self._duration = duration or (lambda _, own: own)
         self._memories = Memories(image.machine, memory_of(image))
@@ -133,7 +145,8 @@ class _Machine:
             queue = self._queues[ENGINES.index(instruction.engine)]
             if self._fifo is not None and len(queue) >= self._fifo:
                 return
-            queue.append(_Queued(instruction, self._dispatched))
+            ports = frozenset[Port]() if self._arbiter is None else self._arbiter.ports(instruction)
+            queue.append(_Queued(instruction, self._dispatched, ports))
             self._at += length
             self.done.deepest_fifo = max(self.done.deepest_fifo, len(queue))
 
@@ -147,7 +160,8 @@ class _Machine:
         if not queue or self._missing(queue[0]):
             return None
         tokens = [self._tokens[sender, ENGINES[engine]][0] for sender in queue[0].instruction.wait]
-        return max([self._free[engine], queue[0].dispatched, *tokens])
+        able = max([self._free[engine], queue[0].dispatched, *tokens])
+        return able if self._arbiter is None else max(able, self._arbiter.free(queue[0].ports))
 
     def _end_until(self, now: int) -> None:
         """End what ends by some cycle, so that what it stores is there."""
@@ -159,6 +173,8 @@ class _Machine:
         if self._fifo is not None:
             self._dispatched = max(self._dispatched, start)
         instruction, name = queued.instruction, ENGINES[engine]
+        tokens = [self._tokens[sender, name][0] for sender in instruction.wait]
+        self.done.waited[name] += start - max([self._free[engine], queued.dispatched, *tokens])
         for sender in instruction.wait:
             self._tokens[sender, name].popleft()
         work = self._image.host[instruction.values["call"]] if instruction.name == "HOST" else instruction
@@ -167,14 +183,16 @@ class _Machine:
         self.done.saved_bytes += effect.saved
         taken = self._duration(instruction, cycles(instruction, self._machine, self._image.host))
         self._free[engine] = start + taken
+        if self._arbiter is not None:
+            self._arbiter.take(queued.ports, start + taken)
         heappush(self._going, (start + taken, sum(self.done.instructions.values()), effect))
         self.done.instructions[name] += 1
         self.done.busy[name] += taken
         self.done.cycles = max(self.done.cycles, start + taken)
         for taker in instruction.send:
-            tokens = self._tokens[name, taker]
-            tokens.append(start + taken)
-            self.done.most_tokens = max(self.done.most_tokens, len(tokens))
+            sent = self._tokens[name, taker]
+            sent.append(start + taken)
+            self.done.most_tokens = max(self.done.most_tokens, len(sent))
 
     def _output(self, number: int) -> bytes:
         return output_of(self._image, self._memories.ddr, number)

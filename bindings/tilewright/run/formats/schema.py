@@ -283,6 +283,8 @@ class ExecutedProgram(Table):
     busy_cycles: dict[str, Count]
     loaded_bytes: Count
     saved_bytes: Count
+    waited_cycles: dict[str, Count]
+    """In which each engine waited for banks alone."""
     deepest_fifo: Count
     """Instructions that waited in the FIFO of an engine, at most."""
     most_tokens: Count
