@@ -32,6 +32,9 @@ from tilewright.tiling.hierarchy.level import Kept
 from tilewright.tiling.hierarchy.plan import LETTERS, HierarchyPlan
 from tilewright.tiling.hierarchy.vocabulary import node_of
 
+CHOOSES_COLUMNS = True
+"""Its costs are numbers that the package computes before."""
+
 WORDS = ("tile", "iterations", "holds")
 
 

@@ -39,6 +39,9 @@ from tilewright.tiling.npu.plan import PARTITIONS, SCHEDULES
 from tilewright.tiling.npu.plan import NpuPlan as LayerPlan
 from tilewright.tiling.npu.vocabulary import AXES
 
+CHOOSES_COLUMNS = True
+"""Its costs are numbers that the package computes before."""
+
 
 @dataclass(frozen=True)
 class Slice:

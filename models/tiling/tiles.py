@@ -46,6 +46,9 @@ from tilewright.tiling.dsp.minizinc import (
 from tilewright.tiling.dsp.nest import FREE, C, K, N, Nest, X, Y
 from tilewright.tiling.dsp.plan import DspPlan
 
+CHOOSES_COLUMNS = True
+"""Its costs are numbers that the package computes before."""
+
 
 @dataclass(frozen=True)
 class Spot:

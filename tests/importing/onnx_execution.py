@@ -150,7 +150,8 @@ def _execute(
             given[value.name] = array
     inputs = [value.name if value is not None else "" for value in operation.inputs]
     names = [f"out{place}" for place, _ in enumerate(operation.outputs)]
-    attributes = dict(operation.attributes)
+    ours = ("along", "transposed")  # said of stored tensors
+    attributes = {name: value for name, value in operation.attributes.items() if name not in ours}
     if operation.operator == "Pad" and "pads" in attributes:
         opset, pads = max(opset, 13), attributes.pop("pads")
         given["pads"], inputs = np.array(pads, np.int64), [inputs[0], "pads", *inputs[2:3]]

@@ -77,18 +77,18 @@ def test_a_part_that_is_computed_is_kept_as_its_own_tensor() -> None:
 
 
 def test_heads_that_share_keys_read_them_once() -> None:
-    """Two heads of keys for four of queries: the product has the two on chip, and not four."""
+    """Two heads of keys for four of queries: the product has the two on chip, and one query."""
     layers = [
         {"name": "q", "kind": "input", "input": [8, 1, 6]},
         function("four", "expand", ["input"], (4, 1, 6), (8, 1, 6)),
         {"name": "scores", "kind": "matmul", "inputs": ["q", "four"], "input": [8, 1, 6], "groups": 4}
         | {"output": [24, 1, 6], "depth": 2},
     ]
-    problem = problem_of({"layers": layers, "input": [4, 1, 6]}, 48 + 24 + 24)
+    problem = problem_of({"layers": layers, "input": [4, 1, 6]}, 8 + 24 + 24)
     assert names(problem) == ["scores"]
     assert objective(problem, optimum(problem)) == 48 + 24 + 144
     with pytest.raises(InputError, match=r"operation scores .* 1 bytes"):
-        problem_of({"layers": layers, "input": [4, 1, 6]}, 48 + 24 + 23)
+        problem_of({"layers": layers, "input": [4, 1, 6]}, 8 + 24 + 23)
 
 
 def test_what_cannot_be_read_in_parts_is_an_operation() -> None:

@@ -242,8 +242,10 @@ def solves_itself(path: Path) -> bool:
 
 
 def chooses_columns(path: Path) -> bool:
-    """Whether a formulation chooses among columns that are priced beforehand."""
-    return path.stem.startswith("columns_")
+    """Whether a formulation chooses among columns that are priced beforehand; its name or text says so."""
+    if path.stem.startswith("columns_"):
+        return True
+    return _says(path, path.stat().st_mtime_ns, r"^CHOOSES_COLUMNS = True$")
 
 
 def written_for(path: Path) -> str:

@@ -9,7 +9,7 @@ from math import prod
 from onnx import TensorProto
 
 from tilewright.importing.model import OnnxOperation, Value
-from tilewright.importing.shapes import Table, any_shape, shape
+from tilewright.importing.shapes import Table, any_shape, axes, shape
 
 MOVES = (
     "CenterCropPad", "Col2Im", "Compress", "Concat", "DepthToSpace", "Expand", "Gather", "GatherElements",
@@ -78,6 +78,9 @@ def function(operation: OnnxOperation) -> list[Table]:
     table: Table = {"kind": "function", "op": name, "input": own}
     if operation.operator == "Concat" and parameters(operation):
         table["numbers_at"] = numbers_at(operation)
+    along, result = operation.attributes.get("along"), operation.outputs[0]
+    if along is not None and result is not None and shape(operation, result) == own:
+        table["along"] = axes(operation, operation.given[0], along)
     return _each(operation, table, loose=False)
 
 

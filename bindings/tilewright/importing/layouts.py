@@ -273,12 +273,25 @@ def pointwise(layouts: Layouts, operation: OnnxOperation) -> None:
         as_written(layouts, operation)
         return
     mapped: dict[str, Any] = {}
+    if (axes := _normalised(operation, rank)) is not None:
+        mapped["along"] = sorted(layouts.of(first).order[axis] for axis in axes)
     axis = operation.attributes.get("axis", 0 if operation.operator == "Split" else None)
     if operation.operator in ("LogSoftmax", "Softmax", "Split") and axis is not None and -rank <= axis < rank:
         mapped["axis"] = layouts.of(first).order[axis % rank]
     if operation.operator == "Slice" and (begins := _begins(operation, first.shape or ())) is not None:
         mapped["begins"] = list(_placed(begins, layouts.of(first).order))
     _like(layouts, operation, mapped)
+
+
+def _normalised(operation: OnnxOperation, rank: int) -> tuple[int, ...] | None:
+    """Return the dimensions along which an operation normalises by all others; None if it does not."""
+    axis = operation.attributes.get("axis", -1)
+    if axis is None or not -rank <= axis < rank:
+        return None
+    if operation.operator in ("LogSoftmax", "Softmax"):
+        return (axis % rank,)
+    several = operation.operator in ("LayerNormalization", "RMSNormalization")
+    return tuple(range(axis % rank, rank)) if several else None
 
 
 def _begins(operation: OnnxOperation, shape: Sequence[int]) -> list[int] | None:
@@ -526,9 +539,10 @@ def _by_each_other(layouts: Layouts, operation: OnnxOperation, first: Value, sec
     as_rows = tuple(range(rank))
     as_columns = (*range(rank - 2), rank - 1, rank - 2)
     left = layouts.ordered(first, as_columns)
-    right = layouts.ordered(second, min(as_rows, as_columns, key=lambda order: layouts.cost(second, order)))
-    inputs = {first.name: left, second.name: right}
-    layouts.add(operation, inputs, [layouts.keep(result, as_columns, left.images)])
+    order = min(as_rows, as_columns, key=lambda order: layouts.cost(second, order))
+    inputs = {first.name: left, second.name: layouts.ordered(second, order)}
+    outputs = [layouts.keep(result, as_columns, left.images)]
+    layouts.add(operation, inputs, outputs, transposed=order == as_columns)
 
 
 def _inverse(axes: Sequence[int]) -> Order:

@@ -67,5 +67,7 @@ def _product(operation: OnnxOperation, first: Value, second: Value) -> list[Tabl
     groups = prod(own) // (deep * rows)
     if groups * deep * rows != prod(own) or prod(result) % (groups * rows):
         raise Unknown("its matrices do not fit")
-    shapes = {"input": own, "output": result}
-    return [{"kind": "matmul", **shapes, "groups": groups, "depth": deep, "batch": operation.batch}]
+    table: Table = {"kind": "matmul", "input": own, "output": result, "groups": groups, "depth": deep}
+    if (transposed := operation.attributes.get("transposed")) is not None:
+        table["transposed"] = transposed
+    return [{**table, "batch": operation.batch}]

@@ -49,6 +49,24 @@ def shape(operation: OnnxOperation, value: Value) -> Shape:
     return prod(known) // (height * width), height, width
 
 
+def axes(operation: OnnxOperation, value: Value, dimensions: Sequence[int]) -> list[str]:
+    """Return channels, rows and columns that some dimensions of a tensor are part of: see `shape`.
+
+    One image's part has all of its dimensions but the first, where that is the images'.
+    """
+    known, images = sizes(operation, value), operation.batch
+    first = 0 if images == 1 and tuple(known[:1]) == (1,) else None
+    if images > 1 and value.images is not None and known[value.images] == images:
+        first = value.images
+    left = [place for place in range(len(known)) if place != first]
+    names = ["channels"] * len(left)
+    if len(left) > 1:
+        names[-1] = "columns"
+    if len(left) > 2:
+        names[-2] = "rows"
+    return list(dict.fromkeys(name for name, place in zip(names, left, strict=True) if place in dimensions))
+
+
 def any_shape(operation: OnnxOperation, value: Value) -> Shape:
     """Return the shape of a tensor of which nothing is known but how much it holds, rounded up."""
     try:

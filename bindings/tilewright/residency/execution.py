@@ -25,7 +25,8 @@ from tilewright.simulator.addressed import LostError
 from tilewright.simulator.addressed_machine import AddressedMachine, Numbers, Tally
 from tilewright.simulator.arithmetic.pixel_arithmetic import whole_output
 from tilewright.simulator.program import Values
-from tilewright.spec.graph import Access
+from tilewright.spec.graph import Access, NetworkGraph
+from tilewright.spec.network import Function, Map, MatMul, Opaque
 
 FRAMES = 2
 """Frames that are executed where weights stay from one to the next."""
@@ -152,6 +153,7 @@ class _Execution:
             right = right and self._is_right()
         if self.reference is not None:
             report.numeric = right
+            report.not_computed = not_computed(self.graph.ops)
         report.measures = self._measures(report, rows)
         return report
 
@@ -285,3 +287,14 @@ class _Execution:
             energy_fj=spent.get("energy"),
             double_buffering=True if spent and step.double_buffering else None,
         )
+
+
+def not_computed(graph: NetworkGraph) -> tuple[str, ...]:
+    """Say which operations pass on integers without computing what they are, and why."""
+    found = []
+    for op in graph.ops:
+        if isinstance(op.spec, Function | Opaque | Map):
+            found.append(f"{op.spec.op} has no exact form in integers")
+        elif isinstance(op.spec, MatMul) and op.spec.transposed is None:
+            found.append(f"{op.name} does not say how its second operand is stored (transposed)")
+    return tuple(found)

@@ -15,7 +15,7 @@ from tilewright.residency.plan import MAP, key_of
 from tilewright.residency.views import reads_whole
 from tilewright.simulator.arithmetic.pixel_arithmetic import Work, work_of_value
 from tilewright.simulator.program import Counts
-from tilewright.spec.access import RECURRENT
+from tilewright.spec.access import RECURRENT, reads_place
 from tilewright.spec.graph import NetworkGraph
 from tilewright.spec.graph import Operation as Op
 from tilewright.spec.layer import Layer, Window
@@ -25,10 +25,12 @@ from tilewright.spec.network import (
     Add,
     Function,
     Map,
+    MatMul,
     Mul,
     NamedLayer,
     Opaque,
     Pool,
+    is_normalisation,
     macs_of,
     parameters_of,
 )
@@ -286,14 +288,16 @@ class Graph:
 
     def _operation(self, op: Op) -> Operation:
         spec = op.spec
-        whole = reads_whole(op)
-        readings = []
-        for operand in op.operands:
-            shape = self.ops.operand_shape(operand)
+        whole, readings = reads_whole(op), []
+        shapes = [self.ops.operand_shape(operand) for operand in op.operands]
+        at_place = reads_place(op, shapes) if whole and shapes else (False,) * len(shapes)
+        for operand, shape, place in zip(op.operands, shapes, at_place, strict=True):
             for access in operand:
                 planes = self.ops.shape(access)[1:], spec.output[1:]
                 reading = Reading(access.source + 1, *planes)
-                if not whole and not (spec.kind == "mul" and shape != spec.input):
+                if place:
+                    reading = replace(reading, extent=(1, 1))
+                elif not whole and not (spec.kind == "mul" and shape != spec.input):
                     assert isinstance(spec, Window)
                     row, column = access.at or (0, 0)
                     before = spec.padding[0] + row, spec.padding[2] + column
@@ -378,6 +382,11 @@ class Graph:
             and self.tensors[operation.number + 1].shape[1:] == (1, 1)
             and (operation.op.has_views or any(reading.pixels > 1 for reading in operation.readings))
         )
+
+    @cached_property
+    def products(self) -> tuple[str, ...]:
+        """Products of two operands of the network: blocks of the second one are not looked at."""
+        return tuple(op.name for op in self.ops.ops if isinstance(op.spec, MatMul))
 
     @cached_property
     def given(self) -> int:
@@ -500,4 +509,5 @@ def unknown_of(op: Op, timed: bool) -> str | None:
         return "what it does is not known"
     if isinstance(op.spec, Function) and op.spec.op in RECURRENT:
         return "its state takes memory that is not counted"
-    return "its MACs are not counted" if timed and macs_of(op.spec) > op.macs else None
+    counted = work_of_value(op).macs > 0 or is_normalisation(op.spec)
+    return "its MACs are not counted" if timed and macs_of(op.spec) > 0 and not counted else None

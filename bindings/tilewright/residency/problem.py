@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Hashable
+from collections.abc import Callable, Hashable, Sequence
 from functools import cached_property
 
 from tilewright.residency.bounds import Remaining
@@ -14,7 +14,7 @@ from tilewright.residency.shapes.pareto_shapes import Limits, pareto_shapes
 from tilewright.residency.shapes.shape import Shape, buffer_sizes, step_buffers
 from tilewright.residency.shapes.strips import strip_widths
 from tilewright.residency.transitions import State, Transitions
-from tilewright.residency.views import graph_of_views
+from tilewright.residency.views import graph_by_rows, graph_of_views
 from tilewright.spec.coarsening import coarse_graph
 from tilewright.spec.errors import InputError
 from tilewright.spec.graph import NetworkGraph
@@ -108,14 +108,14 @@ class Problem(Minimising):
     @property
     def grounds(self) -> str | None:
         """Among which plans a search proves a bound, where others might cost less."""
-        *others, last = self.graph.reductions or ("",)
-        if not last:
-            return None
-        several = (
-            f"{', '.join(others[:2])}{', ...' if len(others) > 2 else ''} and {last}" if others else last
-        )
-        verb = "have" if others else "has"
-        return f"plans in which {several} {verb} a whole plane on chip at a time, without running sums"
+        found = []
+        if planes := self.graph.reductions:
+            verb = "have" if len(planes) > 1 else "has"
+            found.append(f"{_several(planes)} {verb} a whole plane on chip at a time, without running sums")
+        if products := self.graph.products:
+            verb = "have" if len(products) > 1 else "has"
+            found.append(f"{_several(products)} {verb} the second operand on chip, and not in blocks")
+        return f"plans in which {', and '.join(found)}" if found else None
 
     @cached_property
     def least_spent(self) -> Spent:
@@ -130,7 +130,7 @@ class Problem(Minimising):
     @cached_property
     def network_graph(self) -> NetworkGraph:
         """The network, coarse as it is executed."""
-        return graph_of_views(coarse_graph(self.network))
+        return graph_by_rows(graph_of_views(coarse_graph(self.network)))
 
     @cached_property
     def graph(self) -> Graph:
@@ -213,3 +213,9 @@ class Problem(Minimising):
         """Whether an operation runs with one kernel at a time: what it needs at least is not asked then."""
         sizes = buffer_sizes(self.groups[1 << operation.number], Shape("kernels", 1, 1), frozenset())
         return sum(sizes.values()) <= self.machine.capacity
+
+
+def _several(names: Sequence[str]) -> str:
+    """Return some names, and no more than three of them."""
+    *others, last = names
+    return f"{', '.join(others[:2])}{', ...' if len(others) > 2 else ''} and {last}" if others else last

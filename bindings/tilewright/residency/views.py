@@ -1,13 +1,28 @@
-"""Concatenations along rows or columns, and copies of heads, that readers find where their sources lie."""
+"""What readers find where it lies: concatenations along rows or columns, copies of heads, and reshapes.
+
+Products are computed row by row: their shapes are chosen so that a row is a pixel.
+"""
 
 from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import replace
+from typing import TypeGuard
 
+from tilewright.spec.coarsening import PERMUTES
 from tilewright.spec.graph import OWN, Access, NetworkGraph, Operation
 from tilewright.spec.layer import Window
-from tilewright.spec.network import Function, Input, NamedLayer, Shape
+from tilewright.spec.network import (
+    NORMALISATIONS,
+    AnyLayer,
+    Function,
+    Input,
+    Map,
+    MatMul,
+    NamedLayer,
+    Reshape,
+    Shape,
+)
 
 PLANE = ((1, 0), (2, 1))
 """Axes of rows and of columns: their places in a shape and in `Access.at`."""
@@ -173,3 +188,122 @@ def _with(shape: Sequence[int], axis: int, size: int) -> Shape:
     """Return a shape with another size along an axis."""
     channels, height, width = (size if place == axis else each for place, each in enumerate(shape))
     return channels, height, width
+
+
+# Products row by row -------------------------------------------------------------------------------
+
+
+def graph_by_rows(graph: NetworkGraph) -> NetworkGraph:
+    """Return a graph whose products and softmax are computed pixel by pixel, as far as they can be.
+
+    A row of the first matrix gives a row of the product, as a pixel of a convolution of 1x1 gives one. So the
+    product's shape is changed to one of these pixels, if all that read it can take it: values stand in the
+    same order. Reshapes between such shapes are views.
+    """
+    return _Rows(graph).graph()
+
+
+class _Rows:
+    """Shapes by rows, by number, and what is read instead of reshapes."""
+
+    def __init__(self, graph: NetworkGraph) -> None:
+        self.given = graph
+        self.shapes = {OWN: graph.own_input, **{op.number: op.spec.output for op in graph.ops}}
+        self.views: dict[int, Access] = {}
+        for op in graph.ops:
+            if op.accesses and self._is_view(op):
+                self.views[op.number] = self._source(op.accesses[0])
+            elif (shape := self._by_rows(op)) is not None and self._all_take(op.number, shape):
+                self.shapes[op.number] = shape
+
+    def graph(self) -> NetworkGraph:
+        """Return the graph whose products have their shapes by rows, without the reshapes between them."""
+        kept = [op for op in self.given.ops if op.number not in self.views]
+        numbers = {op.number: number for number, op in enumerate(kept)} | {OWN: OWN}
+        folded: dict[int, list[AnyLayer]] = {}
+        for number, access in self.views.items():
+            folded.setdefault(access.source, []).append(self.given.ops[number].spec)
+        found = []
+        for op in kept:
+            sources = map(self._source, op.accesses)
+            accesses = tuple(access._replace(source=numbers[access.source]) for access in sources)
+            more = folded.get(op.number, []) if op.producers else []
+            spec, number = self._with_shapes(op), numbers[op.number]
+            whole = (*op.folded, *more)
+            found.append(replace(op, number=number, spec=spec, accesses=accesses, folded=whole))
+        return replace(self.given, ops=tuple(found))
+
+    def _source(self, access: Access) -> Access:
+        """Return what is read instead of a view; whoever reads one reads all of it."""
+        return self.views.get(access.source, access)
+
+    def _shape(self, access: Access) -> Shape:
+        """Return the shape of what an access reads, perhaps through a view."""
+        own = self._source(access)
+        channels, *plane = self.shapes[own.source]
+        if own.channels is not None:
+            channels = own.channels[1] - own.channels[0]
+        return channels, plane[0], plane[1]
+
+    def _is_view(self, op: Operation) -> bool:
+        """Whether all that read a reshape can read what it reads, in the shape that this has."""
+        (access, *others), spec = op.accesses, op.spec
+        plain = access.at is None and access.copies is None and not others
+        if not isinstance(spec, Reshape) or spec.op in PERMUTES or op.leaves or not plain:
+            return False
+        if access.channels is not None and access.source in self.views:
+            return False
+        return self._all_take(op.number, self._shape(access))
+
+    def _by_rows(self, op: Operation) -> Shape | None:
+        """Return the shape by rows of what an operation computes from what it reads; None if it has none."""
+        spec = op.spec
+        if isinstance(spec, MatMul):
+            if len(op.operands[0]) > 1 or op.accesses[0].copies is not None:
+                return None
+            channels, height, width = self._shape(op.accesses[0])
+            if (channels, height * width) != (spec.groups * spec.depth, spec.rows):
+                return None
+            return spec.groups * spec.columns, height, width
+        if _keeps_shape(spec) and len(op.accesses) == 1:
+            return self._shape(op.accesses[0])
+        return None
+
+    def _all_take(self, number: int, shape: Shape) -> bool:
+        """Whether all that read an operation's output can read it in a shape."""
+        if shape == self.shapes[number]:
+            return True
+        readers = (self.given.ops[reader] for reader in self.given.consumers[number])
+        return all(self._takes(reader, number, shape) for reader in readers)
+
+    def _takes(self, reader: Operation, number: int, shape: Shape) -> bool:
+        """Whether a reader can read an operation's output in another shape, whose pixels are rows."""
+        accesses = [access for access in reader.accesses if access.source == number]
+        if any(access._replace(source=OWN) != Access(OWN) for access in accesses):
+            return False
+        if isinstance(reader.spec, MatMul | Reshape):
+            return True
+        if not _keeps_shape(reader.spec) or len(reader.accesses) > 1:
+            return False
+        return reader.spec.input[2] == shape[1] * shape[2] and self._all_take(reader.number, shape)
+
+    def _with_shapes(self, op: Operation) -> AnyLayer:
+        """Return what an operation does in the shapes that are read and given."""
+        spec, output = op.spec, self.shapes[op.number]
+        changed: dict[str, object] = {}
+        if isinstance(spec, MatMul | Reshape) or (output != spec.output and _keeps_shape(spec)):
+            changed["input"] = self._shape(op.accesses[0])
+        if output != spec.output and not isinstance(spec, Map):
+            changed["output"] = output
+        if output != spec.output and isinstance(spec, Function):
+            changed["along"] = ("channels",)
+        return spec.model_copy(update=changed) if changed else spec
+
+
+def _keeps_shape(spec: AnyLayer) -> TypeGuard[Map | Function]:
+    """Whether each value of an output comes of its place, or of those of its column in channels and rows."""
+    if isinstance(spec, Map):
+        return spec.op not in NORMALISATIONS and not spec.parameters
+    if not isinstance(spec, Function) or spec.along is None or spec.parameters:
+        return False
+    return "columns" not in spec.along

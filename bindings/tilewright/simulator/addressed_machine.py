@@ -218,7 +218,7 @@ def _work_of(instruction: Compute) -> tuple[int, Work]:
     size = max(1, int(np.prod(operation.spec.output)))
     each = work_of_value(operation)
     if inputs is None:
-        return operation.macs * values // size, each.times(values)
+        return each.macs * values, each.times(values)
     depth = sum(shape[0] for shape in instruction.arithmetic.planes)
     share = (inputs[1] - inputs[0]) * each.macs // depth * values
     ends = (each.accesses - 2 * each.macs) * values if inputs[1] == depth else 0

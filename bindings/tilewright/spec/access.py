@@ -10,12 +10,14 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Literal
 
+from tilewright.spec.graph import Operation
 from tilewright.spec.network import (
     NORMALISATIONS,
     AnyLayer,
     Concat,
     Function,
     Map,
+    MatMul,
     Opaque,
     Padding,
     Reshape,
@@ -59,6 +61,27 @@ def access(layer: AnyLayer, given: Sequence[Shape]) -> Access:
     if isinstance(layer, Opaque):
         return "whole"
     return "stream" if isinstance(layer, Concat | Padding | Reshape | Slice) else "window"
+
+
+def reads_place(op: Operation, shapes: Sequence[Shape]) -> tuple[bool, ...]:
+    """Return for each operand of a product or function whether a pixel of the output needs one pixel of it.
+
+    That is the pixel at its place, in all channels. Of other operands it needs all, as of a product's second
+    matrix.
+
+    Parameters
+    ----------
+    shapes
+        Of the operands.
+    """
+    spec, (first, *others) = op.spec, shapes
+    alone = len(op.operands[0]) == 1 and op.operands[0][0].copies is None
+    if not alone or first[1:] != spec.output[1:]:
+        return (False,) * len(shapes)
+    if isinstance(spec, MatMul):
+        return (first[0] == spec.groups * spec.depth, *(False for _ in others))
+    at_place = isinstance(spec, Function) and spec.along is not None and set(spec.along) <= {"channels"}
+    return (at_place and not others, *(False for _ in others))
 
 
 def read(layer: Function | Opaque | Slice, given: Sequence[Shape]) -> tuple[Shape, ...]:

@@ -52,6 +52,7 @@ Activation = Literal[
 Unchanged = Literal["dropout", "identity"]
 Rescaling = Literal["quantise", "dequantise"]
 Normalisation = Literal["lrn", "softmax", "log_softmax"]
+Axis = Literal["channels", "rows", "columns"]
 
 AFFINE: tuple[Affine, ...] = get_args(Affine)
 """Functions that multiply by a number and add one, of each channel or of all."""
@@ -322,7 +323,12 @@ class MatMul(NetworkLayer):
         Columns of the first and rows of the second matrix, which are summed over.
     batch : int
         Images, each with matrices of its own.
+    transposed : bool, optional
+        Whether the second operand is stored as the product is, of each group its columns and then its rows;
+        else its rows stand first. Needed where it is executed with data.
     """
+
+    later: ClassVar[tuple[str, ...]] = ("transposed",)
 
     kind: Literal["matmul"]
     input: Shape
@@ -330,6 +336,7 @@ class MatMul(NetworkLayer):
     groups: Size = 1
     depth: Size
     batch: Size = 1
+    transposed: bool | None = None
 
     def model_post_init(self, _context: object) -> None:
         """Refuse shapes that no matrices have."""
@@ -388,9 +395,12 @@ class Function(NetworkLayer):
     numbers_at : int, optional
         Of a concatenation, ``concat``, with numbers of the file: how many of its inputs stand before them, if
         they stand in one place.
+    along : list of axes, optional
+        Of a function that keeps the shape of its only input, as softmax does: the axes along which a value
+        needs all others. Along the others it needs its own place alone. Without it, a value may need all.
     """
 
-    later: ClassVar[tuple[str, ...]] = ("numbers_at",)
+    later: ClassVar[tuple[str, ...]] = ("numbers_at", "along")
 
     kind: Literal["function"]
     op: Name
@@ -399,10 +409,14 @@ class Function(NetworkLayer):
     macs: Work = 0
     parameters: Count = 0
     numbers_at: Count | None = None
+    along: tuple[Axis, ...] | None = None
 
     def model_post_init(self, _context: object) -> None:
         """Refuse what belongs to another function."""
         super().model_post_init(_context)
+        if self.along is not None and self.output != self.input:
+            limit = f"layer {self.name}: is for functions whose output has the shape of their input"
+            raise InputError("layer.along", list(self.along), limit)
         if self.numbers_at is not None and (self.op != "concat" or not self.parameters):
             limit = f"layer {self.name}: is for op concat with parameters only"
             raise InputError("layer.numbers_at", self.numbers_at, limit)
@@ -619,6 +633,11 @@ class Network(Spec):
                 )
                 limit = f"is what layer {layer.name} takes, but it is given: {shown}"
                 raise InputError(f"network.layers[{index}].input", list(layer.input), limit)
+
+
+def is_normalisation(layer: AnyLayer) -> bool:
+    """Whether a layer is a function along some axes, such as a softmax of rows."""
+    return isinstance(layer, Function) and layer.along is not None
 
 
 def macs_of(layer: AnyLayer) -> int:

@@ -14,12 +14,13 @@ from typing import NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from tilewright.simulator.arithmetic.reference import small, small_output
+from tilewright.simulator.arithmetic.reference import product, small, small_output
 from tilewright.simulator.operations import exact_type
 from tilewright.simulator.program import Values
+from tilewright.spec.access import reads_place
 from tilewright.spec.graph import Operation
 from tilewright.spec.layer import Layer, Window
-from tilewright.spec.network import Add, Map, Mul, NamedLayer, Pool
+from tilewright.spec.network import Add, AnyLayer, Map, MatMul, Mul, NamedLayer, Pool, is_normalisation
 
 Numbers = NDArray[np.int64]
 Span = tuple[int, int]
@@ -61,7 +62,7 @@ class Work(NamedTuple):
 def work_of_value(operation: Operation) -> Work:
     """Return what an operation does for one value of its output."""
     spec = operation.spec
-    macs = operation.macs // max(1, prod(spec.output))
+    macs = spec.depth if isinstance(spec, MatMul) else operation.macs // max(1, prod(spec.output))
     if macs:
         return Work(macs, 0, 2 * macs + int(getattr(spec, "bias", False)) + 1)
     if isinstance(spec, Pool):
@@ -70,7 +71,7 @@ def work_of_value(operation: Operation) -> Work:
     if isinstance(spec, Add | Mul):
         operands = len(operation.operands)
         return Work(0, max(1, operands - 1), operands + 1)
-    return Work(0, int(isinstance(spec, Map)), 2)
+    return Work(0, int(isinstance(spec, Map) or is_normalisation(spec)), 2)
 
 
 class PixelArithmetic:
@@ -159,12 +160,16 @@ class PixelArithmetic:
     def _of_all(self, read: Read, weights: Values, pixels: Numbers, channels: Span) -> Values:
         """Return parts of the output where each value needs all of the operands."""
         spec, count = self.operation.spec, channels[1] - channels[0]
-        operands = [
-            read(place, np.arange(shape[1] * shape[2]), 0, shape[0]).T.reshape(shape)
-            for place, shape in enumerate(self.planes)
+        at_place = reads_place(self.operation, self.planes)
+        found = [
+            read(number, pixels if place else np.arange(shape[1] * shape[2]), 0, shape[0])
+            for number, (shape, place) in enumerate(zip(self.planes, at_place, strict=True))
         ]
         if not self.numeric:
             return np.zeros((len(pixels), count), dtype=np.int64)
+        if at_place[0]:
+            return _of_places(spec, [small(each) for each in found], channels)
+        operands = [each.T.reshape(shape) for each, shape in zip(found, self.planes, strict=True)]
         if not isinstance(spec, NamedLayer):
             whole = whole_output(self.operation, operands, weights).reshape(spec.output[0], -1)
             return whole[slice(*channels), pixels].T
@@ -197,6 +202,19 @@ class PixelArithmetic:
                 parts.append(read(place, pixels, low, high))
             begin += shape[0]
         return np.concatenate(parts, axis=1)
+
+
+def _of_places(spec: AnyLayer, operands: Sequence[Values], channels: Span) -> Values:
+    """Return pixels of a product, or of a function that reads the pixel at its place alone.
+
+    Parameters
+    ----------
+    operands
+        The pixels of the first one, shape (pixels, channels); all of a product's second one.
+    """
+    if not isinstance(spec, MatMul):
+        return operands[0][:, slice(*channels)]
+    return product(spec, *(each.T for each in operands)).T[:, slice(*channels)]
 
 
 def _convolved(spec: Layer, under: Values, first: int, rows: Values, channels: Span) -> Values:

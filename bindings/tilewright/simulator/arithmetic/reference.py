@@ -10,6 +10,7 @@ from collections.abc import Sequence
 
 import numpy as np
 
+from tilewright.simulator.operations import exact_type
 from tilewright.simulator.program import Values
 from tilewright.spec.layer import Layer
 from tilewright.spec.network import AnyLayer, Function, MatMul, NamedLayer, Opaque, Pool
@@ -102,8 +103,12 @@ def small_output(layer: AnyLayer, given: Sequence[Values], parameters: Values | 
         Any numbers where the parameters are missing, or what the layer does is not executed.
     """
     values = [small(each) for each in given]
+    if isinstance(layer, MatMul):
+        return np.stack([product(layer, *image) for image in zip(*values, strict=True)])
+    if isinstance(layer, Function) and layer.along is not None:
+        return values[0]
     missing = isinstance(layer, NamedLayer) and parameters is None
-    if missing or isinstance(layer, MatMul | Function | Opaque):
+    if missing or isinstance(layer, Function | Opaque):
         flat = np.concatenate([each.reshape(len(each), -1) for each in values], axis=1)
         return np.stack([np.resize(image, layer.output) for image in flat])
 
@@ -116,6 +121,31 @@ def small_output(layer: AnyLayer, given: Sequence[Values], parameters: Values | 
     from tilewright.simulator.arithmetic.network_executor import layer_output  # for start-up time
 
     return layer_output(layer, values, compute, integers=True).reshape(-1, *layer.output)
+
+
+def product(layer: MatMul, first: Values, second: Values) -> Values:
+    """Return the product of two matrices, group by group, of one image.
+
+    Parameters
+    ----------
+    first
+        Of each group its depth and then its rows, or some of these, in any shape.
+    second
+        Of each group its depth and then its columns, or columns first where the layer says so, in any shape.
+
+    Returns
+    -------
+    shape (C, H, W) of the layer's output
+        With fewer rows, (C, rows).
+    """
+    left = first.reshape(layer.groups, layer.depth, -1)
+    right = second.reshape(layer.groups, *(layer.depth, layer.columns)[:: -1 if layer.transposed else 1])
+    if not layer.transposed:
+        right = right.transpose(0, 2, 1)
+    kind = exact_type(left, right, layer.depth)
+    sums: Values = (right.astype(kind) @ left.astype(kind)).astype(np.int64)
+    whole = left.shape[2] == layer.rows
+    return sums.reshape(layer.output if whole else (-1, left.shape[2]))
 
 
 def random_values(layer: Layer, seed: int) -> tuple[Values, Values]:
