@@ -464,6 +464,7 @@ def test_methods_with_kernels_say_so() -> None:
         "grouping lns",
         "grouping sweep",
         "offloading descent",
+        "offloading orders",
         "residency",
         "scheduling",
         "tiling",

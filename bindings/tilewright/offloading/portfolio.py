@@ -7,6 +7,7 @@ from shutil import which
 from tilewright.core.packages import ORTOOLS, installed
 from tilewright.core.portfolio import Portfolio
 from tilewright.offloading import minizinc
+from tilewright.offloading.exact.tables import why_not as why_no_orders
 from tilewright.offloading.problem import Problem
 
 SMALL = 5_000
@@ -14,15 +15,17 @@ SMALL = 5_000
 
 
 def portfolio(problem: Problem) -> Portfolio:
-    """Return what ``auto`` runs: improvement, and on small layers a model beside it.
+    """Return what ``auto`` runs: improvement, and beside it the search over orders or, if small, a model.
 
-    Bursts and addresses are stated by `reference` alone.
+    The search knows no constraints. Bursts and addresses are stated by `reference` alone.
     """
     return Portfolio("descent", _proving(problem))
 
 
 def _proving(problem: Problem) -> str | None:
     machine = problem.machine
+    if not problem.constraints and why_no_orders(problem) is None:
+        return "orders"
     if machine.burst or machine.placement == "contiguous":
         there = which("minizinc") is not None
         return "reference@gecode" if there and minizinc.why_not(problem) is None else None
