@@ -8,16 +8,18 @@ from itertools import chain, combinations, product
 from random import Random
 from typing import Any
 
-from allocation.pipelines_at_random import loads_of_plans, with_border
+from allocation.pipelines_at_random import loads_of_plans, prices, with_border
 from conftest import examples, refused
 from hypothesis import assume, given, settings
 from numbered import randoms
-from tests.oracles.allocation import Pipeline
+from tests.oracles.allocation import Pipeline, Split
 from tests.oracles.pipeline_traffic import Border
+from tests.oracles.pipeline_traffic import energy as energy_of
 
 import tilewright as tw
 from tilewright import codegen
 from tilewright.allocation import objective, simulate, violation
+from tilewright.allocation.energy import energy
 from tilewright.core.context import RunContext
 from tilewright.models.allocation import parametric
 
@@ -194,8 +196,15 @@ def executed(asked: tw.AllocationProblem, plan: tw.AllocationPlan) -> None:
     interval, moved, words = Border(oracle).measured(loads, set(plan.streamed), set(plan.spilled))
     assert report.measures.interval_cycles == interval
     assert report.measures.storage_words == words
-    if asked.parallel or asked.machine.word_bits % 8 == 0:  # else whole bytes of each turn are more
-        assert report.measures.off_chip.bytes_per_frame == moved
+    if not (asked.parallel or asked.machine.word_bits % 8 == 0):  # whole bytes of each turn are more
+        return
+    assert report.measures.off_chip.bytes_per_frame == moved
+    if asked.machine.energy is not None:
+        splits = tuple(Split(*split) for split in plan.splits)
+        used = (sum if asked.parallel else max)(split.pes for split in splits)
+        counts = Border(oracle).counted(splits, moved, set(plan.streamed), set(plan.spilled))
+        spent = energy_of(oracle, counts, interval, used)
+        assert report.measures.energy_fj == spent == energy(asked, plan, interval)
 
 
 @settings(max_examples=examples(200, 8))
@@ -203,7 +212,8 @@ def executed(asked: tw.AllocationProblem, plan: tw.AllocationPlan) -> None:
 def test_any_plan_moves_what_the_walk_counts(random: Random) -> None:
     asked = with_border(random)
     assume(len(asked.stages) == len(Pipeline(asked.model_dump(mode="json")).layers))
-    free = asked.with_(machine={"buffer_bytes": None}, objective={"frames_per_second": None})
+    machine = {"buffer_bytes": None, "energy": prices(random)}
+    free = asked.with_(machine=machine, objective={"frames_per_second": None})
     plan = parametric.solve(free, RunContext()).plan
     assume(plan is not None)
     table = plan.to_json()

@@ -44,8 +44,13 @@ def of_layer(pipeline: Pipeline, layer: Layer, split: Split) -> Counter[str]:
     return found
 
 
-def _beat(pipeline: Pipeline, layer: Layer, split: Split, pixels: list[tuple[int, int]]) -> Counter[str]:
-    """Return what PEs work on in a beat, and which words come to which of them."""
+def _beat(
+    pipeline: Pipeline, layer: Layer, split: Split, pixels: list[tuple[int, int]], streams: bool = False
+) -> Counter[str]:
+    """Return what PEs work on in a beat, and which words come to which of them.
+
+    Weights that are streamed come from outside.
+    """
     found: Counter[str] = Counter()
     block, share = -(-layer.filters // split.filters), -(-layer.maps // split.maps)
     # PEs by the block of filters, the share of maps, and the row, that need a word.
@@ -70,7 +75,8 @@ def _beat(pipeline: Pipeline, layer: Layer, split: Split, pixels: list[tuple[int
         found["hops"] += layer.channels
     found["hops"] += sum(len(pes) for pes in needed.values())
     # A map that two slots of a layer read is one word in the buffers.
-    found["reads"] += len({word if word[0] == "weight" else word[1:] for word in needed})
+    held = (word for word in needed if not (streams and word[0] == "weight"))
+    found["reads"] += len({word if word[0] == "weight" else word[1:] for word in held})
     return found
 
 
@@ -149,6 +155,30 @@ class Border:
             for pixel, beat in self.pipeline.order(reader.number, 1).items():
                 for under in reader.under(pixel):
                     found.setdefault(under, []).append((reader.number, beat))
+        return found
+
+    def counted(
+        self, splits: tuple[Split, ...], moved: int, streamed: set[str], spilled: set[str]
+    ) -> Counter[str]:
+        """Return what is counted of a frame, of which so many bytes cross the border."""
+        parallel, found = self.pipeline.parallel, Counter({"bytes": moved})
+        for layer, split in zip(self.layers, splits, strict=True):
+            for pixel in layer.pixels():
+                streams = parallel and layer.name in streamed
+                found.update(_beat(self.pipeline, layer, split, [pixel], streams))
+            if not parallel and layer.name in streamed:
+                found["writes"] += layer.weights
+        for number, name in self.names.items():
+            readers, pixels = self.readers[number], self.pixels(number)
+            if number >= 0 and (readers or not parallel):
+                found["writes"] += self.channels(number) * pixels
+                leaves = number in self.pipeline.leaving or name in spilled
+                found["reads"] += self.channels(number) * pixels * leaves
+            if name in spilled or (number < 0 and parallel):
+                for some in [readers] if parallel else [[reader] for reader in readers]:
+                    found["writes"] += self.channels(number) * len(self.read_in(number, some))
+            elif number < 0:
+                found["writes"] += self.channels(number) * pixels
         return found
 
     def measured(self, loads: list[int], streamed: set[str], spilled: set[str]) -> tuple[int, int, int]:

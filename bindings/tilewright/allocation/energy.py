@@ -6,13 +6,13 @@ takes the interval besides; `Lowering` counts the words of the beats that are ex
 
 from __future__ import annotations
 
-from collections.abc import Iterable
 from functools import lru_cache
 from math import prod
 from typing import NamedTuple
 
 from tilewright.allocation.geometry import Windows
 from tilewright.allocation.machine import EnergyPrices
+from tilewright.allocation.off_chip import transfers, words_coming
 from tilewright.allocation.plan import Plan
 from tilewright.allocation.problem import Problem
 from tilewright.allocation.splits import LayerSplit
@@ -143,12 +143,25 @@ def channels_read(problem: Problem, stage: Stage) -> int:
     return sum(given if each < 0 else problem.stages[each].channels for each in producers)
 
 
-def exchange(problem: Problem, splits: Iterable[LayerSplit]) -> Exchange:
-    """Return what a frame exchanges with these splits, one for each layer."""
-    found = Exchange()
-    for stage, split in zip(problem.stages, splits, strict=True):
+def exchange(problem: Problem, plan: Plan) -> Exchange:
+    """Return what a frame exchanges with a plan."""
+    found, reads, writes = Exchange(), 0, 0
+    for stage, split in zip(problem.stages, plan.splits, strict=True):
         found = found.plus(exchange_of(problem, stage, split))
-    return found
+        values = stage.channels * stage.task.rows * stage.task.columns
+        reads += values if stage.name in plan.spilled and not words_taken_back(problem, stage) else 0
+        if problem.parallel:
+            reads -= stage.weights * split.beats(stage.task) if stage.name in plan.streamed else 0
+        else:
+            writes -= stage.weights  # they stay, or come as `words_coming` says
+    if problem.machine.off_chip is None:
+        return found
+    writes += words_coming(problem, plan.streamed, plan.spilled) - prod(problem.stages[0].spec.input)
+    return found._replace(
+        buffer_reads=found.buffer_reads + reads,
+        buffer_writes=found.buffer_writes + writes,
+        off_chip_bytes=sum(transfers(problem, plan.streamed, plan.spilled)),
+    )
 
 
 def spend(prices: EnergyPrices, what: Exchange) -> Spent:
@@ -181,5 +194,5 @@ def own_energy(problem: Problem, stage: Stage, split: LayerSplit) -> int:
 def energy(problem: Problem, plan: Plan, interval: int) -> int:
     """Return the energy of a frame, whose interval is known."""
     used = plan.pes if problem.parallel else max(split.pes for split in plan.splits)
-    spent = spend(prices_of(problem), exchange(problem, plan.splits)).total
+    spent = spend(prices_of(problem), exchange(problem, plan)).total
     return spent + interval * leakage_per_cycle(problem, used)

@@ -285,7 +285,7 @@ def _measures(times: Schedule, lowering: Lowering, report: Report) -> PipelineMe
     splits = plan.splits
     calculus = layer_parallel(problem, splits) if problem.parallel else layer_by_layer(problem, splits)
     floor = floor_of(problem, plan) if plan.regions else None
-    spent = _spent(times, lowering, report, interval) if problem.machine.energy else None
+    spent = _spent(times, lowering, report, interval, crossed) if problem.machine.energy else None
     return PipelineMeasures(
         **counted(report),
         interval_cycles=interval,
@@ -351,8 +351,16 @@ def _off_chip(times: Schedule, report: Report, frames: int) -> PipelineTraffic:
     )
 
 
-def _spent(times: Schedule, lowering: Lowering, report: Report, interval: int) -> PipelineEnergy:
-    """Return what a frame takes: words are those of the executed beats, the rest follows from splits."""
+def _spent(
+    times: Schedule, lowering: Lowering, report: Report, interval: int, crossed: PipelineTraffic | None
+) -> PipelineEnergy:
+    """Return what a frame takes: words are those of the executed beats, the rest follows from splits.
+
+    Parameters
+    ----------
+    crossed
+        What crossed the chip's border, where plans decide that.
+    """
     problem, parts = times.problem, Exchange()
     machine = problem.machine
 
@@ -365,8 +373,10 @@ def _spent(times: Schedule, lowering: Lowering, report: Report, interval: int) -
         read, computed = words
         left = per_frame(report.written, stage.name)
         kept = bool(problem.consumers[stage.number]) or not problem.parallel
-        loaded = per_frame(report.loaded, weights_of(stage))
+        loaded = per_frame(report.loaded, weights_of(stage)) + per_frame(report.loaded, stage.name)
         given = 0 if stage.number else prod(stage.spec.input)
+        if crossed is not None and given:
+            given = per_frame(report.loaded, INPUT)
         executed = exchange_of(problem, stage, split)._replace(
             macs=computed * stage.macs_per_value,
             buffer_reads=read + kept * left,
@@ -374,6 +384,8 @@ def _spent(times: Schedule, lowering: Lowering, report: Report, interval: int) -
             off_chip_bytes=sum(map(machine.bytes, (given, loaded, left))),
         )
         parts = parts.plus(executed)
+    if crossed is not None:
+        parts = parts._replace(off_chip_bytes=crossed.bytes_per_frame)
     prices = prices_of(problem)
     used, counted_too = pes(problem, times.plan), prices.pe_fj_per_cycle is not None
     leakage = interval * leakage_per_cycle(problem, used) if counted_too else None

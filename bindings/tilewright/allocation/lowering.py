@@ -140,12 +140,14 @@ class Lowering:
         self.stage, self.beat, self.frame, self.start = (c[order] for c in (stage, beat, frame, start))
 
     def words_exchanged(self) -> list[tuple[int, int]]:
-        """Return the words that the beats of each layer read and compute in the first frame."""
+        """Return the words that beats of each layer read in buffers and compute, in the first frame."""
         shapes = {tensor.name: tensor.shape for tensor in self._tensors()}
         found = []
         for stage in self.problem.stages:
             words = {READ: 0, COMPUTE: 0}
             for event in _Beats(self, stage).events(shapes):
+                if self.problem.parallel and event.form[1] == weights_of(stage) and not self._stays(stage):
+                    continue  # they come from off chip
                 sizes = (event.high - event.low).prod(axis=1)
                 words[event.form[0]] += int(sizes[self.frame[event.steps] == 0].sum())
             found.append((words[READ], words[COMPUTE]))

@@ -59,7 +59,7 @@ def name_of(problem: Problem, number: int) -> str:
 
 
 class Sizes(NamedTuple):
-    """Bytes of each map, by number from -1 on: all of it, what readers need, and what each of them needs."""
+    """Words of each map, by number from -1 on: all of it, what readers need, and what each of them needs."""
 
     whole: dict[int, int]
     read: dict[int, int]
@@ -68,21 +68,17 @@ class Sizes(NamedTuple):
 
 @lru_cache(maxsize=64)
 def sizes_of(problem: Problem) -> Sizes:
-    """Return the bytes of all maps; whole bytes of each."""
-    scan, to_bytes = Scan(problem), problem.machine.bytes
+    """Return the words of all maps."""
+    scan = Scan(problem)
     whole, read, read_by = {}, {}, {}
     for number in range(-1, len(problem.stages)):
         channels, needed = channels_of(problem, number), None
         for reader in readers_of(problem, number):
             mask = uses_of(scan, problem.stages[reader]).last >= 0
-            read_by[number, reader] = to_bytes(channels * int(mask.sum()))
+            read_by[number, reader] = channels * int(mask.sum())
             needed = mask if needed is None else needed | mask
-        read[number] = 0 if needed is None else to_bytes(channels * int(needed.sum()))
-        if number < 0:
-            whole[number] = to_bytes(prod(problem.stages[0].spec.input))
-        else:
-            task = problem.stages[number].task
-            whole[number] = to_bytes(channels * task.rows * task.columns)
+        read[number] = 0 if needed is None else channels * int(needed.sum())
+        whole[number] = _all_of(problem, number)
     return Sizes(whole, read, read_by)
 
 
@@ -96,11 +92,11 @@ def transfers(problem: Problem, streamed: tuple[str, ...], spilled: tuple[str, .
     """
     sizes, to_bytes = sizes_of(problem), problem.machine.bytes
     if problem.parallel:
-        total = sizes.read[-1]
+        total = to_bytes(sizes.read[-1])
         for stage in problem.stages:
             away = stage.name in spilled
-            total += sizes.whole[stage.number] if stage.leaves or away else 0
-            total += sizes.read[stage.number] if away else 0
+            total += to_bytes(sizes.whole[stage.number]) if stage.leaves or away else 0
+            total += to_bytes(sizes.read[stage.number]) if away else 0
             if stage.name in streamed:
                 total += to_bytes(stage.weights) * stage.task.rows * stage.task.columns
         return (total,)
@@ -108,15 +104,29 @@ def transfers(problem: Problem, streamed: tuple[str, ...], spilled: tuple[str, .
     first = min(readers_of(problem, -1))
     for stage in problem.stages:
         away = stage.leaves or stage.name in spilled
-        total = sizes.whole[stage.number] if away else 0
+        total = to_bytes(sizes.whole[stage.number]) if away else 0
         total += to_bytes(stage.weights) if stage.name in streamed else 0
         for producer in dict.fromkeys(stage.producers):
             if name_of(problem, producer) in spilled:
-                total += sizes.read_by[producer, stage.number]
+                total += to_bytes(sizes.read_by[producer, stage.number])
             elif producer < 0 and stage.number == first:
-                total += sizes.whole[-1]
+                total += to_bytes(sizes.whole[-1])
         found.append(total)
     return tuple(found)
+
+
+def words_coming(problem: Problem, streamed: tuple[str, ...], spilled: tuple[str, ...]) -> int:
+    """Return the words that come into the buffers from off chip in a frame.
+
+    Weights that a pipeline streams go to the PEs.
+    """
+    sizes, away = sizes_of(problem), [-1] if problem.parallel else []
+    away += [number for number in sizes.whole if name_of(problem, number) in spilled]
+    if problem.parallel:
+        return sum(sizes.read[number] for number in away)
+    found = sum(words for (number, _), words in sizes.read_by.items() if number in away)
+    found += 0 if -1 in away else sizes.whole[-1]
+    return found + sum(stage.weights for stage in problem.stages if stage.name in streamed)
 
 
 def transfer_cycles(problem: Problem, moved: int) -> int:

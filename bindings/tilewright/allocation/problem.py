@@ -102,9 +102,6 @@ class Problem(Minimising):
         if "rows" in self.limits.splits:
             limit = "rows are not split with machine.off_chip"
             raise InputError("limits.splits", list(self.limits.splits), limit)
-        if self.machine.energy is not None:
-            limit = "energy is not counted with machine.off_chip; leave out one of the two"
-            raise InputError("machine.energy", self.machine.energy.model_dump(), limit)
 
     def _check_pes(self, stages: tuple[Stage, ...]) -> None:
         pes, columns = self.machine.pes, self.machine.array[1]
@@ -184,6 +181,8 @@ class Problem(Minimising):
         operations = [stage.task.operations for stage in self.stages]
         cycles = max(operations) if self.parallel else sum(operations)
         moving = sum(operations) + prod(self.stages[0].spec.input)
+        if (link := self.machine.off_chip) is not None:  # an operation's weight, operand and result may cross
+            cycles += 3 * self.machine.bytes(moving) * self.machine.clock_mhz // link.mb_per_s
         return self.machine.energy.most(moving, cycles, self.machine.pes)
 
     @property
