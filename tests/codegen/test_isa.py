@@ -16,15 +16,20 @@ import numpy as np
 import pytest
 from conftest import THOROUGH, examples, tells
 from elftools.elf.elffile import ELFFile
-from fusion_at_random import machine, randoms
-from hypothesis import given, settings
+from fusion_at_random import AnyGroups, machine, randoms
+from fusion_at_random import plan as any_plan
+from fusion_at_random import problem as any_problem
+from hypothesis import HealthCheck, assume, given, settings
 from onnx_in_c import any_network, instance_of
 from programs import again, any_program, mutated, simulated, without_token
 from tests import command
+from tests.numbered import numbers as integers
+from tests.numbered import tables
 from tests.oracles import isa_banks
 from tests.oracles.isa_page import HOSTED, Page
 
 from tilewright import codegen, fusion
+from tilewright.codegen import QuantisedNetwork
 from tilewright.codegen.isa import (
     Banks,
     Image,
@@ -38,6 +43,8 @@ from tilewright.codegen.isa import (
 from tilewright.codegen.isa.assembly import assemble, data_of
 from tilewright.codegen.isa.instructions import FORMS, HOST_FORMS, OPERANDS
 from tilewright.codegen.isa.timing import cycles
+from tilewright.codegen.numbers.c_integers import pack_elements
+from tilewright.codegen.stream import numbers_of
 from tilewright.core import catalogue
 from tilewright.fusion import Plan, Problem
 from tilewright.fusion.graph import engine_of
@@ -370,6 +377,61 @@ def test_words_mean_what_the_page_says(small: tuple[Problem, Plan, Image]) -> No
 @given(randoms)
 def test_words_of_any_program_mean_what_the_page_says(random: Random) -> None:
     assert_the_page_decodes(any_program(random)[2])
+
+
+# Numbers of a result of bitwidth ----------------------------------------------------------------------------
+
+
+def quantised(random: Random) -> tuple[AnyGroups, QuantisedNetwork]:
+    """Return a random network, and its numbers in random formats with images for two batches or more."""
+    layers = {"layers": tables(random, ("relu",))}
+    made = any_problem(random, layers, machine={"element_bytes": random.choice([1, 2])})
+    network, _ = integers(random, made.network)
+    drawn = np.random.default_rng(random.getrandbits(32))
+    count = made.machine.arrays * 2 + random.randint(0, 1)
+    images = network.quantise(drawn.normal(0, 2, (count, *made.network.layers[0].input)))
+    return made, QuantisedNetwork(network, images, None, "a test")
+
+
+@settings(max_examples=examples(300, 10), suppress_health_check=[HealthCheck.filter_too_much])
+@given(randoms)
+def test_programs_compute_in_the_formats_of_a_bitwidth_result(random: Random) -> None:
+    try:
+        problem, values = quantised(random)
+        plan = any_plan(random, problem)
+        image = program_of(problem, plan, 0, "net", values)
+    except InputError:
+        assume(False)
+    data = elf_bytes(image)
+    assert elf_bytes(again(read_elf(data))) == data
+    assert findings(image) == []
+    done = execute(read_elf(data))
+    assert done.batches == len(values.images) // problem.machine.arrays
+    numbers = numbers_of(problem, 0, values)
+    (name,) = numbers.outputs
+    assert done.right
+    assert done.outputs == pack_elements(
+        numbers.maps[name].transpose(0, 2, 3, 1), 8 * problem.machine.element_bytes
+    )
+    assert done.cycles == image.planned_cycles
+
+
+@pytest.mark.nightly
+def test_digits_are_classified_as_by_the_integer_network(tmp_path: Path) -> None:
+    numbers = ["--numbers", "lenet5-bits", "bits.json"]
+    wide = ["--machine", "dnnvm-zu2", "--set", "machine.element_bytes=2"]
+    for args in (
+        ["solve", "lenet5-128", *wide, "--with", "greedy", "-o", "lenet5.json"],
+        ["solve", "lenet5-bits", "--with", "greedy", "-o", "bits.json"],
+        ["emit", "lenet5-128", "lenet5.json", *wide, *numbers, "--as", "isa", "-o", "lenet5/"],
+    ):
+        done = command.run(tmp_path, *args)
+        assert done.returncode == 0, done.stderr
+    image = read_elf((tmp_path / "lenet5" / "program.elf").read_bytes())
+    assert findings(image) == []
+    done = execute(image)
+    assert done.right and done.batches == 200
+    assert done.cycles == image.planned_cycles
 
 
 # Banks ------------------------------------------------------------------------------------------------------

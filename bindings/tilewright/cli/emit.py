@@ -19,6 +19,7 @@ from tilewright.spec.errors import InputError
 
 if TYPE_CHECKING:
     from tilewright.codegen import TrainedNetwork
+    from tilewright.codegen.numbers.quantised_network import GivenNumbers
     from tilewright.run.instance import Instance
 
 
@@ -94,7 +95,7 @@ def emit(
         _emit_instructions(problem, answer.plan, output, numbers, seed, as_json, changes["sizes"])
         return
     if numbers is not None:
-        raise click.UsageError("--numbers is for projects: --as project, or -o FOLDER/")
+        raise click.UsageError("--numbers is for projects and programs: --as isa, or -o FOLDER/")
     emitting = EMITTING[form]
     emitting(problem, answer.plan, output, as_json)
 
@@ -122,12 +123,7 @@ def _emit_project(
 
     if output is None:
         raise click.UsageError("a project is a folder: -o FOLDER/")
-    given: codegen.QuantisedNetwork | codegen.TrainedNetwork | None = None
-    if numbers is None:
-        given = _trained(problem, seed, sizes)
-    else:
-        bits, answer = read_both(numbers[0], {}, numbers[1])
-        given = codegen.numbers(bits.name, bits.problem, answer.plan)
+    given = _given(problem, numbers, seed, sizes)
     files = codegen.project(problem.name, problem.source, problem.problem, plan, given, seed, hop_cycles)
     _save_folder(problem, output, files, f"`make -C {Path(output)} run` runs them", as_json)
 
@@ -143,12 +139,27 @@ def _emit_instructions(
 ) -> None:
     from tilewright import codegen
 
-    if output is None or numbers is not None:
-        raise click.UsageError("instructions are written to a folder, without --numbers: -o FOLDER/")
-    given = _trained(problem, seed, sizes)
+    if output is None:
+        raise click.UsageError("instructions are written to a folder: -o FOLDER/")
+    given = _given(problem, numbers, seed, sizes)
     files = codegen.instructions(problem.name, problem.problem, plan, given, seed)
     told = f"`tilewright execute {Path(output) / 'program.elf'}` runs them"
     _save_folder(problem, output, files, told, as_json)
+
+
+def _given(
+    problem: Instance,
+    numbers: tuple[str, str] | None,
+    seed: int,
+    sizes: Sequence[tuple[str, tuple[int, ...]]],
+) -> GivenNumbers | None:
+    """Return the numbers of a result of bitwidth, or those of the network's file."""
+    from tilewright import codegen
+
+    if numbers is None:
+        return _trained(problem, seed, sizes)
+    bits, answer = read_both(numbers[0], {}, numbers[1])
+    return codegen.numbers(bits.name, bits.problem, answer.plan)
 
 
 def _trained(

@@ -80,6 +80,7 @@ def _told(image: Image, done: Executed) -> dict[str, Any]:
         "most_tokens": done.most_tokens,
         "side_by_side": image.side_by_side,
         "copies": image.copies,
+        "batches": done.batches,
         "right": done.right,
     }
 
@@ -98,6 +99,7 @@ def _print(image: Image, done: Executed, has_banks: bool) -> None:
     more = done.cycles - image.planned_cycles
     same = f"PLANNED {image.planned_cycles:,}, {abs(more):,} {'more' if more > 0 else 'less'}"
     same = same if more else "as planned"
+    same += f"; for each of {done.batches:,} batches" if done.batches > 1 else ""
     right = "equal to the reference, bit for bit" if done.right else "DIFFER from the reference"
     planar = sum(each.planar for each in image.tensors)
     form = f"{planar} of {len(image.tensors)} NCHW, others NHWC" if planar else "NHWC"

@@ -155,14 +155,14 @@ def _as_network(problem: Problem) -> Problem:
 
 
 def instructions(
-    name: str, problem: Any, plan: Any, given: TrainedNetwork | None = None, seed: int = 0
+    name: str, problem: Any, plan: Any, given: GivenNumbers | None = None, seed: int = 0
 ) -> dict[str, bytes]:
     """Return a plan of fusion as a program of instructions in binary words: its files, by their names.
 
     Parameters
     ----------
     given
-        Weights and inputs in floating point; made from the seed when left out.
+        Weights and inputs, quantised or in floating point; made from the seed when left out.
 
     Raises
     ------

@@ -10,7 +10,7 @@ from tilewright.codegen.isa.checker import check, findings
 from tilewright.codegen.isa.container import Image
 from tilewright.codegen.isa.machine import Executed, execute
 from tilewright.codegen.isa.program import program_of
-from tilewright.codegen.numbers.trained_network import TrainedNetwork
+from tilewright.codegen.numbers.quantised_network import GivenNumbers
 from tilewright.fusion import Plan, Problem
 from tilewright.spec.errors import InputError
 
@@ -64,10 +64,10 @@ def _elf() -> ModuleType:
 
 
 def program_files(
-    problem: Problem, plan: Plan, seed: int, name: str, trained: TrainedNetwork | None = None
+    problem: Problem, plan: Plan, seed: int, name: str, given: GivenNumbers | None = None
 ) -> dict[str, bytes]:
     """Return the files of a program, by their names: its text with data, and all of it as an ELF file."""
-    image = program_of(problem, plan, seed, name, trained)
+    image = program_of(problem, plan, seed, name, given)
     return {
         "program.s": disassemble(image).encode(),
         "program.elf": elf_bytes(image),

@@ -30,6 +30,9 @@ from tilewright.spec.errors import InputError
 DATA = {"parameters": "parameters.bin", "input": "input.bin", "expected": "expected.bin"}
 """What a program has besides instructions, and the files beside it that hold them."""
 
+FURTHER = "batches", "batches.bin"
+"""The same of inputs of further batches, where there are any."""
+
 _NUMBER = re.compile(r"-?(0x[0-9a-f]{1,16}|[0-9]{1,20})", re.IGNORECASE)
 _WORDS = Field("", 32)
 _FIELDS = {
@@ -60,6 +63,8 @@ def _lines(image: Image) -> Iterator[str]:
     yield f".maps address={image.maps[0]:#x} bytes={image.maps[1]}"
     for kind, file in DATA.items():
         yield f'.{kind} "{file}"'
+    if image.further:
+        yield f'.{FURTHER[0]} "{FURTHER[1]}"'
     for tensor in image.tensors:
         channels, rows, columns = tensor.shape
         sizes = f"channels={channels} rows={rows} columns={columns}"
@@ -163,7 +168,7 @@ class _Assembler:
             self._section = name
         elif name == ".tensor":
             self._tensor(rest)
-        elif name in _ONCE:
+        elif name in (*_ONCE, f".{FURTHER[0]}"):
             if name in self._said:
                 raise self._error(name, None, "is given twice")
             self._said[name] = rest
@@ -289,6 +294,7 @@ class _Assembler:
                 raise InputError(name, None, "is missing", self._file)
         maps = self._fields[".maps"]
         data = {kind: self._read(json.loads(self._said[f".{kind}"])) for kind in DATA}
+        further = self._said.get(f".{FURTHER[0]}")
         image = Image(
             name=json.loads(self._said[".program"]),
             machine=machine_of(self._said[".machine"]),
@@ -300,6 +306,7 @@ class _Assembler:
             maps=(maps["address"], maps["bytes"]),
             expected=data["expected"],
             planned_cycles=self._fields[".planned"]["cycles"],
+            further=self._read(json.loads(further)) if further else b"",
         )
         try:
             return image.checked()
@@ -310,4 +317,5 @@ class _Assembler:
 def data_of(image: Image) -> dict[str, bytes]:
     """Return the files that the text of a program names."""
     contents = {"parameters": image.parameters, "input": image.inputs, "expected": image.expected}
-    return {DATA[kind]: content for kind, content in contents.items()}
+    further = {FURTHER[1]: image.further} if image.further else {}
+    return further | {DATA[kind]: content for kind, content in contents.items()}

@@ -26,13 +26,13 @@ class Banks(NamedTuple):
 
     Attributes
     ----------
-    count
+    number
         Banks of each buffer.
     ports
         Of a bank: 1 for all accesses, or 2, for reading and for writing.
     """
 
-    count: int
+    number: int
     ports: int = 1
 
 
@@ -43,7 +43,7 @@ class Arbiter:
         self._banks, self._machine = banks, machine
         sizes = [machine.capacity(buffer) // machine.element_bytes for buffer in BUFFERS]
         self._bank_of: list[Elements] = [
-            np.arange(size, dtype=np.int64) * banks.count // max(1, size) for size in sizes
+            np.arange(size, dtype=np.int64) * banks.number // max(1, size) for size in sizes
         ]
         self._free: dict[Port, int] = {}
         self._known: dict[Block, tuple[int, ...]] = {}

@@ -32,6 +32,9 @@ DDR_BANK = len(BUFFERS)
 SHIFTS = (-32, 40)
 """Powers of two that results may be divided by, so that they fit 64 bits."""
 
+WIDEST = 62
+"""Bits of what engines compute with that do not multiply."""
+
 MOST_BIAS_SHIFT = 32
 
 AT_LEAST_ONE = (
@@ -88,6 +91,7 @@ class _Fields:
                     yield found
 
     def _of(self, each: Instruction, where: str) -> Iterator[InputError]:
+        own = 8 * self._width
         tables = [("", each.values), *((f"{one.role}.", one.values) for one in each.operands)]
         for role, values in tables:
             for name, value in values.items():
@@ -96,6 +100,17 @@ class _Fields:
         shift, bias_shift = each.values.get("shift", 0), each.values.get("bias_shift", 0)
         if not SHIFTS[0] <= shift <= SHIFTS[1]:
             yield InputError(f"{where}.shift", shift, f"must be from {SHIFTS[0]} to {SHIFTS[1]}")
+        for role, values in tables:
+            multiplies = each.name in ("CONV", "CONNECTED")
+            for name, most in (("bits", own), ("read_bits", own if multiplies else WIDEST)):
+                if values.get(name, 0) > most:
+                    yield InputError(f"{where}.{role}{name}", values[name], f"must be at most {most}")
+            read_shift = values.get("read_shift", 0)
+            if not SHIFTS[0] <= read_shift <= SHIFTS[1]:
+                limit = f"must be from {SHIFTS[0]} to {SHIFTS[1]}"
+                yield InputError(f"{where}.{role}read_shift", read_shift, limit)
+        if each.values.get("bias_last", 0) and each.values.get("first", 1) != each.values.get("last", 1):
+            yield InputError(f"{where}.bias_last", 1, "is for sums that begin and end in one instruction")
         if bias_shift > MOST_BIAS_SHIFT:
             yield InputError(f"{where}.bias_shift", bias_shift, f"must be at most {MOST_BIAS_SHIFT}")
         if each.engine in (*each.wait, *each.send):

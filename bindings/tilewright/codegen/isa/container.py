@@ -47,6 +47,8 @@ class Image:
         What the outputs must be, in the order of `tensors`, NHWC.
     planned_cycles
         What the plan says that it takes; the machine does not look at it.
+    further
+        Inputs of further batches of images, for which it is executed again; each as long as `inputs`.
     """
 
     name: str
@@ -59,6 +61,7 @@ class Image:
     maps: tuple[int, int]
     expected: bytes
     planned_cycles: int
+    further: bytes = b""
 
     @cached_property
     def words(self) -> list[int]:
@@ -80,6 +83,13 @@ class Image:
     def outputs(self) -> list[Tensor]:
         """The network's outputs."""
         return [tensor for tensor in self.tensors if tensor.role == "OUTPUT"]
+
+    @property
+    def batches(self) -> list[bytes]:
+        """Inputs of all batches of images."""
+        size = max(1, len(self.inputs))
+        more = [self.further[at : at + size] for at in range(0, len(self.further), size)]
+        return [self.inputs, *more]
 
     @property
     def side_by_side(self) -> int:
@@ -116,6 +126,10 @@ class Image:
             if not (least <= tensor.pixel and reach <= end + tensor.pixel):
                 raise InputError(f"tensor {tensor.name}", tensor.address, f"lies beyond {end} bytes of DDR")
             asked += images * prod(tensor.shape) * width if tensor.role == "OUTPUT" else 0
+        if len(self.further) % max(1, len(self.inputs)):
+            limit = f"has the inputs' {len(self.inputs)} bytes for each batch"
+            raise InputError("batches", len(self.further), limit)
+        asked *= len(self.batches)
         if asked != len(self.expected):
             limit = f"has the outputs' {asked} bytes"
             raise InputError("expected", len(self.expected), limit)

@@ -31,6 +31,7 @@ SECTIONS = (
     ".expected",
     ".machine",
     ".program",
+    ".batches",
 )
 """Sections of a program, in their order; tables of symbols and strings follow."""
 
@@ -73,6 +74,7 @@ def elf_bytes(image: Image) -> bytes:
         ".host": _packed(image.host_words),
         ".tensors": _packed([word for each in image.tensors for word in _tensor_words(each)]),
         ".expected": image.expected,
+        ".batches": image.further,
         ".machine": json.dumps(image.machine.model_dump(mode="json")).encode(),
         ".program": json.dumps({"name": image.name, "planned_cycles": image.planned_cycles}).encode(),
     }
@@ -196,10 +198,14 @@ def read_elf(data: bytes, file: str | None = None) -> Image:
     try:
         found = ELFFile(BytesIO(data))
         sections = {section.name: section for section in found.iter_sections()}
-        missing = next((name for name in (*SECTIONS, ".symtab") if name not in sections), None)
+        asked = (name for name in (*SECTIONS, ".symtab") if name != ".batches")  # which came later
+        missing = next((name for name in asked if name not in sections), None)
         if missing is not None:
             raise InputError("sections", missing, "is missing: this is no program of tilewright", file)
-        contents = {name: b"" if name == ".maps" else bytes(sections[name].data()) for name in SECTIONS}
+        contents = {
+            name: bytes(sections[name].data()) if name in sections and name != ".maps" else b""
+            for name in SECTIONS
+        }
         names = [symbol.name for symbol in sections[".symtab"].iter_symbols()][1:]
         begin = sections[".maps"]["sh_addr"], sections[".maps"]["sh_size"]
     except InputError:
@@ -243,6 +249,7 @@ def _image(contents: Mapping[str, bytes], names: Sequence[str], maps: tuple[int,
         maps=maps,
         expected=contents[".expected"],
         planned_cycles=planned,
+        further=contents[".batches"],
     ).checked()
 
 

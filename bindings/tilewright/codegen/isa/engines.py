@@ -133,7 +133,7 @@ class Memories:
         for values in instruction.of("in"):
             box = values["rows"], values["columns"], values["channels"]
             each = block(values, box, self._images)
-            found.append(each.read(self.banks[each.bank]))
+            found.append(_as_read(each.read(self.banks[each.bank]), values))
         return found
 
     def _joined(self, instruction: Instruction) -> Elements:
@@ -146,16 +146,17 @@ class Memories:
         numbers = line(values["bank"], values["base"], kernels * each).read(self.banks[values["bank"]])
         numbers = numbers.reshape(kernels, each)
         sums = self._summed(instruction, numbers[:, values["bias"] :])
-        if values["bias"]:
-            sums = sums + (numbers[:, 0].astype(np.int64) << values["bias_shift"])
+        bias = numbers[:, 0].astype(np.int64) << values["bias_shift"] if values["bias"] else 0
+        if not values["bias_last"]:
+            sums = sums + bias
         if not values["first"]:
             if self._sums is None or self._sums.shape != sums.shape:
                 raise InputError("CONV.first", 0, "goes on with sums that nothing began")
             sums = sums + self._sums
-        sums = wrap(sums, SUM_BITS)
+        sums = wrap(sums, values["sum_bits"] or SUM_BITS)
         self._sums = None if values["last"] else sums
         if values["last"]:
-            self._store(instruction, sums, 1)
+            self._store(instruction, sums + bias if values["bias_last"] else sums, 1)
 
     def _summed(self, instruction: Instruction, weights: Elements) -> Integers:
         """Return sums of products, shape (images, rows, columns, kernels).
@@ -194,7 +195,7 @@ class Memories:
         values = instruction.values
         if NONLINEAR[values["nonlinear"]] == "RELU":
             results = np.maximum(results, 0)
-        half, shift = 1 << (8 * self._width - 1), values["shift"]
+        half, shift = 1 << ((values["bits"] or 8 * self._width) - 1), values["shift"]
         if shift < 0:
             # What is beyond the width stays so, and does not leave 64 bits when it is shifted.
             results = np.clip(results, -(half + 1) * divisor, half * divisor) << -shift
@@ -237,9 +238,8 @@ class Memories:
 
     def _hosted(self, entry: Instruction) -> None:
         values = entry.values
-        flat = [
-            hosted_map(each, self._images, self._width).view(self.ddr, self.kind) for each in entry.of("read")
-        ]
+        maps = [hosted_map(each, self._images, self._width) for each in entry.of("read")]
+        flat = [_as_read(each.view(self.ddr, self.kind), values) for each in maps]
         (write,) = (hosted_map(each, self._images, self._width) for each in entry.of("write"))
         out = write.view(self.ddr, self.kind)
         if entry.name == "RESHAPE":  # in the order of channels, rows and columns
@@ -253,10 +253,25 @@ class Memories:
             *_, table = accesses(entry, self._images, self._width).ddr_reads
             numbers = table.view(self.ddr, self.kind).reshape(write.shape[3], -1)
             sums = _product(given, numbers[:, values["bias"] :])
-            if values["bias"]:
-                sums = sums + (numbers[:, 0].astype(np.int64) << values["bias_shift"])
-            results = wrap(sums, SUM_BITS).reshape(out.shape)
+            bias = numbers[:, 0].astype(np.int64) << values["bias_shift"] if values["bias"] else 0
+            late = values["bias_last"]
+            sums = wrap(sums if late else sums + bias, values["sum_bits"] or SUM_BITS)
+            results = (sums + bias if late else sums).reshape(out.shape)
         self._stores.append(partial(np.copyto, out, self._scaled(entry, results, 1)))
+
+
+def _as_read(stored: Elements, values: Values) -> Elements:
+    """Return values as an operation reads them: divided, rounded halves away from zero, and saturated."""
+    bits, shift = values["read_bits"], values["read_shift"]
+    if not bits:
+        return stored
+    half, found = 1 << (bits - 1), stored.astype(np.int64)
+    if shift < 0:
+        found = np.clip(found, -half, half) << -shift
+    elif shift > 0:
+        found = np.sign(found) * ((2 * np.abs(found) + (1 << shift)) >> (shift + 1))
+    read: Elements = np.clip(found, -half, half - 1)
+    return read.astype(stored.dtype) if bits <= 8 * stored.itemsize else read
 
 
 def _product(given: Elements, numbers: Elements) -> Integers:

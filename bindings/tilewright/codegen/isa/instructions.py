@@ -77,8 +77,18 @@ WINDOW: Layout = (
 SCALE: tuple[Field, ...] = (Field("nonlinear", 2, names=NONLINEAR), Field("shift", 8, signed=True))
 """The nonlinear type, and the power of two that results are divided by."""
 
+READ = (Field("read_shift", 8, signed=True, later=True), Field("read_bits", 6, later=True))
+"""How values are read: divided by two to the power of the shift, rounded, and saturated at some bits; as they
+are stored where the bits are 0."""
+
+BITS = Field("bits", 6, later=True)
+"""At which results saturate; 0 for those of an element."""
+
+SUMS = (Field("sum_bits", 6, later=True), Field("bias_last", 1, later=True))
+"""Bits of the accumulators, 0 for 32; and whether a bias is added behind them, where nothing wraps around."""
+
 OPERANDS: Mapping[str, Layout] = {
-    "in": (*AREA, *BOX),
+    "in": (*AREA, (*BOX[0], *READ), *BOX[1:]),
     "out": AREA,
     "chip": AREA,
     "ddr": DDR,
@@ -131,7 +141,7 @@ def _roles(name: str, parts: int, mode: int, last: int) -> tuple[str, ...]:
 
 PARTS = Field("parts", 16)
 PLANE = (Field("rows", 16), Field("columns", 16))
-_POINTWISE: Layout = ((PARTS, Field("channels", 16)), PLANE, SCALE)
+_POINTWISE: Layout = ((PARTS, Field("channels", 16)), PLANE, (*SCALE, BITS))
 
 FORMS = (
     Form("LOAD", LOAD, 0, ((PARTS, Field("channels", 16)), PLANE)),
@@ -159,7 +169,15 @@ FORMS = (
             (Field("depth", 16), Field("bias_shift", 6)),
             *WINDOW,
             (Field("dilation_rows", 16), Field("dilation_columns", 16)),
-            (*SCALE, Field("mode", 2, names=MODES), Field("first", 1), Field("last", 1), Field("bias", 1)),
+            (
+                *SCALE,
+                Field("mode", 2, names=MODES),
+                Field("first", 1),
+                Field("last", 1),
+                Field("bias", 1),
+                BITS,
+                *SUMS,
+            ),
             (Field("base", 30), Field("bank", 2, names=BUFFERS)),
         ),
     ),
@@ -171,7 +189,7 @@ FORMS = (
             (PARTS, Field("channels", 16)),
             PLANE,
             *WINDOW,
-            (*SCALE, Field("type", 1, names=POOLS)),
+            (*SCALE, Field("type", 1, names=POOLS), BITS),
         ),
     ),
     Form("START", MISC, 0, ()),
@@ -189,8 +207,8 @@ HOST_NAMES = ("CONNECTED", "RESHAPE", "LEFT_OUT", "RELAYOUT")
 layout."""
 
 _HOST_BODY: Layout = (
-    (PARTS, Field("bias_shift", 6), Field("bias", 1)),
-    SCALE,
+    (PARTS, Field("bias_shift", 6), Field("bias", 1), READ[0]),
+    (*SCALE, BITS, *SUMS, READ[1]),
     (Field("parameters", 32),),
     (Field("address", 32),),
 )

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections import deque
 from collections.abc import Callable
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from heapq import heappop, heappush
 
 import numpy as np
@@ -46,7 +46,9 @@ class Executed:
     right
         Whether each output is what is expected, bit for bit.
     outputs
-        All output maps, NHWC, in the order of the image's tensors.
+        All output maps, NHWC, in the order of the image's tensors, batch by batch.
+    batches
+        How often the program was executed; all else is of the first time, as it does not depend on values.
     """
 
     cycles: int = 0
@@ -59,6 +61,7 @@ class Executed:
     most_tokens: int = 0
     right: bool = False
     outputs: bytes = b""
+    batches: int = 1
 
 
 class Deadlock(InputError):
@@ -84,7 +87,9 @@ def execute(
     Deadlock
         Where no engine can go on.
     """
-    return _Machine(image, fifo, duration, banks).run()
+    found = [_Machine(image, given, fifo, duration, banks).run() for given in image.batches]
+    outputs = b"".join(each.outputs for each in found)
+    return replace(found[0], outputs=outputs, right=outputs == image.expected, batches=len(found))
 
 
 @dataclass
@@ -96,12 +101,17 @@ class _Queued:
 
 class _Machine:
     def __init__(
-        self, image: Image, fifo: int | None, duration: Duration | None, banks: Banks | None
+        self,
+        image: Image,
+        inputs: bytes,
+        fifo: int | None,
+        duration: Duration | None,
+        banks: Banks | None,
     ) -> None:
         self._arbiter = None if banks is None else Arbiter(image.machine, banks)
         self._image, self._machine, self._fifo = image, image.machine, fifo
         self._duration = duration or (lambda _, own: own)
-        self._memories = Memories(image.machine, memory_of(image))
+        self._memories = Memories(image.machine, memory_of(image, inputs))
         self._queues: list[deque[_Queued]] = [deque() for _ in ENGINES]
         self._tokens: dict[tuple[str, str], deque[int]] = {
             (sender, taker): deque() for sender in ENGINES for taker in ENGINES
@@ -135,7 +145,6 @@ class _Machine:
             raise Deadlock("dependencies", "; ".join(waiting), "no engine can go on")
         outputs = [self._output(number) for number in range(len(self._image.outputs))]
         self.done.outputs = b"".join(outputs)
-        self.done.right = self.done.outputs == self._image.expected
         return self.done
 
     def _dispatch(self) -> None:
@@ -198,11 +207,11 @@ class _Machine:
         return output_of(self._image, self._memories.ddr, number)
 
 
-def memory_of(image: Image) -> Elements:
+def memory_of(image: Image, inputs: bytes) -> Elements:
     """Return DDR before a program runs: parameters, inputs, maps of zeros, instructions."""
     end = image.code_address + WORD_BYTES * len(image.words)
     memory = np.zeros(end, dtype=np.uint8)
-    given = np.frombuffer(image.parameters + image.inputs, dtype=np.uint8)
+    given = np.frombuffer(image.parameters + inputs, dtype=np.uint8)
     memory[: len(given)] = given
     code = np.array(image.words, dtype="<u4").view(np.uint8)
     memory[image.code_address :] = code

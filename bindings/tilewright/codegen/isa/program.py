@@ -4,21 +4,23 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
+from itertools import accumulate, pairwise
 from math import prod
 
 import numpy as np
 
 from tilewright.codegen.isa.container import Image
 from tilewright.codegen.isa.dependencies import Timed, Tokens
+from tilewright.codegen.isa.engines import SUM_BITS
 from tilewright.codegen.isa.instructions import MODES, NONLINEAR, POOLS, Instruction, Operand
 from tilewright.codegen.isa.layout import ALIGNMENT, Life, Tensor, own_array, placed, side_by_side
 from tilewright.codegen.isa.places import accesses
 from tilewright.codegen.isa.timing import cycles
 from tilewright.codegen.numbers.c_integers import pack_elements
 from tilewright.codegen.numbers.made_numbers import NARROW
-from tilewright.codegen.numbers.network_numbers import NetworkNumbers
-from tilewright.codegen.numbers.trained_network import TrainedNetwork
-from tilewright.codegen.stream import left_out, numbers_of
+from tilewright.codegen.numbers.network_numbers import NetworkNumbers, refuse_late_bias
+from tilewright.codegen.numbers.quantised_network import GivenNumbers
+from tilewright.codegen.stream import numbers_of
 from tilewright.codegen.stream.groups import Tables, planned_tables
 from tilewright.fusion import Plan, Problem
 from tilewright.fusion.evaluation import choices, copies, decided_layouts, decided_maps
@@ -34,20 +36,20 @@ from tilewright.simulator.arithmetic.integer_operation import IntegerOperation
 from tilewright.spec.errors import InputError
 from tilewright.spec.graph import OWN, Operation
 from tilewright.spec.layer import Window
-from tilewright.spec.network import OPERANDS, Input, NamedLayer
+from tilewright.spec.network import OPERANDS, OWN_INPUT, Input, NamedLayer
 
 Range = tuple[int, int]
 
 
 def program_of(
-    problem: Problem, plan: Plan, seed: int, name: str, trained: TrainedNetwork | None = None
+    problem: Problem, plan: Plan, seed: int, name: str, given: GivenNumbers | None = None
 ) -> Image:
     """Return the program of a valid plan, with parameters, inputs and what must come out.
 
     Parameters
     ----------
-    trained
-        The network's numbers and inputs; made from the seed when left out.
+    given
+        The network's numbers, quantised or in floating point, and inputs; made from the seed when left out.
 
     Raises
     ------
@@ -58,7 +60,7 @@ def program_of(
     if size > NARROW:
         limit = f"instructions are for elements of at most {NARROW} bytes"
         raise InputError("machine.element_bytes", size, limit)
-    return _Compiler(problem, plan, numbers_of(problem, seed, trained), name).image()
+    return _Compiler(problem, plan, numbers_of(problem, seed, given), name).image()
 
 
 @dataclass(frozen=True)
@@ -178,7 +180,7 @@ class _Compiler:
             if step.fused is None:
                 assert step.op is not None
                 read = [graph.name(number) for number in step.op.producers]
-                written = [] if left_out(self._problem, step.op) else [step.op.name]
+                written = [step.op.name] if step.op.name in self._numbers.operations else []
             else:
                 features = step.fused.features
                 read = [graph.name(access.source) for each in features for access in each.sources]
@@ -186,12 +188,13 @@ class _Compiler:
             last |= dict.fromkeys(read, number)
             first |= dict.fromkeys(written, number)
         lives = {}
+        shapes = {op.name: op.spec.output for op in self._problem.ops} | {OWN_INPUT: graph.own_input}
         for name, begin in first.items():
             role = "INPUT" if name in self._numbers.inputs else "MAP"
             role = "OUTPUT" if name in self._numbers.outputs else role
             until, shape = (
                 last.get(name, begin) if role == "MAP" else forever,
-                self._numbers.maps[name].shape[1:],
+                shapes[name],
             )
             lives[name] = Life(name, role, _shape(shape), begin, until, self._is_planar(name))
         for number in self._copied:  # what the network has outside is another map
@@ -240,6 +243,17 @@ class _Compiler:
         given = [(name, each.planar) for name, each in self._tensors.items() if each.role == "INPUT"]
         inputs = [(self._numbers.maps[name.removesuffix(OUTSIDE)], planar) for name, planar in given]
         begin = self._parameter_bytes
+        size = self._input_end - begin
+        batches = [
+            slice(at, at + self._images)
+            for at in range(0, self._numbers.images - self._images + 1, self._images)
+        ]
+        first, *further = (
+            self._packed(
+                (each[batch] if planar else _nhwc(each[batch]) for each, planar in inputs), size, aligned=True
+            )
+            for batch in batches
+        )
         return Image(
             name=self._name,
             machine=self._machine,
@@ -247,14 +261,13 @@ class _Compiler:
             host=tuple(host),
             tensors=tuple(self._tensors.values()),
             parameters=self._packed(self._flat.values(), begin),
-            inputs=self._packed(
-                (each if planar else _nhwc(each) for each, planar in inputs),
-                self._input_end - begin,
-                aligned=True,
-            ),
+            inputs=first,
             maps=(self._input_end, self._end - self._input_end),
-            expected=self._packed(_nhwc(self._numbers.maps[name]) for name in outputs),
+            expected=b"".join(
+                self._packed(_nhwc(self._numbers.maps[name][batch]) for name in outputs) for batch in batches
+            ),
             planned_cycles=self._planned,
+            further=b"".join(further),
         )
 
     def _copy(self, tokens: Tokens, host: list[Instruction], role: str) -> None:
@@ -282,6 +295,9 @@ class _Compiler:
         """Yield the instructions of a group in the order in which they begin."""
         assert step.fused is not None
         tables = planned_tables(self._problem, step.group, self._by_tensor)
+        for op in (op for op in self._problem.ops if op.name in tables.split):
+            arithmetic = self._numbers.operations[op.name]
+            refuse_late_bias(self._problem.network, op.spec, arithmetic, 8 * self._width)
         writer = _GroupWriter(self._numbers, self._tensors, self._parameters, step.fused, tables, self._width)
         for addressed in tables.instructions:
             made = writer.instruction(addressed)
@@ -292,7 +308,7 @@ class _Compiler:
     def _hosted(self, op: Operation) -> Instruction:
         """Return the entry of an operation in the host's table."""
         reads = [self._tensors[self._problem.graph.name(number)] for number in op.producers]
-        skipped = left_out(self._problem, op)
+        skipped = op.name not in self._numbers.operations
         write = _hosted_map(reads[0] if skipped else self._tensors[op.name])
         operands = (*(Operand("read", _hosted_map(each)) for each in reads), Operand("write", write))
         parameters = getattr(op.spec, "parameters", 0)
@@ -300,15 +316,24 @@ class _Compiler:
         if skipped:
             return Instruction("LEFT_OUT", values, operands)
         made = self._numbers.operations[op.name]
-        values |= _scale(made)
+        ways = set(made.reads)
+        if len(ways) > 1:
+            what = getattr(op.spec, "op", op.spec.kind)
+            limit = f"layer {op.name}: the host reads maps side by side in one format only"
+            raise InputError("network.layers", what, limit)
+        values |= _scale(made, self._width) | _read(*ways)
         if made.kind != "CONV":
             return Instruction("RESHAPE", values, operands)
         values |= {"bias": int(made.biases is not None), "bias_shift": made.bias_shift}
+        values |= {"sum_bits": _sum_bits(made), "bias_last": int(not made.bias_within)}
         values["address"] = self._parameters[op.name]
         return Instruction("CONNECTED", values, operands)
 
 
-_NO_SCALE = dict.fromkeys(("bias_shift", "bias", "nonlinear", "shift", "address"), 0)
+_NO_SCALE = {
+    **dict.fromkeys(("bias_shift", "bias", "nonlinear", "shift", "address"), 0),
+    **dict.fromkeys(("bits", "sum_bits", "bias_last", "read_shift", "read_bits"), 0),
+}
 """Fields of an entry of the host's table that computes nothing."""
 
 OUTSIDE = " outside"
@@ -338,6 +363,7 @@ class _GroupWriter:
     ) -> None:
         self._numbers, self._tensors, self._parameters = numbers, tensors, parameters
         self._fused, self._tables, self._width = fused, tables, width
+        self._reads = {number: self._reads_of(number) for number in fused.members}
         for number in fused.members:
             self._refuse(number)
 
@@ -434,17 +460,36 @@ class _GroupWriter:
             },
         )
 
+    def _reads_of(self, number: int) -> list[list[tuple[Range, tuple[int, int]]]]:
+        """Return, of each part that an operation reads, in which format it takes which of its channels."""
+        op, found = self._fused.op(number), []
+        how = iter(self._numbers.operations[op.name].reads)
+        for part in self._fused.features[number].parts:
+            sizes = self._fused.side_by_side(part.map)
+            ends = [0, *accumulate(sizes)]
+            formats: list[tuple[Range, tuple[int, int]]] = []
+            for begin, end in pairwise(ends):
+                way = next(how)
+                if formats and formats[-1][1] == way:
+                    formats[-1] = (formats[-1][0][0], end), way
+                else:
+                    formats.append(((begin, end), way))
+            found.append(formats)
+        return found
+
     def _inputs(self, addressed: Addressed, ranges: Sequence[Range]) -> tuple[Operand, ...]:
-        """Return what an operation reads of each part, of some of its channels."""
+        """Return what an operation reads of each part, of some of its channels, in one format each."""
         each, found = addressed.instruction, []
-        parts = self._fused.features[each.feature].parts
-        for part, shift, (low, high) in zip(parts, addressed.shifts, ranges, strict=True):
-            if low < high:
-                rows, columns = (self._window(addressed, part.map, axis) for axis in range(2))
-                values = self._area(part.map, shift, (low, rows[0], columns[0]))
-                values["channels"] = high - low
-                values |= {"rows": rows[1] - rows[0], "columns": columns[1] - columns[0]}
-                found.append(Operand("in", values))
+        parts, reads = self._fused.features[each.feature].parts, self._reads[each.feature]
+        for part, shift, (low, high), formats in zip(parts, addressed.shifts, ranges, reads, strict=True):
+            for (begin, end), way in formats:
+                first, last = max(low, begin), min(high, end)
+                if first < last:
+                    rows, columns = (self._window(addressed, part.map, axis) for axis in range(2))
+                    values = self._area(part.map, shift, (first, rows[0], columns[0]))
+                    values |= {"channels": last - first, **_read(way)}
+                    values |= {"rows": rows[1] - rows[0], "columns": columns[1] - columns[0]}
+                    found.append(Operand("in", values))
         return tuple(found)
 
     def _window(self, addressed: Addressed, source: int, axis: int) -> Range:
@@ -505,8 +550,10 @@ class _GroupWriter:
             **self._windowed(addressed),
             "dilation_rows": spec.dilation[0],
             "dilation_columns": spec.dilation[1],
-            **_scale(made),
+            **_scale(made, self._width),
             "mode": MODES.index(mode),
+            "sum_bits": _sum_bits(made),
+            "bias_last": int(not made.bias_within and first and last),
             "first": int(first),
             "last": int(last),
             "bias": int(first and made.biases is not None),
@@ -536,7 +583,7 @@ class _GroupWriter:
             "channels": high - low,
             "rows": each.rows[1] - each.rows[0],
             "columns": each.columns[1] - each.columns[0],
-            **_scale(made),
+            **_scale(made, self._width),
         }
         name = made.kind
         if engine == POOL:
@@ -546,8 +593,17 @@ class _GroupWriter:
         return Instruction(name, values, (*operands, self._out(addressed)))
 
 
-def _scale(made: IntegerOperation) -> dict[str, int]:
-    return {"nonlinear": NONLINEAR.index("RELU" if made.relu else "NONE"), "shift": made.shift}
+def _scale(made: IntegerOperation, width: int) -> dict[str, int]:
+    bits = 0 if made.bits == 8 * width else made.bits
+    return {"nonlinear": NONLINEAR.index("RELU" if made.relu else "NONE"), "shift": made.shift, "bits": bits}
+
+
+def _sum_bits(made: IntegerOperation) -> int:
+    return 0 if made.sum_bits == SUM_BITS else made.sum_bits
+
+
+def _read(way: tuple[int, int]) -> dict[str, int]:
+    return {"read_shift": way[0], "read_bits": way[1]}
 
 
 def _hosted_map(tensor: Tensor) -> dict[str, int]:

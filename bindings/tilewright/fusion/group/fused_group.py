@@ -217,6 +217,11 @@ class FusedGroup:
         """Height and width that tiles cut up, those of the last operation's output."""
         return self.features[-1].shape[1:]
 
+    def side_by_side(self, feature: int) -> list[int]:
+        """Return the channels of each map that is loaded as a part of a feature; of others all."""
+        sources = self.features[feature].sources
+        return [self._graph.shape(access)[0] for access in sources] or [self.features[feature].shape[0]]
+
     def summed(self, feature: int) -> int:
         """Input channels over which an operation sums for one output value; 0 if it is no convolution."""
         spec = self.op(feature).spec

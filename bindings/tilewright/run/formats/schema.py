@@ -293,6 +293,8 @@ class ExecutedProgram(Table):
     """Maps that are slices of an array in DRAM, stored with a stride."""
     copies: Count
     """Instructions and operations of the host that only copy."""
+    batches: Count
+    """Of images, for each of which the program was executed; all other numbers are of one."""
     right: bool
     """Whether the outputs are what is expected, bit for bit."""
 
