@@ -55,6 +55,16 @@ def folder(tmp_path: Path) -> Path:
     return tmp_path
 
 
+@pytest.mark.parametrize("rates", [True, False])
+def test_a_network_on_a_machine_with_rates_is_planned_for_cycles(folder: Path, rates: bool) -> None:
+    if not rates:
+        (folder / "own.toml").write_text(MACHINE.replace("bytes_per_cycle = 8.0\n", ""))
+    objective = tilewright.read(folder / "small.onnx", machine=folder / "own.toml").problem.minimise
+    assert objective == ("cycles" if rates else "accesses")
+    asked = tilewright.read(folder / "small.onnx", machine=folder / "own.toml", minimise="accesses")
+    assert asked.problem.minimise == "accesses"
+
+
 def test_an_onnx_file_is_solved_and_checked(folder: Path) -> None:
     asked = ("small.onnx", "--machine", "own.toml", "--minimise", "energy")
     done = run(folder, "solve", *asked, "-o", "plan.json")

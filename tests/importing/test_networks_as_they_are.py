@@ -295,7 +295,9 @@ def test_a_class_token_and_repeated_heads_move_nothing_by_themselves(file: Path)
     """Readers find the values where they are; what leaves the network has to be written together."""
 
     def accesses(nodes: list[Node], weights: list[TensorProto], **inputs: list[int]) -> int:
-        found = tilewright.solve(save(file, nodes, weights, inputs=inputs), machine="gap8", time_limit=60)
+        network_file = save(file, nodes, weights, inputs=inputs)
+        instance = tilewright.read(network_file, machine="gap8", minimise="accesses")
+        found = tilewright.solve(instance, time_limit=60)
         assert found.status == "optimal"
         return int(found.objective)
 
@@ -766,7 +768,7 @@ def test_a_split_costs_what_groups_cost(file: Path) -> None:
     moved = []
     for path in (file, whole):
         machine = {"machine": "idsp", "values": (("machine.memory_bytes", 4096),)}
-        instance = assemble(path, Changes(room="tiling", **machine))
+        instance = assemble(path, Changes(room="tiling", minimise=("accesses",), **machine))
         moved.append(tilewright.solve(instance, "auto").objective)
     assert moved[0] == moved[1]
 

@@ -175,6 +175,13 @@ class Room(Protocol[ProblemT, PlanT]):
         """
         return ()
 
+    def is_timed(self, problem: ProblemT) -> bool:
+        """Whether the machine has rates and ``cycles`` may be minimised, where that is not the default.
+
+        Of a network that is given with a machine, cycles are then minimised if nothing else is asked for.
+        """
+        return False
+
     def at_least(self, problem: ProblemT, plan: PlanT) -> dict[str, str]:
         """Return the operations whose cost is but a lower bound, and why; a plan with any is not optimal.
 

@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import Any
 
 from tilewright.core import catalogue
-from tilewright.importing.files import machine_file, network_table
+from tilewright.importing.files import machine_file, network_table, suited_objective
 from tilewright.run.instance import (
     NETWORK_SUFFIXES,
     Instance,
@@ -79,7 +79,7 @@ def assembler_of(path: str | Path, changes: Changes) -> Callable[[Mapping[str, A
     if changes.minimise:
         origins["objective.minimise"] = None
     try:
-        base, files = _base(path, changes, origins)
+        base, files, joined = _base(path, changes, origins)
     except InputError as error:
         raise in_own_file(error, path, origins) from None
 
@@ -93,7 +93,10 @@ def assembler_of(path: str | Path, changes: Changes) -> Callable[[Mapping[str, A
                 objective["minimise"] = (
                     changes.minimise[0] if len(changes.minimise) == 1 else list(changes.minimise)
                 )
-            return constrained(parse(table, path, files), changes.where)
+            instance = parse(table, path, files)
+            if joined and suited_objective(table, instance):
+                instance = parse(table | suited_objective(table, instance), path, files)
+            return constrained(instance, changes.where)
         except InputError as error:
             raise in_own_file(error, path, origins | dict.fromkeys(values)) from None
 
@@ -126,10 +129,11 @@ def variation_of(instance: Instance) -> Callable[[Mapping[str, Any]], Instance]:
     return make
 
 
-def _base(path: Path, changes: Changes, origins: dict[str, Path | None]) -> tuple[Table, list[Path]]:
+def _base(path: Path, changes: Changes, origins: dict[str, Path | None]) -> tuple[Table, list[Path], bool]:
     """Return the tables of an instance, with the machine asked for, and the files that were read.
 
-    Files of single tables are noted in `origins`.
+    The last value is whether a network and a machine have been joined. Files of single tables are noted in
+    `origins`.
     """
     if path.suffix.lower() in NETWORK_SUFFIXES:
         from tilewright import importing  # for start-up time: onnx
@@ -151,7 +155,7 @@ def _base(path: Path, changes: Changes, origins: dict[str, Path | None]) -> tupl
     if "room" in table or "layers" not in table:
         if changes.room not in (None, table.get("room")):
             raise InputError("--room", changes.room, "is for networks; an instance has a room")
-        return (table if machine is None else {**table, "machine": machine}), files
+        return (table if machine is None else {**table, "machine": machine}), files, False
     if machine is None:
         bundled = [file.stem for file in catalogue.instances("machines")]
         limit = f"a network needs one: a file, or one of {', '.join(bundled)}"
@@ -160,13 +164,14 @@ def _base(path: Path, changes: Changes, origins: dict[str, Path | None]) -> tupl
         takers = rooms_of_networks()
         raise InputError("--room", changes.room, f"takes a layer; rooms of networks are {', '.join(takers)}")
     name = table.get("name") or path.stem
-    return {
+    joined = {
         "room": changes.room or room_of_machine(machine),
         "name": f"{name}-{Path(str(changes.machine)).stem}",
         "source": table.get("source") or f"the network of {path.name}",
         "network": table,
         "machine": machine,
-    }, files
+    }
+    return joined, files, True
 
 
 def parse_change(text: str) -> tuple[str, Any]:

@@ -17,9 +17,10 @@ from tilewright.bitwidth.calibration import Executor, executed_by, ranges_seen
 from tilewright.bitwidth.data import read_samples
 from tilewright.core import catalogue
 from tilewright.core.files import check_writable, reason, refuse_inputs, write_atomically
+from tilewright.core.room import room_of
 from tilewright.importing.images import SCALE, read_folder
 from tilewright.importing.naming import UniqueNames
-from tilewright.run.instance import MAX_BYTES, load, parse
+from tilewright.run.instance import MAX_BYTES, Instance, load, parse
 from tilewright.simulator.arithmetic.integer_layer import Parameters
 from tilewright.simulator.arithmetic.network_executor import refuse_unknown
 from tilewright.spec.coarsening import coarse
@@ -229,10 +230,20 @@ def machine_file(machine: str) -> Path:
 def _instance(table: Table) -> str:
     """Return the text of an instance that its room takes."""
     try:
-        parse(table)
+        instance = parse(table)
     except InputError as error:
         raise InputError(error.field, error.value, f"{table['name']}: {error.limit}") from None
-    return _text(table)
+    return _text(table | suited_objective(table, instance))
+
+
+def suited_objective(table: Table, instance: Instance) -> Table:
+    """Return the table of the objective of a network on a machine, if that is not the room's default.
+
+    These are the fewest cycles where the machine has rates and the table does not say what is minimised.
+    """
+    own = table.get("objective", {})
+    timed = "minimise" not in own and room_of(instance.problem).is_timed(instance.problem)
+    return {"objective": {**own, "minimise": "cycles"}} if timed else {}
 
 
 def network_table(network: Network) -> Table:

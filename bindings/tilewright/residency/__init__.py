@@ -68,6 +68,9 @@ class Residency(Room[Problem, Plan]):
     machine_from = staticmethod(machine_from)
     recheck = staticmethod(recheck)
 
+    def is_timed(self, problem: Problem) -> bool:
+        return problem.machine.timed
+
     def at_least(self, problem: Problem, plan: Plan) -> dict[str, str]:
         timed = bool({*problem.objective.names, *problem.objective.limits} & {"cycles", "energy"})
         return {op.name: why for op in problem.graph.ops.ops if (why := unknown_of(op, timed)) is not None}

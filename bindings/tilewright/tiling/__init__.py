@@ -20,6 +20,7 @@ from tilewright.tiling.evaluation import (
     violation as limit_violation,
 )
 from tilewright.tiling.execution import execute_plan, measured_objective, numeric_elements, simulation_seconds
+from tilewright.tiling.hierarchy.machine import HierarchyMachine
 from tilewright.tiling.kinds import MACHINES, kind_of
 from tilewright.tiling.plan import Plan
 from tilewright.tiling.problem import Problem
@@ -77,6 +78,10 @@ class Tiling(Room[Problem, Plan]):
     most_values = staticmethod(most_values)
     portfolio = staticmethod(portfolio)
     recheck = staticmethod(recheck)
+
+    def is_timed(self, problem: Problem) -> bool:
+        machine = problem.machine
+        return machine.has_rates if isinstance(machine, HierarchyMachine) else machine.kind == "dsp"
 
     def decisions(self, problem: Problem, plan: Plan, measures: TilingMeasures | None) -> Decisions | None:
         from tilewright.tiling.tiles import decisions  # for start-up time

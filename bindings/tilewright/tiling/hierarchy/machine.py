@@ -144,6 +144,15 @@ class HierarchyMachine(Spec):
             raise InputError("machine.vector_level", self.vector_level, limit)
 
     @property
+    def has_rates(self) -> bool:
+        """Whether any memory moves but so many bytes in a cycle."""
+        return any(
+            rate is not None
+            for level in self.levels
+            for rate in (level.bytes_per_cycle, level.read_bytes_per_cycle, level.write_bytes_per_cycle)
+        )
+
+    @property
     def _memories_of_maps(self) -> list[Level]:
         """The memories outside of all arrays that hold input and output."""
         outside = takewhile(lambda level: not level.fanout, self.levels)
