@@ -7,6 +7,7 @@ import time
 from contextlib import suppress
 from typing import Any
 
+import numpy as np
 import pytest
 from conftest import Run, examples, refused, tells
 from hypothesis import given, settings
@@ -21,6 +22,7 @@ from tilewright.tiling.dsp import compute, kind
 from tilewright.tiling.dsp.inner_loop import DIMENSIONS, InnerLoop
 from tilewright.tiling.dsp.nest import nest_of
 from tilewright.tiling.dsp.plan import DspPlan
+from tilewright.tiling.dsp.traffic import Tiles
 
 
 def some_problem(rng: random.Random) -> Problem:
@@ -151,6 +153,29 @@ def test_no_order_of_tiles_needs_a_loop_that_is_left_out() -> None:
                 for option in every
             }
             assert min(costs.values()) == min(costs[loop] for loop in some)
+
+
+@settings(max_examples=examples(400, by_day=30))
+@given(st.integers(0, 2**32))
+def test_bounds_of_tiles_hold_for_all_their_loops(seed: int) -> None:
+    """And loops of which the bounds tell that they do not help are left out, no others."""
+    rng = random.Random(seed)
+    try:
+        problem = some_problem(rng)
+    except InputError:
+        return
+    nest = nest_of(problem.one_layer, problem.machine)
+    tile = nest.step(tuple(rng.randint(1, size) for size in nest.sizes))
+    every = compute.loops_worth_trying(nest, tile, every=True)
+    least = min(option.cycles for option in every)
+    assert int(compute.least_compute(Tiles(nest, tuple(np.array([step]) for step in tile)))[0]) <= least
+    most = rng.choice([least, least + rng.randint(0, least)])
+
+    def fast(cycles: Any, _streamed: Any) -> Any:
+        return cycles <= most
+
+    some = compute.loops_that_may_help(nest, tile, fast, every=True)
+    assert sorted(one[:2] for one in some) == sorted(one[:2] for one in every if one.cycles <= most)
 
 
 @pytest.mark.parametrize(("divisor", "remainder"), [(7, 3), (5, 0)])

@@ -349,12 +349,12 @@ def costs_of_bodies(
         live=live,
         spilled=spilled,
         least_registers=least,
-        **_ends(unit, work, vector),
+        **costs_of_ends(unit, work, vector),
         fits=(least <= unit.registers) & (macs <= unit.unrolled_macs),
     )
 
 
-def _ends(unit: VectorUnit, work: TileWork, vector: str) -> dict[str, int]:
+def costs_of_ends(unit: VectorUnit, work: TileWork, vector: str) -> dict[str, int]:
     """Return what start and end of the tile's outputs cost, (C10) and (C11)."""
     images, maps, rows, columns, _ = extents(unit, work, vector)
     outputs = work.groups * images * maps * rows * columns

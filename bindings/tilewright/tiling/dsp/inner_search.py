@@ -6,7 +6,7 @@ position in the body, and of each loop the smallest unrolling for each number of
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from functools import lru_cache
 from typing import NamedTuple
 
@@ -51,10 +51,16 @@ class BestLoop(NamedTuple):
     considered: int
 
 
-def families(unit: VectorUnit, work: TileWork) -> Iterator[LoopFamily]:
-    """Return all inner loops of a tile whose bodies are within `VectorUnit.unrolled_macs`."""
+def families(unit: VectorUnit, work: TileWork, vectors: Iterable[str] = DIMENSIONS) -> Iterator[LoopFamily]:
+    """Return all inner loops of a tile whose bodies are within `VectorUnit.unrolled_macs`.
+
+    Parameters
+    ----------
+    vectors
+        Dimensions that may be in the lanes.
+    """
     every = [taps for taps, along in zip(TAPS, (2, *work.kernel), strict=True) if along > 1]
-    for vector in DIMENSIONS:
+    for vector in vectors:
         sizes = extents(unit, work, vector)
         for taps in every:
             rows, columns = body_taps(work.kernel, taps)

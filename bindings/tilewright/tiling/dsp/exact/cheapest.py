@@ -8,7 +8,7 @@ fastest, then that with least energy, then that with least memory.
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from math import inf
 from typing import Any, NamedTuple
@@ -16,7 +16,7 @@ from typing import Any, NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from tilewright.tiling.dsp.compute import LoopOption
+from tilewright.tiling.dsp.compute import LoopOption, loops_that_may_help
 from tilewright.tiling.dsp.cost import measures
 from tilewright.tiling.dsp.exact.accesses import BestPlan, families_of_fewest, fewest_accesses
 from tilewright.tiling.dsp.exact.families import Family, families, tile_at, tile_limit
@@ -157,12 +157,36 @@ class _Search:
             return
         self._seen.add(tile)
         every = self.admitted is not None
-        for group in schedule_groups(self.nest, tile, self.limit, self.local, every=every):
-            if not self._may_help(group, None):
+        groups = [
+            group
+            for group in schedule_groups(self.nest, tile, self.limit, self.local, every=every)
+            if self._may_help(group, None)
+        ]
+        loops = self._loops(tile, groups) if groups and self.nest.machine.vector_unit is not None else None
+        for group in groups:
+            if not self._may_help(group, None):  # not any more
                 continue
-            for option, plans in group.options(every=self.admitted is not None and self.admitted.of_time):
+            for option, plans in group.options(loops):
                 if option is None or self._may_help(group, option):
                     self.take(plans)
+
+    def _loops(self, tile: Tile, groups: Sequence[ScheduleGroup]) -> tuple[LoopOption, ...]:
+        """Return the inner loops with which plans of a tile may be better than the best."""
+        # Of groups that move as much the bounds are the same, of those that move more they are no lower.
+        moved = {(group.accesses, group.transfers): group for group in groups}
+        least = [
+            group
+            for (accesses, transfers), group in moved.items()
+            if not any(a <= accesses and t <= transfers and (a, t) != (accesses, transfers) for a, t in moved)
+        ]
+
+        def may_help(cycles: Counts, streamed: Counts) -> NDArray[np.bool_]:
+            bounds = [group.bounds_of_loops(self.minimise, cycles, streamed) for group in least]
+            found: NDArray[np.bool_] = np.minimum.reduce(bounds) <= self.rank[0]
+            return found
+
+        every = self.admitted is not None and self.admitted.of_time
+        return loops_that_may_help(self.nest, tile, may_help, every=every)
 
     def _may_help(self, group: ScheduleGroup, option: LoopOption | None) -> bool:
         """Whether plans that move the same may be better than the best, with an inner loop or with any."""

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
@@ -16,7 +16,7 @@ from tilewright.tiling.dsp.traffic import Tiles
 
 
 def lower_bound(
-    tiles: Tiles, accesses: Counts, transfers: Counts, minimise: str, local: int, compute: Any = None
+    tiles: Tiles, accesses: Counts, transfers: Counts, minimise: str, local: Any, compute: Any = None
 ) -> Counts:
     """Bound cycles or energy from below, given accesses and transfers, or return accesses or memory.
 
@@ -89,16 +89,27 @@ class ScheduleGroup:
         local, compute = (self.local, None) if option is None else (option.streamed, option.cycles)
         return int(lower_bound(self.tiles, *moved, minimise, local, compute)[0])
 
-    def options(self, *, every: bool = False) -> Iterator[tuple[LoopOption | None, tuple[DspPlan, ...]]]:
-        """Return the plans with each inner loop that may be best, the fastest first; once without such loops.
+    def bounds_of_loops(self, minimise: str, cycles: Counts, streamed: Counts) -> Counts:
+        """Return lower bounds for many inner loops, shape (loops,), given bounds on what these take."""
+        moved = np.full(len(cycles), self.accesses), np.full(len(cycles), self.transfers)
+        return lower_bound(self.tiles, *moved, minimise, streamed, cycles)
 
-        `every` is as for `loops_worth_trying`.
+    def options(
+        self, options: Sequence[LoopOption] | None = None
+    ) -> Iterator[tuple[LoopOption | None, tuple[DspPlan, ...]]]:
+        """Return the plans with each of some inner loops, the fastest first; once without such loops.
+
+        Parameters
+        ----------
+        options
+            By default those that may be best.
         """
         nest = self.tiles.nest
         if nest.machine.vector_unit is None:
             yield None, self.plans
             return
-        options = loops_worth_trying(nest, self.plans[0].tile, every=every)
+        if options is None:
+            options = loops_worth_trying(nest, self.plans[0].tile)
         for option in sorted(options, key=lambda option: option[:2]):
             yield option, tuple(replace(plan, inner_loop=option.loop) for plan in self.plans)
 
