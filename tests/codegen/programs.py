@@ -2,15 +2,21 @@
 
 from __future__ import annotations
 
+import ctypes
+import subprocess
+import tempfile
 from dataclasses import replace
+from pathlib import Path
 from random import Random
 from typing import Any
 
 import pytest
+from compiled import STRICT
 from fusion_at_random import AnyGroups, excited, network, problem, rectified
 from fusion_at_random import plan as any_plan
 
-from tilewright.codegen.isa import Image, assemble, data_of, disassemble, program_of
+from tilewright.codegen.isa import Image, assemble, data_of, disassemble, execute, program_of
+from tilewright.codegen.isa.engines import Effect, Memories
 from tilewright.codegen.isa.fields import Field, fields_of
 from tilewright.codegen.isa.instructions import OPERANDS, Instruction, Operand
 from tilewright.fusion import Plan, Problem, execution
@@ -22,7 +28,8 @@ def any_program(random: Random) -> tuple[Problem, Plan, Image]:
     """Return a random plan of a random network, of any groups and tiles, and its program."""
     while True:
         layers = random.choice([network, network, excited])(random)
-        made: AnyGroups = problem(random, rectified(random, layers))
+        chip = {"element_bytes": random.choice([1, 1, 2, 4])}
+        made: AnyGroups = problem(random, rectified(random, layers), machine=chip)
         plan, seed = any_plan(random, made), random.getrandbits(32)
         try:
             return made, plan, program_of(made, plan, seed, "net")
@@ -44,6 +51,39 @@ def simulated(problem: Problem, plan: Plan) -> Any:
 def again(image: Image) -> Image:
     """Return the program that its text describes."""
     return assemble(disassemble(image), data_of(image).__getitem__)
+
+
+# The host's part in C ---------------------------------------------------------------------------------------
+
+
+def in_c(folder: Path, files: dict[str, bytes]) -> Any:
+    """Return the compiled function that computes an entry of the host's table in DDR."""
+    for name in ("host.c", "host.h", "host_table.h"):
+        (folder / name).write_bytes(files[name])
+    words = ["gcc", *STRICT, "-fPIC", "-shared", "-o", "host.so", "host.c"]
+    done = subprocess.run(words, cwd=folder, capture_output=True, text=True, timeout=300)
+    assert done.returncode == 0, done.stderr
+    return ctypes.CDLL(str(folder / "host.so")).host_call
+
+
+def assert_right_in_c(image: Image, files: dict[str, bytes]) -> None:
+    """Programs give what is expected where the compiled C does the host's work."""
+    with tempfile.TemporaryDirectory() as folder, pytest.MonkeyPatch.context() as patch:
+        call = in_c(Path(folder), files)
+        called: list[int] = []
+
+        def begin(self: Memories, instruction: Instruction) -> Effect:
+            if instruction not in image.host:
+                return engines(self, instruction)
+            called.append(image.host.index(instruction))
+            assert call(self.ddr.ctypes.data_as(ctypes.c_void_p), called[-1]) == 0
+            return Effect(0, 0, ())
+
+        engines = Memories.begin
+        patch.setattr(Memories, "begin", begin)
+        assert execute(image).right
+        assert {*called} == {*range(len(image.host))}
+        assert call(None, len(image.host)) == -1
 
 
 # Mutations --------------------------------------------------------------------------------------------------

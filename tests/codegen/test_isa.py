@@ -21,7 +21,7 @@ from fusion_at_random import plan as any_plan
 from fusion_at_random import problem as any_problem
 from hypothesis import HealthCheck, assume, given, settings
 from onnx_in_c import any_network, instance_of
-from programs import again, any_program, mutated, simulated, without_token
+from programs import again, any_program, assert_right_in_c, mutated, simulated, without_token
 from tests import command
 from tests.numbered import numbers as integers
 from tests.numbered import tables
@@ -41,6 +41,7 @@ from tilewright.codegen.isa import (
     read_elf,
 )
 from tilewright.codegen.isa.assembly import assemble, data_of
+from tilewright.codegen.isa.host_source import host_files
 from tilewright.codegen.isa.instructions import FORMS, HOST_FORMS, OPERANDS
 from tilewright.codegen.isa.timing import cycles
 from tilewright.codegen.numbers.c_integers import pack_elements
@@ -53,6 +54,8 @@ from tilewright.importing.training import read_trained
 from tilewright.run.formats.schema import schema
 from tilewright.run.instance import read
 from tilewright.spec.errors import InputError
+
+needs_compiler = pytest.mark.skipif(not shutil.which("gcc"), reason="no C compiler")
 
 
 def assert_right(problem: Problem, plan: Plan, image: Image, fifo: int | None) -> None:
@@ -432,6 +435,25 @@ def test_digits_are_classified_as_by_the_integer_network(tmp_path: Path) -> None
     done = execute(image)
     assert done.right and done.batches == 200
     assert done.cycles == image.planned_cycles
+
+
+# The host's part in C ---------------------------------------------------------------------------------------
+
+
+@needs_compiler
+@settings(max_examples=examples(100, 5), suppress_health_check=[HealthCheck.filter_too_much])
+@given(randoms)
+def test_the_host_of_any_program_is_c_that_computes_the_same(random: Random) -> None:
+    if random.random() < 0.5:
+        _, _, image = any_program(random)
+    else:
+        try:
+            problem, values = quantised(random)
+            image = program_of(problem, any_plan(random, problem), 0, "net", values)
+        except InputError:
+            assume(False)
+    assume(image.host)
+    assert_right_in_c(image, host_files(image))
 
 
 # Banks ------------------------------------------------------------------------------------------------------

@@ -5,6 +5,7 @@ The oracle counts bursts from the address of every value that is moved.
 
 from __future__ import annotations
 
+import shutil
 from random import Random
 from typing import Any
 
@@ -13,6 +14,7 @@ from conftest import THOROUGH, examples, tells
 from formulations import need
 from fusion_at_random import randoms
 from hypothesis import assume, given, settings
+from programs import assert_right_in_c
 from tests.oracles import TooLarge, fusion
 
 import tilewright as tw
@@ -26,6 +28,7 @@ from tilewright.codegen.isa import (
     program_of,
     read_elf,
 )
+from tilewright.codegen.isa.host_source import host_files
 from tilewright.core import catalogue
 from tilewright.fusion import Plan, Problem, objective, simulate, violation
 from tilewright.fusion.reference import size
@@ -229,6 +232,14 @@ def test_bursts_and_copies_by_hand() -> None:
     chosen = tw.solve(by_hand(input="NCHW", output="NCHW"), "downsets")
     assert chosen.objective == found.objective
     assert dict(chosen.plan.layouts) == {"input": "NCHW", "b": "NCHW"}
+
+
+@pytest.mark.skipif(not shutil.which("gcc"), reason="no C compiler")
+def test_the_host_copies_in_c() -> None:
+    problem = by_hand(direct=["NHWC"], input="NCHW", output="NCHW")
+    image = program_of(problem, tw.solve(problem, "downsets").plan, 3, "copies")
+    assert [each.name for each in image.host] == ["RELAYOUT", "RELAYOUT"]
+    assert_right_in_c(image, host_files(image))
 
 
 @pytest.mark.parametrize(

@@ -8,6 +8,7 @@ from tilewright.codegen.isa.assembly import assemble, data_of, disassemble
 from tilewright.codegen.isa.banks import Banks
 from tilewright.codegen.isa.checker import check, findings
 from tilewright.codegen.isa.container import Image
+from tilewright.codegen.isa.host_source import host_files
 from tilewright.codegen.isa.machine import Executed, execute
 from tilewright.codegen.isa.program import program_of
 from tilewright.codegen.numbers.quantised_network import GivenNumbers
@@ -66,10 +67,11 @@ def _elf() -> ModuleType:
 def program_files(
     problem: Problem, plan: Plan, seed: int, name: str, given: GivenNumbers | None = None
 ) -> dict[str, bytes]:
-    """Return the files of a program, by their names: its text with data, and all of it as an ELF file."""
+    """Return the files of a program, by their names: text with data, an ELF file, the host's part in C."""
     image = program_of(problem, plan, seed, name, given)
     return {
         "program.s": disassemble(image).encode(),
         "program.elf": elf_bytes(image),
         **data_of(image),
+        **host_files(image),
     }

@@ -17,7 +17,6 @@ from tilewright.codegen.isa.layout import ALIGNMENT, Life, Tensor, own_array, pl
 from tilewright.codegen.isa.places import accesses
 from tilewright.codegen.isa.timing import cycles
 from tilewright.codegen.numbers.c_integers import pack_elements
-from tilewright.codegen.numbers.made_numbers import NARROW
 from tilewright.codegen.numbers.network_numbers import NetworkNumbers, refuse_late_bias
 from tilewright.codegen.numbers.quantised_network import GivenNumbers
 from tilewright.codegen.stream import numbers_of
@@ -40,6 +39,9 @@ from tilewright.spec.network import OPERANDS, OWN_INPUT, Input, NamedLayer
 
 Range = tuple[int, int]
 
+WIDTHS = (1, 2, 4)
+"""Bytes that an element can have, so that products of two fit 64 bits."""
+
 
 def program_of(
     problem: Problem, plan: Plan, seed: int, name: str, given: GivenNumbers | None = None
@@ -57,8 +59,8 @@ def program_of(
         For an operation that there is no instruction for, and for elements that are too wide.
     """
     size = problem.machine.element_bytes
-    if size > NARROW:
-        limit = f"instructions are for elements of at most {NARROW} bytes"
+    if size not in WIDTHS:
+        limit = f"instructions are for elements of {', '.join(map(str, WIDTHS))} bytes"
         raise InputError("machine.element_bytes", size, limit)
     return _Compiler(problem, plan, numbers_of(problem, seed, given), name).image()
 
