@@ -64,7 +64,7 @@ class Machine:
 
     def run(self) -> subprocess.CompletedProcess[str]:
         """Execute the program that is there."""
-        return subprocess.run(["./run"], cwd=self.folder, capture_output=True, text=True, timeout=120)
+        return subprocess.run(["./run"], cwd=self.folder, capture_output=True, text=True, timeout=1800)
 
     def told(self) -> dict[str, list[str]]:
         """Execute the program, which must be right, and return what it prints by the first column."""

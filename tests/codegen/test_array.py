@@ -387,6 +387,21 @@ def test_text_and_words_of_bundled_plans_say_the_same(name: str) -> None:
     assert sum(map(len, made.parameters)) >= parts.weights
 
 
+@pytest.mark.nightly
+@needs_compiler
+def test_a_large_network_computes_what_it_does(tmp_path: Path) -> None:
+    """MobileNetV2 on 16 x 16 PEs, for a minute."""
+    problem, plan = (
+        read("mobilenetv2-16x16").problem,
+        tilewright.solve("mobilenetv2-16x16", time_limit=60).plan,
+    )
+    fast = Machine(tmp_path, "-O2")
+    fast.build(project(problem, plan))
+    told = fast.told()
+    assert told["outputs that are wrong"] == ["0 of 6400"]
+    assert told["latency, cycles"] == 2 * [str(schedule(problem, plan).latency)]
+
+
 # Numbers of users' own ---------------------------------------------------------------------------------
 
 
