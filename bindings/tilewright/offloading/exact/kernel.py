@@ -264,8 +264,9 @@ def insert(states, made, length, reloads, total, origin, depth):
 
 
 @inner
-def take_step(number, group, states, tables, budget, weight, after, made):
+def take_step(number, group, states, tables, rules, after, made):
     """Add what is after a step with a group, if it keeps the budget; return whether there was room for it."""
+    _, _, budget, weight, most = rules
     depth, length = tables.depth, states.lengths[number]
     pixels = tables.group_pixels[group]
     for w in range(len(made.done)):
@@ -282,7 +283,7 @@ def take_step(number, group, states, tables, budget, weight, after, made):
     made.slacks[length] = tables.rooms[group]
     length = tighten(made.sets, made.slacks, length + 1, depth)
     total = reloads + elements_away(made.sets, made.slacks, length, depth)
-    if (weight - 1) * reloads + total > budget:
+    if total > most or (weight - 1) * reloads + total > budget:
         return True
     symmetry = least_image(made.done, tables.patch_images, made.image, made.best)
     if symmetry:
@@ -302,11 +303,11 @@ def expand(first, last, states, tables, rules, after):
     first, last
         Which of `states`.
     tables : Tables
-    rules : (int, int, int, int)
+    rules : (int, int, int, int, int)
         Steps after this one; most patches of a step; most reloads, so many times those so far added to those
-        that must come; and how many times.
+        that must come; how many times; and most reloads in all, each counted once.
     """
-    later, size, budget, weight = rules
+    later, size, budget, weight, most = rules
     n_sets = tables.group_pixels.shape[1]
     made = Scratch(
         np.zeros(states.done.shape[1], np.uint64),
@@ -334,9 +335,10 @@ def expand(first, last, states, tables, rules, after):
             for w in range(n_sets):
                 away += popcount(made.waiting[w] & ~tables.group_pixels[group, w])
             away = tables.depth * away - tables.rooms[group]
-            if weight * states.reloads[number] + max(0, away) > budget:
+            total = states.reloads[number] + max(0, away)
+            if total > most or (weight - 1) * states.reloads[number] + total > budget:
                 continue
-            if not take_step(number, group, states, tables, budget, weight, after, made):
+            if not take_step(number, group, states, tables, rules, after, made):
                 return number
     return last
 

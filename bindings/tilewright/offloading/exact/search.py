@@ -27,8 +27,10 @@ class OrderParams:
     ----------
     widths
         States of each step that the first searches keep, which look for plans and prove nothing.
+    patience
+        How many of these in a row may find nothing better before they end.
     share
-        Of the time, for these.
+        Of the time, for these at most.
     first_states
         States for which there is room at first, a power of two.
     states_at_once
@@ -37,10 +39,11 @@ class OrderParams:
         Memory of the states of a step, about.
     """
 
-    widths: tuple[int, ...] = (10, 100, 1_000, 10_000)
-    share: float = 0.25
+    widths: tuple[int, ...] = (10, 30, 100, 300, 1_000, 3_000, 10_000)
+    patience: int = 3
+    share: float = 0.5
     first_states: int = 4096
-    states_at_once: int = 64
+    states_at_once: int = 16
     most_bytes: int = 2 << 30
 
 
@@ -111,7 +114,11 @@ class _Search:
 
     def improve(self, deadline: float) -> Iterator[Progress]:
         """Look for plans that cost less, among the states of each step that promise most."""
+        in_vain = 0
         for width in self.params.widths:
+            if in_vain == self.params.patience:
+                return
+            in_vain += 1
             for steps in self.least:
                 most = self.most
                 if self.known is not None:
@@ -125,6 +132,7 @@ class _Search:
                     return
                 plan = self.better(order)
                 if plan is not None:
+                    in_vain = 0
                     yield Progress(self.bound, plan)
 
     def refute(self, deadline: float) -> Iterator[Progress]:
@@ -190,7 +198,7 @@ def order_of(
     for step in range(1, steps + 1):
         weight = 2 if 2 * step <= steps else 1
         rules = (steps - step, int(layer.sizes.max(initial=1)), reloads, weight)
-        states = _best(_after(states, layer, rules, deadline, params), layer, width)
+        states = _best(_after(states, layer, rules, deadline, params, width), layer, width)
         many = int(states.used[0])
         layers.append((states.done[:many].copy(), states.origins[:many].copy()))
         if not many:
@@ -201,18 +209,28 @@ def order_of(
 
 
 def _after(
-    states: States, layer: Tables, rules: tuple[int, int, int, int], deadline: float, params: OrderParams
+    states: States,
+    layer: Tables,
+    rules: tuple[int, int, int, int],
+    deadline: float,
+    params: OrderParams,
+    width: int | None,
 ) -> States:
-    """Return all states after one more step."""
-    after = _space(params.first_states, layer)
+    """Return all states after one more step, or at least the best ones where no more than a width count."""
+    after, most = _space(params.first_states, layer), rules[2]
     at, many = 0, int(states.used[0])
     while at < many:
         if time.monotonic() > deadline:
             raise OutOfTimeError
         end = min(many, at + params.states_at_once)
-        at = expand(at, end, states, layer, rules, after)
+        at = expand(at, end, states, layer, (*rules, most), after)
         if at < end:
             after = _larger(after, layer, params)
+        if width is not None:
+            there = slice(0, int(after.used[0]))
+            totals = after.totals[there][after.reloads[there] < GONE]
+            if len(totals) > width:
+                most = int(np.partition(totals, width - 1)[width - 1])
     return after
 
 
