@@ -14,6 +14,7 @@ import pytest
 from compiled import CHECKED
 from conftest import examples, nightly, refused, tells
 from numbered import Table, numbers
+from test_emit import Case, run
 from test_project import Built, assert_as_planned, assert_equal, needs_compiler
 from tests.oracles import inner_loop as oracle
 from tests.oracles import operation_loop as operation_oracle
@@ -370,12 +371,63 @@ def test_what_there_are_no_vectors_for_is_refused(
         codegen.project("net", "", problem, plan)
 
 
-def test_the_c_of_a_layer_says_that_its_loops_are_over_elements() -> None:
-    problem, plan = lone(InnerLoop("c", "y"), {"lanes": 4})
+def lone_layer(random: Random) -> tuple[Problem, Plan]:
+    """Return a convolution or a fully connected layer as a problem of its own, and any plan of it."""
+    network = problem_of(random, some_layers(random, 1), some_unit(random), random.choice([1, 2, 4]))
+    part = random.choice(network.parts)
+    plan = some_plan(random, network).layers[network.parts.index(part)]
+    return part.problem, Plan((plan,))
+
+
+def alone_agrees(seed: int, folder: Path, *flags: str) -> None:
+    """The file of any layer computes what it should, and counts the vectors of an executed loop."""
+    problem, plan = lone_layer(Random(seed))
+    (one,) = plan.layers
+    assert isinstance(one, DspPlan) and one.inner_loop is not None
+    text, told = codegen.emit("layer_0", "", problem, plan), folder / "counts"
+    assert "in vectors of GCC" in text
+    counts = "vector_counts.loads, vector_counts.stores, vector_counts.macs"
+    tell = f'FILE *file = fopen("{told}", "w"); fprintf(file, "%ld %ld %ld", {counts}); fclose(file);'
+    text += f"#include <stdio.h>\nstatic __attribute__((destructor)) void tell(void) {{ {tell} }}\n"
+    run([Case(problem, one)], [text], ["layer_0"], folder, flags)
+    loads, stores, macs = map(int, told.read_text().split())
+    (expected,) = executed(problem, plan).values()
+    assert (loads + biases_of(problem, one), stores, macs) == expected
+
+
+def biases_of(problem: Problem, plan: DspPlan) -> int:
+    """Return the loads of biases, one for each vector of maps of an output tile; a lone layer has none."""
+    assert plan.inner_loop is not None and problem.machine.kind == "dsp"
+    if plan.inner_loop.vector != "c":
+        return 0
+    layer, unit = problem.one_layer, problem.machine.vector_unit
+    assert unit is not None
+    rows, columns = layer.output_plane
+    groups, images, maps, tall, wide, _ = plan.tile
+    others = len(pieces(layer.batch, images)) * len(pieces(rows, tall)) * len(pieces(columns, wide))
+    of_maps = sum(-(-size // unit.lanes) for size in pieces(layer.kernels // layer.groups, maps))
+    return others * of_maps * sum(pieces(layer.groups, groups))
+
+
+@needs_compiler
+@pytest.mark.parametrize("seed", range(3))
+def test_the_file_of_a_layer_has_its_loop_in_vectors(seed: int, tmp_path: Path) -> None:
+    alone_agrees(seed, tmp_path, "-O0", *CHECKED)
+
+
+@nightly
+@needs_compiler
+@pytest.mark.parametrize("seed", range(3, examples(60)))
+def test_the_files_of_many_layers_have(seed: int, tmp_path: Path) -> None:
+    alone_agrees(seed, tmp_path, *(("-O2",) if seed % 3 == 0 else ("-O0", *CHECKED)))
+
+
+def test_the_c_of_a_layer_says_why_its_loops_are_over_elements() -> None:
+    problem, plan = lone(InnerLoop("k", "y"), {"lanes": 4})
     table = problem.model_dump(exclude_unset=True) | {"network": None}
     alone = Problem.model_validate(table | {"layer": {"input": [4, 6, 6], "kernels": 4, "kernel": [3, 3]}})
     text = codegen.emit("conv", "", alone, plan)
-    assert tells(text.replace("\n * ", " "), "over elements, not in vectors as the plan's inner loop")
+    assert tells(text.replace("\n * ", " "), "over elements, not in vectors as the plan's inner loop: sums")
     assert "vectors" not in codegen.emit("conv", "", *without_vectors(alone, plan))
 
 

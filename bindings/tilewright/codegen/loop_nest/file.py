@@ -11,6 +11,7 @@ from tilewright.codegen.loop_nest.loops import function
 from tilewright.codegen.loop_nest.memory import CMemory, in_memory
 from tilewright.codegen.loop_nest.names import SHORT
 from tilewright.codegen.loop_nest.types import CTypes
+from tilewright.codegen.loop_nest.vectors import declarations, in_vectors, why_no_vectors
 from tilewright.core.version import __version__
 from tilewright.spec.layer import Layer
 from tilewright.tiling.dsp.machine import DspMachine
@@ -111,13 +112,19 @@ def emit_network(named_parts: Iterable[tuple[str, Any, DspPlan]], name: str = ""
 
 def _file(title: list[str], layers: Sequence[PlannedLayer], shared: bool = False) -> str:
     """Return the text of a file: types, the DMA interface, local memory and the functions."""
+    vectors = in_vectors(layers)
+    for layer in layers:
+        layer.in_vectors = vectors
     apart = not shared and layers[0].machine.bits is None
     body = [line for layer in layers for line in ["", *function(layer, not apart)]]
     used = [text for name, text in MACROS.items() if any(f"{name}(" in line for line in body)]
+    if vectors and MACROS["MIN"] not in used:
+        used.insert(0, MACROS["MIN"])
     lines = [
         *block_comment([*title, "", *_notes(layers)]),
-        *_prelude(layers[0].machine, copied=any(layer.widens for layer in layers)),
+        *_prelude(layers[0].machine, copied=any(layer.widens for layer in layers) and not vectors),
         *(["", *used] if used else []),
+        *(["", *declarations(layers)] if vectors else []),
         *([] if apart else ["", *_shared_memory(layers)]),
         *body,
     ]
@@ -149,11 +156,16 @@ def _notes(layers: Sequence[PlannedLayer]) -> list[str]:
             "Transfers and computation take turns here. Under double buffering, which the machine has, each "
             "buffer exists twice, and the gets of the next tile are issued before this one is computed.",
         ]
-    if machine.vector_unit is not None:
+    if machine.vector_unit is not None and (reason := why_no_vectors(layers)) is not None:
         notes += [
             "",
-            "The loops within a tile are over elements, not in vectors as the plan's inner loop; the project "
-            "of a network has that.",
+            f"The loops within a tile are over elements, not in vectors as the plan's inner loop: {reason}.",
+        ]
+    elif machine.vector_unit is not None:
+        notes += [
+            "",
+            "The loops within a tile are the plan's inner loops, in vectors of GCC. `vector_counts` has "
+            "those loaded, stored and multiplied, as in the model but for loads of biases: there are none.",
         ]
     memory = CMemory.of(layers)
     warning = memory.warning()

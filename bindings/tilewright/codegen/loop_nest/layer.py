@@ -45,6 +45,8 @@ class PlannedLayer:
         Whether the zeros of the padding are made on chip.
     types
         Of elements in C.
+    in_vectors
+        Whether the loops within a tile are in vectors, as the file says that has the layer.
     widens
         Whether the output buffer holds sums, which are wider than outputs.
     """
@@ -61,6 +63,7 @@ class PlannedLayer:
         self.order = [d for d in map(LOOPS.index, "g" + plan.order) if self.trips[d] > 1]
         self.generated = self.machine.padding == "generated" and any(self.layer.padding)
         self.types = CTypes.of(self.machine)
+        self.in_vectors = False
         self.widens = self.trips[K] > 1 and self.types.sums.bits > self.types.output.bits
 
     @cached_property

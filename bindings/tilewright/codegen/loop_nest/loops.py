@@ -27,6 +27,7 @@ from tilewright.codegen.loop_nest.transfers import (
     put_outputs,
     transfer,
 )
+from tilewright.codegen.loop_nest.vectors import tile_in_vectors
 from tilewright.tiling.dsp.nest import C, G, K, N, X, Y
 
 
@@ -78,7 +79,8 @@ def _tile_loops(planned: PlannedLayer, depth: int) -> list[str]:
         comment = f"/* {names.items}: {group_digits(planned.trips[d])} tiles */"
         blocks.append([f"{indent}{head} {comment}", *_tile_loops(planned, depth + 1), f"{indent}}}"])
     else:
-        blocks.append(_tile_computation(planned, indent))
+        compute = tile_in_vectors if planned.in_vectors else _tile_computation
+        blocks.append(compute(planned, indent))
     if planned.level["output"] == depth:
         blocks.append(put_outputs(planned, indent))
     return [line for block in blocks if block for line in ["", *block]][1:]

@@ -10,6 +10,7 @@ from math import prod
 from typing import Generic, TypeVar
 
 from tilewright.codegen.c_text import identifier, quote, safe_text
+from tilewright.codegen.inner_loops import EmittedVectors
 from tilewright.codegen.numbers.c_integers import c_bits, pack_elements
 from tilewright.codegen.numbers.quantised_network import QuantisedNetwork
 from tilewright.codegen.numbers.quantised_operations import QuantisedOperations
@@ -23,7 +24,7 @@ from tilewright.codegen.project.nodes import (
     operation_text,
     read_scales,
 )
-from tilewright.codegen.project.vectors import EmittedVectors, has_vectors, layers_source, refuse_vectors
+from tilewright.codegen.project.vectors import has_vectors, layers_source, refuse_vectors, vectors_of
 from tilewright.codegen.project_files import (
     Files,
     array_literal,
@@ -465,7 +466,7 @@ class _DspProject(NetworkProject[DspNode]):
         if self._dsp.vector_unit is None:
             return {}
         refuse_vectors(self._dsp, self.nodes)
-        return {each.name: EmittedVectors.of(each) for each in self.nodes if has_vectors(each)}
+        return {each.name: vectors_of(each) for each in self.nodes if has_vectors(each)}
 
     def runtime(self) -> Mapping[str, Sequence[str]]:
         """Return the names of sources that are the same for every network, by folder."""

@@ -1,42 +1,32 @@
-"""The inner loops of a network's tiles as vectors in C: bodies, what they spill, and arrays they read."""
+"""The inner loops of a network's layers and pools as vectors in C."""
 
 from __future__ import annotations
 
 from collections.abc import Sequence
-from math import prod
-from typing import NamedTuple
 
-import numpy as np
-
-from tilewright.codegen.c_text import align_comments, group_digits
+from tilewright.codegen.inner_loops import (
+    POOLS,
+    EmittedVectors,
+    array_lines,
+    lanes_limit,
+    sums_leave_the_chip,
+)
 from tilewright.codegen.numbers.c_integers import C_BITS, c_integer
 from tilewright.codegen.project.nodes import EmittedNode
-from tilewright.codegen.project_files import array_literal, join_sources
+from tilewright.codegen.project_files import join_sources
 from tilewright.spec.errors import InputError
-from tilewright.tiling.dsp.compute import AXES, kinds_of_tiles, loop_of, work_of
-from tilewright.tiling.dsp.inner_loop import DIMENSIONS, InnerLoop, TileWork, body_taps, extents, loop_costs
+from tilewright.tiling.dsp.compute import loop_of
 from tilewright.tiling.dsp.machine import DspMachine
 from tilewright.tiling.dsp.nest import nest_of
 from tilewright.tiling.dsp.plan import DspPlan
-from tilewright.tiling.dsp.traffic import Tiles
-from tilewright.tiling.dsp.vector_unit import VectorUnit
 from tilewright.tiling.operations.plan import OperationPlan
 from tilewright.tiling.operations.vector_loop import has_loop
-from tilewright.tiling.operations.vector_loop import loop_costs as pool_costs
-from tilewright.tiling.operations.vector_loop import work_of as work_of_pool
-from tilewright.tiling.operations.vector_search import loop_of as operation_loop
-from tilewright.tiling.operations.walk import Walk
 
 TILES = {
     False: ("layers_elements.c", []),
     True: ("layers_vectors.c", ["operations_vectors.c"]),
 }
 """What computes tiles of layers, and further of operations: element by element, or in vectors."""
-
-POOLS = {"max_pool": "LARGEST", "average_pool": "ADD_UP"}
-"""Operations between layers whose loops are in vectors, and what a body does with each input."""
-
-Unroll = tuple[int, ...]
 
 
 def layers_source(in_vectors: bool) -> str:
@@ -68,27 +58,18 @@ def refuse_vectors(machine: DspMachine, nodes: Sequence[EmittedNode]) -> None:
     if bits not in C_BITS:
         limit = f"vectors in C have elements of {', '.join(str(each // 8) for each in C_BITS)} bytes"
         raise InputError("machine.element_bytes", machine.element_bytes, limit)
-    most = 2 ** (bits - 1)
-    if unit.lanes & (unit.lanes - 1) or unit.lanes > most:
-        limit = f"GCC has vectors of a power of two of lanes; shuffles of {bits} bits tell {most} apart"
-        raise InputError("machine.vector_unit.lanes", unit.lanes, limit)
+    if (told := lanes_limit(machine)) is not None:
+        raise InputError("machine.vector_unit.lanes", unit.lanes, told)
     for each in nodes:
         if isinstance(each.plan, DspPlan):
-            vectors = EmittedVectors.of_layer(each)
-            if vectors.loop.vector == "k" and _sums_leave_the_chip(each):
+            nest = nest_of(each.geometry, machine)
+            if loop_of(nest, each.plan).vector == "k" and sums_leave_the_chip(nest, each.plan):
                 limit = (
                     f"layer {each.name}: input maps are in the lanes, and sums leave the chip before they "
                     "are complete: vectors whose lanes are not added up yet, for which the plan has no "
                     "transfers. There is no C for that; loops with other lanes are emitted"
                 )
                 raise InputError("plan.inner_loop.vector", "k", limit)
-
-
-def _sums_leave_the_chip(node: EmittedNode) -> bool:
-    assert node.part is not None and isinstance(node.plan, DspPlan)
-    nest = nest_of(node.geometry, node.part.machine)
-    steps = tuple(np.array([step]) for step in nest.step(node.plan.tile))
-    return bool(Tiles(nest, steps).traffic(node.plan.order, node.plan.reuse).partial[0])
 
 
 def has_vectors(node: EmittedNode) -> bool:
@@ -99,182 +80,22 @@ def has_vectors(node: EmittedNode) -> bool:
     return planned and node.planned.op in POOLS and has_loop(node.planned)
 
 
-class EmittedVectors(NamedTuple):
-    """The inner loop of a layer, or of a pool.
-
-    Attributes
-    ----------
-    function
-        What its body does, as `vectors.h` calls it.
-    loop
-        Of a pool with maps as images: inputs and outputs have them.
-    work
-        A full tile.
-    kinds
-        Sizes of all tiles, each with its body and the vectors that it spills.
-    moved, multiplied
-        Vectors that are loaded and stored, and multiplications of vectors, of all tiles, by the model.
-    """
-
-    function: str
-    loop: InnerLoop
-    unit: VectorUnit
-    work: TileWork
-    kinds: tuple[tuple[TileWork, Unroll, int], ...]
-    moved: int
-    multiplied: int
-
-    @classmethod
-    def of(cls, node: EmittedNode) -> EmittedVectors:
-        """Return that of a node that has one."""
-        return cls.of_layer(node) if isinstance(node.plan, DspPlan) else cls.of_pool(node)
-
-    @classmethod
-    def of_pool(cls, node: EmittedNode) -> EmittedVectors:
-        """Return that of a planned pool."""
-        assert node.part is not None and isinstance(node.plan, OperationPlan)
-        operation, machine = node.planned, node.part.machine
-        assert isinstance(machine, DspMachine) and machine.vector_unit is not None
-        walk = Walk(operation, node.plan)
-        loop, (sizes, kind) = operation_loop(operation, machine, walk), walk.kinds
-        pool = work_of_pool(operation, machine.element_bytes)
-        moved = [pool_costs(machine.vector_unit, pool, each, loop).transfers for each in sizes]
-        as_image = {"c": "n"}
-        vector, pipelined = (as_image.get(d, d) for d in (loop.vector, loop.pipelined))
-        _, maps, rows, columns, _ = loop.unroll
-        own = InnerLoop(vector, pipelined, (maps, 1, rows, columns, 1), loop.taps)
-        works = [TileWork((c, 1, y, x, 1), 1, pool.kernel, pool.stride) for c, y, x in sizes]
-        kinds = tuple((work, cls._body(machine.vector_unit, work, own), 0) for work in works)
-        total = sum(moved[number] for number in kind.tolist())
-        return cls(POOLS[operation.op], own, machine.vector_unit, works[0], kinds, total, 0)
-
-    @classmethod
-    def of_layer(cls, node: EmittedNode) -> EmittedVectors:
-        """Return that of a planned layer."""
-        assert node.part is not None and isinstance(node.plan, DspPlan)
-        nest = nest_of(node.geometry, node.part.machine)
-        unit = nest.machine.vector_unit
-        assert unit is not None
-        loop, step = loop_of(nest, node.plan), nest.step(node.plan.tile)
-        kinds: dict[TileWork, tuple[Unroll, int]] = {}
-        moved = multiplied = 0
-        for kind in kinds_of_tiles(nest, step):
-            work = work_of(nest, kind.sizes)
-            costs = loop_costs(unit, work, loop)
-            kinds[work] = cls._body(unit, work, loop), costs.spilled
-            moved += kind.number * costs.total(first=kind.first, last=kind.last)[1]
-            multiplied += kind.number * costs.macs
-        every = tuple((work, *rest) for work, rest in kinds.items())
-        return cls("MULTIPLY", loop, unit, work_of(nest, step), every, moved, multiplied)
-
-    @staticmethod
-    def _body(unit: VectorUnit, work: TileWork, loop: InnerLoop) -> Unroll:
-        sizes = extents(unit, work, loop.vector)
-        return tuple(min(u, size) for u, size in zip(loop.unroll, sizes, strict=True))
-
-    @property
-    def body(self) -> Unroll:
-        """The body of a full tile."""
-        return self._body(self.unit, self.work, self.loop)
-
-    @property
-    def taps(self) -> tuple[int, int]:
-        """Kernel rows and columns in the body."""
-        return body_taps(self.work.kernel, self.loop.taps)
-
-    def sizes(self) -> dict[str, int]:
-        """Return how many elements or vectors of each array a tile takes, by the array's name in C."""
-        lanes, vector, work = self.unit.lanes, self.loop.vector, self.work
-        wide = [lanes if d == vector else 1 for d in DIMENSIONS]
-        body = self.body
-        padded = [-(-e // u) * u for e, u in zip(extents(self.unit, work, vector), body, strict=True)]
-        spans, in_body, pieces = [], [], 1
-        for axis in range(2):
-            d, stride, dilation = 2 + axis, work.stride[axis], work.dilation[axis]
-            spans.append((padded[d] * wide[d] - 1) * stride + (work.kernel[axis] - 1) * dilation + 1)
-            reach = (self.taps[axis] - 1) * dilation + 1
-            in_body.append((body[d] - 1) * stride + reach)
-            if DIMENSIONS[d] == vector:
-                pieces = -(-((lanes - 1) * stride + reach) // lanes) + 1
-                in_body[axis] = body[d] * pieces
-        n, c, y, x, k = padded
-        inputs = n * wide[0] * k * wide[4] * prod(spans)
-        window = prod(work.kernel)
-        shifted = 1
-        if vector in "yx":
-            axis = "yx".index(vector)
-            shifted = body[0] * body[4] * in_body[1 - axis] * body[2 + axis] * self.taps[axis]
-        return {
-            "LAID_INPUT": work.groups * inputs + (pieces + 1) * lanes,
-            "LAID_WEIGHTS": work.groups * c * wide[1] * k * wide[4] * window,
-            "LAID_SUMS": work.groups * n * c * y * x,
-            "MOST_WEIGHTS": body[1] * body[4] * prod(self.taps) if vector in "ck" else 1,
-            "MOST_INPUT_VECTORS": 1 if vector == "c" else body[0] * body[4] * prod(in_body),
-            "MOST_SHIFTED": shifted,
-            "MOST_SUMS": prod(body[:4]),
-        }
-
-    def text(self, name: str) -> list[str]:
-        """Return the description of the loop, and the function that runs it on a tile."""
-        loop, work = self.loop, self.work
-        own = [work.stride[0], work.stride[1], work.dilation[0], work.dilation[1]]
-        kept = int(self.unit.sums == "kept" and loop.pipelined == "k")
-        rest = ", ".join(map(str, [*self.taps, *own, kept]))
-        dimensions = f"{self.function}, V{loop.vector.upper()}, V{loop.pipelined.upper()}"
-        body = ", ".join(map(str, self.body))
-        told, planned = str(loop), f"Planned: {group_digits(self.moved)} vectors loaded and stored"
-        if self.function == "MULTIPLY":
-            planned += f", {group_digits(self.multiplied)} multiplied"
-        else:
-            told += "; maps are called n"
-        lines = [
-            f"/* Inner loop: {told}. */",
-            f"/* {planned}. */",
-            f"static void {name}_tile(const work_t *w)",
-            "{",
-        ]
-        run = f"run_body(w, {dimensions}, {body}, {rest});"
-        if all(each == self.body for _, each, _ in self.kinds):
-            lines.append(f"    {run}")
-        else:
-            cut = ", ".join(f"w->unroll[{d}]" for d in range(len(AXES)))
-            lines += [
-                f"    if (is_whole(w, {body}))",
-                f"        {run}",
-                "    else /* a tile at the edge */",
-                f"        run_body(w, {dimensions}, {cut}, {rest});",
-            ]
-        lines += ["}", ""]
-        spills = [array_literal((array_literal(work.sizes), some)) for work, _, some in self.kinds if some]
-        if spills:
-            lines += [f"static const spill_t {name}_spills[] = {array_literal(spills)};", ""]
-        given = f"{name}_spills" if spills else "NULL"
-        return [
-            *lines,
-            f"static const inner_loop_t {name}_loop = {{",
-            f"    .vector = V{loop.vector.upper()}, .unroll = {array_literal(self.body)},",
-            f"    .in_parts = {int(self.taps != work.kernel)},",
-            f"    .run = {name}_tile,",
-            f"    .spill_count = {len(spills)}, .spills = {given},",
-            "};",
-        ]
+def vectors_of(node: EmittedNode) -> EmittedVectors:
+    """Return the inner loop of a node that has one."""
+    assert node.part is not None and isinstance(node.part.machine, DspMachine)
+    if isinstance(node.plan, DspPlan):
+        return EmittedVectors.of_layer(nest_of(node.geometry, node.part.machine), node.plan)
+    assert isinstance(node.plan, OperationPlan)
+    return EmittedVectors.of_pool(node.planned, node.part.machine, node.plan)
 
 
 def vector_lines(machine: DspMachine, nodes: Sequence[EmittedNode]) -> list[str]:
     """Return what `machine.h` says of the vector unit: lanes, and the sizes of arrays."""
     assert machine.vector_unit is not None
-    planned = [EmittedVectors.of(each).sizes() for each in nodes if has_vectors(each)]
-    most = {name: max(each[name] for each in planned) for name in planned[0]}
-    about = {
-        "LAID_INPUT": "elements of a tile along the lanes",
-        "LAID_SUMS": "vectors",
-        "MOST_WEIGHTS": "vectors of a body",
-    }
-    pairs = [(f"#define {name} {size}", about.get(name, "")) for name, size in most.items()]
     return [
         "",
         "/* The vector unit. */",
         f"#define LANES {machine.vector_unit.lanes}",
         f"typedef {c_integer(8 * machine.element_bytes)} element_t;",
-        *align_comments(pairs, ""),
+        *array_lines([vectors_of(each).sizes() for each in nodes if has_vectors(each)]),
     ]

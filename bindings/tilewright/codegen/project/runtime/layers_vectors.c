@@ -42,18 +42,16 @@ static void lay_input(const run_t *r, const tile_t *tile, const work_t *w)
 static void lay_weights(const run_t *r, const tile_t *tile, const work_t *w)
 {
     const layer_t *l = r->layer;
-    const int whole = l->reuse == KEEP_WEIGHTS, window = l->kernel[0] * l->kernel[1], vector = inner_loop->vector;
+    const int whole = l->reuse == KEEP_WEIGHTS, window = l->kernel[0] * l->kernel[1];
     const int held_maps = whole ? l->size[C] : l->step[C], held_deep = whole ? l->size[K] : l->step[K];
     const int c_begin = whole ? span(l, tile, C).begin : 0, k_begin = whole ? span(l, tile, K).begin : 0;
-    const int c_lanes = vector == VC ? LANES : 1, k_lanes = vector == VK ? LANES : 1;
     const long from = copy_of(r, W, tile);
     for (int g = 0; g < w->groups; g++)
         for (int c = 0; c < w->size[VC]; c++)
             for (int k = 0; k < w->size[VK]; k++)
                 for (int tap = 0; tap < window; tap++) {
                     const long map = ((long)g * held_maps + c_begin + c) * held_deep + k_begin + k;
-                    const long to = ((long)g * w->padded[VC] + c / c_lanes) * w->padded[VK] + k / k_lanes;
-                    laid_weights[(to * window + tap) * c_lanes * k_lanes + c % c_lanes + k % k_lanes] =
+                    laid_weights[weight_place(w, inner_loop->vector, g, c, k, tap)] =
                         (element_t)load(memory, from + (map * window + tap) * WEIGHT_BITS, WEIGHT_BITS);
                 }
 }

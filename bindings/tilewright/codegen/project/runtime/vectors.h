@@ -399,6 +399,14 @@ INLINE void run_body(
 
 #pragma GCC diagnostic pop
 
+/* Where a weight lies, along the lanes. */
+static inline long weight_place(const work_t *w, int vector, int g, int c, int k, int tap)
+{
+    const int c_lanes = vector == VC ? LANES : 1, k_lanes = vector == VK ? LANES : 1;
+    const long to = ((long)g * w->padded[VC] + c / c_lanes) * w->padded[VK] + k / k_lanes;
+    return (to * w->kernel[0] * w->kernel[1] + tap) * c_lanes * k_lanes + c % c_lanes + k % k_lanes;
+}
+
 /* Where a sum lies, along the lanes. */
 static inline long lane_of(const work_t *w, int vector, int g, int n, int c, int y, int x)
 {
@@ -446,6 +454,20 @@ static inline void add_lanes(sums_t *sums)
             other[lane] = (*sums)[lane + half];
         *sums += other;
     }
+}
+
+/* Complete sums: load, add up lanes, store. */
+static inline void complete_sums(const work_t *w, int vector)
+{
+    int at[5] = {0};
+    long number = 0;
+    do {
+        sums_t sums;
+        load_sums(&sums, &laid_sums[number * LANES]);
+        if (vector == VK)
+            add_lanes(&sums);
+        store_sums(&laid_sums[number * LANES], &sums);
+    } while (next_sums(w, at, &number));
 }
 
 /* Whether a tile has the whole body. */
