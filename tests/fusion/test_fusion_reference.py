@@ -137,3 +137,14 @@ def test_the_search_begins_with_a_plan_and_a_start_that_is_none_does_no_harm() -
     assert outcome.warm_start is not None
     assert objective(problem, found[0]) == objective(problem, plan)
     assert solve(problem, PATH, "gecode", start=Plan(plan.groups[:-1])).bound == outcome.bound
+
+
+def test_an_input_may_be_larger_than_all_that_is_computed() -> None:
+    """A pool of the whole input, which is wider than its result."""
+    need("gecode")
+    pool = {"name": "pool", "kind": "pool", "op": "max", "input": [1, 4, 5], "kernel": [4, 5]}
+    problem = Problem.model_validate({"network": {"layers": [pool]}, "machine": INSTRUCTIONS})
+    best = fusion.best(problem.model_dump(mode="json"))
+    for method in ("reference@gecode", "downsets"):
+        result = tw.solve(problem, method, confirm=False, warm_start="none")
+        assert (result.status, result.objective) == ("optimal", best)

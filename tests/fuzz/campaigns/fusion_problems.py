@@ -33,6 +33,15 @@ def trial(rng: random.Random, scratch: Path) -> list[str]:
         "operands_per_cycle": rng.choice([1, 4, 48]),
         "issue_cycles": rng.choice([0, 0, 17, 1000]),
     }
+    if rng.random() < 0.3:
+        machine["layouts"] = {
+            "burst_bytes": rng.choice([1, 4, 64]),
+            "burst_cycles": rng.choice([0, 3, 20]),
+            "direct": rng.choice([["NHWC", "NCHW"], ["NHWC"], ["NCHW"]]),
+            "input": rng.choice(["any", "NHWC", "NCHW"]),
+            "output": rng.choice(["any", "NHWC", "NCHW"]),
+            "copies": {"cycles_per_byte": rng.choice([0, 0.3]), "cycles_per_call": rng.choice([0, 50])},
+        }
     for name in ("input_bytes", "output_bytes", "parameter_bytes"):
         machine[name] = rng.choice([rng.randint(1, room), room])
     minimise = rng.choice(["cycles", "cycles", "traffic", "energy", "memory"])
