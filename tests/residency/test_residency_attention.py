@@ -65,6 +65,7 @@ def found(problem: Problem) -> int:
     return objective(problem, plan)
 
 
+@pytest.mark.by_day(2)
 @pytest.mark.parametrize(
     ("positions", "elements", "traffic"),
     [(256, 54_592, 45_056), (256, 38_272, 77_824), (512, 104_768, 77_824), (512, 72_064, 143_360)],
