@@ -95,6 +95,11 @@ def _loop_costs(nest: Nest, loop: InnerLoop, sizes: Tile) -> LoopCosts:
     return loop_costs(unit, work_of(nest, sizes), loop)
 
 
+def fits(nest: Nest, loop: InnerLoop, sizes: Tile) -> bool:
+    """Whether an inner loop can run on a tile: registers and body suffice."""
+    return bool(_loop_costs(nest, loop, sizes).fits)
+
+
 @lru_cache(maxsize=1 << 16)
 def cost_of_tile(nest: Nest, loop: InnerLoop, sizes: Tile, first: bool, last: bool) -> tuple[int, int]:
     """Return the cycles of a tile, and the units that it streams.

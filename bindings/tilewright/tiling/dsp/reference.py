@@ -2,14 +2,18 @@
 
 from __future__ import annotations
 
+from functools import lru_cache
+from itertools import product
 from math import gcd, prod
 from typing import Any, NamedTuple
 
 from tilewright.spec.constraints import Term
 from tilewright.spec.constraints.parts import terms
+from tilewright.tiling.dsp.compute import cost_of_tile, fits, kinds_of_tiles, loop_of, loops_worth_trying
 from tilewright.tiling.dsp.exact import local_traffic
+from tilewright.tiling.dsp.inner_loop import InnerLoop
 from tilewright.tiling.dsp.nest import Nest, nest_of
-from tilewright.tiling.dsp.plan import LOOPS, ORDERED, DspPlan
+from tilewright.tiling.dsp.plan import LOOPS, ORDERED, DspPlan, DspTile
 from tilewright.tiling.dsp.vocabulary import AXES
 from tilewright.tiling.plan import Plan
 from tilewright.tiling.problem import Problem
@@ -21,6 +25,9 @@ LARGEST = 2**31 - 2
 
 MOST_TILES = 400
 """Most tiles that the loops of a layer can have, each of which has variables of its own."""
+
+MOST_ROWS = 20_000
+"""Most rows of the table of inner loops, on a machine with a vector unit."""
 
 COSTS = ("accesses", "cycles", "energy")
 REUSES = ("halo", "tile", "none", "weights")
@@ -35,10 +42,10 @@ def why_not(problem: Problem) -> str | None:
     if problem.traded or problem.before:
         return "objective: the model minimises one cost"
     nest = _nest(problem)
-    if nest.machine.vector_unit is not None:
-        return "machine.vector_unit: the model charges MACs over macs_per_cycle, not an inner loop"
     if (tiles := prod(nest.sizes)) > MOST_TILES:
         return f"the layer has {tiles:,} smallest tiles, the model takes {MOST_TILES}"
+    if (rows := len(_lookup(nest))) > MOST_ROWS:
+        return f"the inner loops of all tiles have a table of {rows:,} rows, the model takes {MOST_ROWS:,}"
     accesses, cycles, energy = _largest(problem)
     speaks = any(term.word == "energy" for part in problem.must_hold for term in terms(part))
     if (most := max(accesses, cycles, energy * (_prices(nest).unit if speaks else 1))) > LARGEST:
@@ -64,7 +71,11 @@ def _largest(problem: Problem) -> tuple[int, int, int]:
     accesses = tiles * (plane * units.input + nest.window * units.kernels + 2 * units.partial)
     local = local_traffic(nest)
     streamed = local + tiles * gcd(*units)
-    cycles = nest.macs + accesses + streamed + (4 * tiles + 3) * machine.dma_setup_cycles
+    compute = nest.macs
+    if machine.vector_unit is not None:
+        *_, took, moved = map(max, zip(*_lookup(nest), strict=True))
+        compute, streamed = tiles * took, tiles * moved
+    cycles = compute + accesses + streamed + (4 * tiles + 3) * machine.dma_setup_cycles
     energy = _prices(nest).largest(accesses, cycles, streamed) if _counts_energy(problem) else 0
     return accesses, cycles, energy
 
@@ -102,11 +113,38 @@ def _prices(nest: Nest) -> _Prices:
 
     external = reduced(price.dram_fj_per_access, price.dram_access_bytes)
     local = reduced(price.local_fj_per_access, price.local_access_bytes)
-    local = local if local_traffic(nest) else (0, 1)
+    local = local if local_traffic(nest) or nest.machine.vector_unit is not None else (0, 1)
     core = price.core_fj_per_cycle
     unit = gcd(core, external[0], local[0]) if external[1] == local[1] == 1 else 1
     unit = max(unit, 1)
     return _Prices(unit, core // unit, (external[0] // unit, external[1]), (local[0] // unit, local[1]))
+
+
+@lru_cache(maxsize=8)
+def _loops(nest: Nest) -> tuple[InnerLoop, ...]:
+    """Return the inner loops of all tiles: of those that cost the same on every tile of a plan, one."""
+    if nest.machine.vector_unit is None:
+        return ()
+    steps = product(*(steps.tolist() for steps in nest.steps))
+    found = (option.loop for step in steps for option in loops_worth_trying(nest, step, every=True))
+    return tuple(dict.fromkeys(found))
+
+
+@lru_cache(maxsize=8)
+def _lookup(nest: Nest) -> tuple[tuple[int, ...], ...]:
+    """Return what inner loops take for tiles: loop, sizes, first and last, cycles, units.
+
+    Without a vector unit it is one row, which nobody reads.
+    """
+    steps = product(*(steps.tolist() for steps in nest.steps))
+    kinds = {kind[:3]: None for step in steps for kind in kinds_of_tiles(nest, step)}
+    rows = [
+        (number, *sizes, int(first), int(last), *cost_of_tile(nest, loop, sizes, first, last))
+        for number, loop in enumerate(_loops(nest), start=1)
+        for sizes, first, last in kinds
+        if fits(nest, loop, sizes)
+    ]
+    return tuple(rows) or ((1,) * 6 + (0,) * 5,)
 
 
 def _counts_energy(problem: Problem) -> bool:
@@ -149,6 +187,9 @@ def data(problem: Problem) -> dict[str, Any]:
         "setup": machine.dma_setup_cycles,
         "local": local_traffic(nest),
         "grain": gcd(*units),
+        "vectors": machine.vector_unit is not None,
+        "loops": max(1, len(_loops(nest))),
+        "lookup": [list(row) for row in _lookup(nest)],
         "core_price": prices.core,
         "external_price": prices.external[0],
         "external_per": prices.external[1],
@@ -214,8 +255,9 @@ def _contiguous_bytes(nest: Nest, operand: str) -> str:
 
 
 def start(problem: Problem, plan: Plan) -> list[int] | None:
-    """Return steps, places and reuse of a plan; its loops of one iteration outermost, where any order may be.
+    """Return steps, places, reuse and inner loop of a plan.
 
+    Loops of one iteration stand outermost, where any order may be.
     Constraints do not tell such orders apart, either, but the plan stays the one that they were asked of.
     """
     layer = plan.layers[0]
@@ -227,7 +269,22 @@ def start(problem: Problem, plan: Plan) -> list[int] | None:
         single = [loop for loop in ORDERED if trips[LOOPS.index(loop)] == 1]
         order = "".join(single + [loop for loop in layer.order if loop not in single])
     places = [0, *(order.index(loop) + 1 for loop in LOOPS[1:])]
-    return [*step, *places, REUSES.index(layer.reuse) + 1]
+    return [*step, *places, REUSES.index(layer.reuse) + 1, _loop_number(_nest(problem), layer)]
+
+
+def _loop_number(nest: Nest, plan: DspPlan) -> int:
+    """Return the number of a plan's inner loop, or of one that costs the same on all its tiles."""
+    if nest.machine.vector_unit is None:
+        return 1
+    kinds = [kind[:3] for kind in kinds_of_tiles(nest, nest.step(plan.tile))]
+    own, every = loop_of(nest, plan), _loops(nest)
+    if own in every:
+        return every.index(own) + 1
+    wanted = [cost_of_tile(nest, own, *kind) for kind in kinds]
+    fitting = (loop for loop in every if all(fits(nest, loop, kind[0]) for kind in kinds))
+    return 1 + next(
+        every.index(loop) for loop in fitting if [cost_of_tile(nest, loop, *kind) for kind in kinds] == wanted
+    )
 
 
 def _reuse(solution: Any) -> str:
@@ -238,11 +295,13 @@ def _reuse(solution: Any) -> str:
 
 
 def decisions(solution: Any) -> list[int]:
-    """Return steps, places and reuse of a solution, in the order of `start`."""
-    return [*solution.step, *solution.place, REUSES.index(_reuse(solution)) + 1]
+    """Return steps, places, reuse and loop of a solution, in the order of `start`."""
+    return [*solution.step, *solution.place, REUSES.index(_reuse(solution)) + 1, solution.loop]
 
 
-def plan(_problem: Problem, solution: Any) -> Plan:
+def plan(problem: Problem, solution: Any) -> Plan:
     """Return the plan of a solution."""
+    loops = _loops(_nest(problem))
     order = "".join(sorted(ORDERED, key=lambda loop: solution.place[LOOPS.index(loop)]))
-    return Plan((DspPlan(tuple(solution.step), order, _reuse(solution)),))
+    loop = loops[solution.loop - 1] if loops else None
+    return Plan((DspPlan(DspTile(*solution.step), order, _reuse(solution), loop),))
