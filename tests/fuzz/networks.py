@@ -161,3 +161,142 @@ def summed(rng: random.Random, most: int, side: int, channels: int = 3) -> list[
         shapes[name] = (kernels, *plane)
         layers.append(table)
     return layers
+
+
+class Products:
+    """A network at random of products of matrices, and of what stands between those in attention.
+
+    Parameters
+    ----------
+    most
+        Layers, without those that only rearrange values.
+    """
+
+    def __init__(self, rng: random.Random, most: int = 5) -> None:
+        self.rng = rng
+        self.layers: list[Json] = []
+        heads, deep = rng.choice([1, 1, 2, 2, 3]), rng.choice([1, 1, 2])
+        rows = rng.randint(1, 4)
+        self.heads = heads
+        plane = (2, 2) if rows == 4 and rng.random() < 0.3 else (1, rows)
+        self.shapes: dict[str, Shape] = {"input": (heads * deep, *plane)}
+        kinds = [self.project, self.multiply, self.multiply, self.normalise, self.map, self.fold]
+        kinds += [self.cut, self.repeat, self.sum, self.pool]
+        left = rng.randint(min(2, most), most)
+        for name in ("a", "b")[: rng.choice([1, 2, 2])]:
+            self.project(name, "input")
+        while left:
+            kind = rng.choice(kinds)
+            name = f"l{len(self.layers)}"
+            kind(name, rng.choice([*self.shapes][-4:]))
+            left -= 1
+
+    def network(self) -> Json:
+        """Return the network."""
+        return read_inside(self.rng, self.layers) | {"input": list(self.shapes["input"])}
+
+    def add(self, name: str, inputs: list[str], shape: Shape, **rest: Any) -> None:
+        """Add a layer, which gives a shape."""
+        self.layers.append({"name": name, "inputs": inputs, "input": list(self.shapes[inputs[0]]), **rest})
+        self.shapes[name] = shape
+
+    def project(self, name: str, source: str) -> None:
+        """Add a convolution of 1x1."""
+        shape, rng = self.shapes[source], self.rng
+        kernels = rng.choice([shape[0], shape[0], shape[0], self.heads, 3 * self.heads])
+        kernels = kernels if kernels * shape[1] * shape[2] <= 24 else 1
+        self.add(name, [source], (kernels, *shape[1:]), kernels=kernels, kernel=[1, 1])
+
+    def multiply(self, name: str, source: str) -> None:
+        """Add a product, in its rows' shape or in one by heads; operands as they are, or by heads."""
+        rng = self.rng
+        for _ in range(4):
+            other = rng.choice([*self.shapes][-4:])
+            groups = rng.choice([1, self.heads, self.heads])
+            given = self.shapes[source]
+            plane = given[1:] if rng.random() < 0.8 else (1, given[2])
+            deep, left = divmod(prod(given), groups * prod(plane))
+            columns, more = divmod(prod(self.shapes[other]), groups * max(1, deep))
+            if left or more or not deep or groups * columns * prod(plane) > 24:
+                continue
+            tables = [source, other]
+            if rng.random() < 0.4:
+                tables = [self.by_heads(f"{name}h{n}", each, groups, (deep, 1)[n], plane, columns)
+                          for n, each in enumerate(tables)]  # fmt: skip
+            flat: Shape = (groups * columns, *plane)
+            shape = flat if rng.random() < 0.5 else (groups, columns, prod(plane))
+            rest = {"groups": groups, "depth": deep, "transposed": rng.random() < 0.5}
+            self.add(name, tables, shape, kind="matmul", output=list(shape), **rest)
+            return
+
+    def by_heads(
+        self, name: str, source: str, groups: int, deep: int, plane: tuple[int, int], columns: int
+    ) -> str:
+        """Add a reshape of an operand, so that heads are its channels."""
+        size = prod(self.shapes[source])
+        rows = columns if deep == 1 and size % (groups * columns) == 0 else prod(plane)
+        if size % (groups * rows):
+            return source
+        shape: Shape = (groups, size // groups // rows, rows)
+        self.add(name, [source], shape, kind="reshape", op="reshape", output=list(shape))
+        return name
+
+    def normalise(self, name: str, source: str) -> None:
+        """Add a softmax or another normalisation."""
+        shape, rng = self.shapes[source], self.rng
+        axes = ["channels", "channels", "rows", "rows", "columns"]
+        along = sorted({rng.choice(axes) for _ in range(rng.choice([1, 1, 1, 2]))})
+        rest = {"along": along, "parameters": rng.choice([0, 0, 0, shape[0]])}
+        op = "layer_normalization" if rest["parameters"] else "softmax"
+        self.add(name, [source], shape, kind="function", op=op, output=list(shape), **rest)
+
+    def map(self, name: str, source: str) -> None:
+        """Add a function of single values, or a softmax across channels."""
+        shape, rng = self.shapes[source], self.rng
+        before = next((layer for layer in self.layers if layer["name"] == source), {})
+        if rng.random() < 0.5:
+            self.add(name, [source], shape, kind="function", op="sin", along=[], output=list(shape))
+        elif before.get("kind") in ("matmul", "function"):
+            self.add(name, [source], shape, kind="map", op=rng.choice(["relu", "relu", "softmax"]))
+
+    def fold(self, name: str, source: str) -> None:
+        """Add a reshape, seldom a transposition."""
+        size, rng = prod(self.shapes[source]), self.rng
+        channels = rng.choice([self.heads, self.shapes[source][0], 1, size])
+        if size % channels:
+            return
+        rows = rng.choice([n for n in range(1, size + 1) if size // channels % n == 0])
+        shape: Shape = (channels, rows, size // channels // rows)
+        self.add(name, [source], shape, kind="reshape", op="reshape", output=list(shape))
+
+    def cut(self, name: str, source: str) -> None:
+        """Add some channels alone: queries, keys and values of one projection, or a part at random."""
+        shape, rng = self.shapes[source], self.rng
+        if shape[0] < 2:
+            return
+        parts = 3 if shape[0] % 3 == 0 else 2 if shape[0] % 2 == 0 else 1
+        many = shape[0] // parts
+        for number in range(parts if rng.random() < 0.6 else 1):
+            part: Shape = (many, *shape[1:])
+            self.add(f"{name}p{number}", [source], part, kind="slice", first=[number * many, 0, 0],
+                     output=list(part))  # fmt: skip
+
+    def repeat(self, name: str, source: str) -> None:
+        """Add copies, as of keys that heads share."""
+        shape, rng = self.shapes[source], self.rng
+        output: Shape = (shape[0] * rng.choice([2, 2, 3, 1]), *shape[1:])
+        if prod(output) <= 24:
+            self.add(name, [source], output, kind="function", op="expand", output=list(output))
+
+    def sum(self, name: str, source: str) -> None:
+        """Add a sum of two tensors."""
+        alike = [n for n, shape in self.shapes.items() if shape == self.shapes[source] and n != source]
+        if alike:
+            self.add(name, [source, self.rng.choice(alike)], self.shapes[source], kind="add")
+
+    def pool(self, name: str, source: str) -> None:
+        """Add a pool over two columns or rows, or over one pixel."""
+        channels, height, width = self.shapes[source]
+        kernel = [min(height, self.rng.choice([1, 2])), min(width, self.rng.choice([1, 2]))]
+        shape: Shape = (channels, height - kernel[0] + 1, width - kernel[1] + 1)
+        self.add(name, [source], shape, kind="pool", kernel=kernel, stride=[1, 1])

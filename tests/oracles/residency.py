@@ -79,9 +79,12 @@ class Op:
             for i in (0, 1)
         ]
         self.shape: tuple[int, ...] = (table["kernels"] if weighty else channels, *self.plane)
-        whole = kind in ("function", "input")
-        if whole:
-            self.shape = tuple(table["output" if kind == "function" else "input"])
+        # A function along channels alone needs a value's own pixel, one along others all values.
+        along: list[str] | None = table.get("along")
+        by_pixels = "second" in table or _by_pixels(table)
+        whole = kind in ("function", "input", "reshape", "matmul") and not by_pixels
+        if kind in ("function", "input", "reshape", "matmul"):
+            self.shape = tuple(table["input" if kind == "input" else "output"])
             self.plane = list(self.shape[1:])
         # Where parts of an operand begin in it, by tensor, and how many there are before one that follows.
         self.at = {t: at for t, at in zip(reads, table["at"], strict=True) if at is not None}
@@ -99,9 +102,11 @@ class Op:
         self.own_channels = distinct and (self.by_value or depthwise or kind == "pool")
         self.pixels = prod(self.plane)
         # Of an operand of another plane every pixel is read: a flattened map, or a factor of a whole plane.
+        second = table.get("second", [False] * len(reads))
         self.every = {
             t: whole
             or kind == "fc"
+            or any(n == t and is_second for n, is_second in zip(reads, second, strict=True))
             or (t not in self.at and tuple(shapes[t][1:]) != tuple(table["input"][1:]))
             for t in reads
         }
@@ -114,9 +119,14 @@ class Op:
             and not self.views
         )
         self.macs = channels // self.groups * self.window if weighty else 0
-        taken = {"pool": self.window, "add": self.operands, "mul": self.operands}.get(kind, int(not weighty))
+        if kind == "matmul":
+            self.macs = table["depth"]
+        taken = {"pool": self.window, "add": self.operands, "mul": self.operands, "matmul": 0}.get(
+            kind, int(not weighty)
+        )
         # The first operand is added to nothing; what a function of whole maps does is not counted.
-        self.vector = taken - (kind in ("add", "mul", "concat", "function", "input"))
+        uncounted = kind in ("add", "mul", "concat", "input", "reshape")
+        self.vector = taken - (uncounted or (kind == "function" and along is None))
         self.touched = 2 * self.macs + taken + self.bias + 1
 
     def channels(self, tensor: int) -> set[int]:
@@ -320,7 +330,7 @@ class Group:
                           for kept in subsets(all_kept) if kept != all_kept for many in kernels}  # fmt: skip
             if alone:
                 found |= {("kernels", pixels, many, (), None, None, False) for many in kernels}
-        if graph.tiles and not any(op.views and not all(op.every.values()) for op in self.ops):
+        if graph.tiles and not any(not op.every[t] for op in self.ops for t in op.at):
             for columns in fewest(width)[:-1]:
                 for pixels in [*range(1, columns), *range(columns, height * columns + 1, columns)]:
                     found.add(("pixels", pixels, kernels[-1], all_kept, columns, None, False))
@@ -709,9 +719,9 @@ class Graph:
         for number, table in enumerate(layers):
             reads = tuple(numbers[name] for name in table["inputs"])
             folded = table["kind"] == "map" and table["op"] not in ALL_CHANNELS and reads != (0,)
-            folded = folded and not table.get("parameters") and not table["at"][0]
+            folded = folded and not table.get("parameters") and not table["at"][0] and not table.get("alone")
             kinds = ("conv", "fc", "pool", "add", "mul", "map", "concat", "function", "input")
-            if folded or table["kind"] not in kinds:
+            if folded or table["kind"] not in (*kinds, "matmul", "reshape"):
                 raise TooLarge  # what becomes part of other operations is not told here
             self.ops.append(Op(number, table, reads, self.shapes))
             self.shapes.append(self.ops[-1].shape)
@@ -729,7 +739,7 @@ class Graph:
             if (
                 op.name in _unread(problem["network"], self.ops) and not self.readers[op.number + 1]
                 if outputs is None
-                else op.name in outputs
+                else _is_among(op.table, outputs)
             )
         )
         self.before: list[Names] = []
@@ -1040,40 +1050,251 @@ def _without_views(network: Json) -> list[Json]:
     """
     found = _without_slices(network)
     shapes = {"input": tuple(network.get("input") or network["layers"][0]["input"])}
+    _join_maps(found, network)
+    _join_reshapes(found, network)
     for table in found:
         table["at"] = [None] * len(table["inputs"])
-        if table["kind"] == "function":
+        if table["kind"] in ("function", "matmul", "reshape"):
             shapes[table["name"]] = tuple(table["output"])
         elif table["kind"] == "input":
             shapes[table["name"]] = tuple(table["input"])
         else:
             bare = Op(0, {**table, "channels": [], "at": []}, (), [])
             shapes[table["name"]] = bare.shape
-    leaving = network.get("outputs") or [
-        table["name"] for table in found if not any(table["name"] in other["inputs"] for other in found)
+    outputs = network.get("outputs")
+    leaving = [
+        table["name"]
+        for table in found
+        if (
+            _is_among(table, outputs)
+            if outputs
+            else not any(table["name"] in other["inputs"] for other in found)
+        )
     ]
+    for table in found:
+        if table["kind"] == "matmul" and len(table["inputs"]) != 2:
+            raise TooLarge  # which tensors are parts of which operand is not told
     for view in [table for table in found if table.get("op") in ("concat", "expand")]:
         if view["kind"] != "function" or view["name"] in leaving:
             continue
         readers = [table for table in found if view["name"] in table["inputs"]]
         if view["op"] == "expand":
             _read_source(found, view, readers, shapes)
+        elif any(table["kind"] in ("matmul", "reshape") or table.get("along") for table in readers):
+            raise TooLarge  # parts of an operand of a product are not told here
         else:
             _read_parts(found, view, readers, shapes)
+    for table in list(found):
+        if table["kind"] == "matmul":
+            _by_rows(found, table, shapes)
+        elif table["kind"] == "reshape" and table["op"] == "reshape" and table["name"] not in leaving:
+            _read_reshaped(found, table, shapes)
+    for table in found:
+        copied = table["kind"] == "reshape" or table.get("op") in ("concat", "expand")
+        if copied and any(table["channels"]):
+            raise TooLarge  # a slice that is copied
     return found
+
+
+def _is_among(table: Json, outputs: list[str]) -> bool:
+    """Whether a layer, or what is part of it, is among outputs of the network."""
+    return not {table["name"], *table.get("also", ())}.isdisjoint(outputs)
+
+
+def _join_reshapes(found: list[Json], network: Json) -> None:
+    """Leave reshapes out that keep the shape, and those whose values are stored or taken in any shape."""
+    outputs = network.get("outputs")
+    tables = {table["name"]: table for table in found}
+    left = 0
+    while left != len(found):
+        left = len(found)
+        for table in [table for table in found if table["kind"] == "reshape"]:
+            (source,), (span,), name = table["inputs"], table["channels"], table["name"]
+            readers = [other for other in found if name in other["inputs"]]
+            leaves = not readers if outputs is None else _is_among(table, outputs)
+            given = tables.get(source, {"kind": "input"})["kind"] == "input"
+            flat = all(reader["kind"] == "fc" for reader in readers) and not given
+            if table["op"] not in ("reshape", "flatten"):
+                around = [r for r in readers if r["kind"] != "matmul" or r["inputs"][0] == name]
+                around += [tables[source]] if around and source in tables else []
+                if not any(each["kind"] == "matmul" or each.get("along") is not None for each in around):
+                    raise TooLarge  # in which order it leaves values is not told
+                continue
+            if span or (leaves and given) or not (flat or table["input"] == table["output"]):
+                continue
+            others = [other for other in found if source in other["inputs"]]
+            if leaves and (len(others) > 1 or source in (outputs or ())):
+                continue
+            beside = [reader for reader in readers if source in reader["inputs"]]
+            if any(reader["kind"] not in ("add", "mul") for reader in beside):
+                continue
+            if any(s for r in readers for n, s in zip(r["inputs"], r["channels"], strict=True) if n == name):
+                raise TooLarge
+            if leaves:
+                tables[source].setdefault("also", []).extend([name, *table.get("also", ())])
+            for reader in readers:
+                reader["inputs"] = [source if n == name else n for n in reader["inputs"]]
+            found.remove(table)
+
+
+def _by_pixels(table: Json) -> bool:
+    """Whether a function needs the pixel at its place alone."""
+    return table.get("along") is not None and {*table["along"]} <= {"channels"}
+
+
+def _by_value(table: Json) -> bool:
+    """Whether a layer is a function of single values without parameters."""
+    mapped = table["kind"] == "map" and table["op"] not in ALL_CHANNELS
+    return (mapped or table.get("along") == []) and not table.get("parameters")
+
+
+def _join_maps(found: list[Json], network: Json) -> None:
+    """Let products compute the functions of single values that alone read them."""
+    outputs = network.get("outputs") or ()
+    tables = {table["name"]: table for table in found}
+    for table in [table for table in found if table["kind"] == "map" and _by_value(table)]:
+        source = tables.get(table["inputs"][0])
+        if source is None or source["kind"] not in ("matmul", "function"):
+            continue
+        readers = [other for other in found if source["name"] in other["inputs"]]
+        if source["kind"] == "function" or len(readers) > 1 or source["name"] in outputs:
+            table["alone"] = True
+            if any(reader["kind"] in ("add", "mul") for reader in readers):
+                raise TooLarge  # as of x * sigmoid(x), which becomes part of what computes x
+            continue
+        if table["name"] in outputs:
+            raise TooLarge  # it leaves the network under another name
+        for other in found:
+            other["inputs"] = [source["name"] if n == table["name"] else n for n in other["inputs"]]
+        found.remove(table)
+
+
+def _rows(table: Json, shape: tuple[int, ...]) -> bool:
+    """Whether the first operand of a product has a row's values as channels of a pixel."""
+    values = prod(table["input"])
+    return shape[0] == table["groups"] * table["depth"] and prod(shape) == values
+
+
+def _by_rows(found: list[Json], table: Json, shapes: dict[str, Any]) -> None:
+    """Let a product have the plane of its first operand, if all who read it can read that."""
+    if "second" in table:
+        return
+    first, span = table["inputs"][0], table["channels"][0]
+    given = _part(shapes[first], span)
+    if not _rows(table, given):
+        return
+    shape = (prod(table["output"]) // prod(given[1:]), *given[1:])
+    changed: list[Json] = []
+    if _all_take(found, table["name"], shape, shapes, changed):
+        _reshape([table, *changed], shape, shapes)
+        table["second"], table["input"] = [False, True], list(given)
+
+
+def _part(shape: tuple[int, ...], span: tuple[int, int] | None) -> tuple[int, ...]:
+    return shape if span is None else (span[1] - span[0], *shape[1:])
+
+
+def _all_take(
+    found: list[Json], name: str, shape: tuple[int, ...], shapes: dict[str, Any], changed: list[Json]
+) -> bool:
+    """Whether all readers of a tensor can read it in this shape; also who then computes it, too."""
+    readers = [table for table in found if name in table["inputs"]]
+    return shape == shapes[name] or all(_takes(found, r, name, shape, shapes, changed) for r in readers)
+
+
+def _takes(
+    found: list[Json],
+    table: Json,
+    name: str,
+    shape: tuple[int, ...],
+    shapes: dict[str, Any],
+    changed: list[Json],
+) -> bool:
+    """Whether a layer can read a tensor in another shape than that in the file."""
+    if any(span for n, span in zip(table["inputs"], table["channels"], strict=True) if n == name):
+        return False  # some channels alone
+    if name in table.get("copies", ()):
+        return False  # copies of channels, rows and columns
+    if table["kind"] == "matmul":
+        return table["inputs"][0] != name or _rows(table, shape) or not _rows(table, tuple(table["input"]))
+    if table["kind"] == "reshape":
+        return True
+    along = table.get("along") if not table.get("parameters") else None
+    if not (_by_value(table) or along) or not _within(along or [], table["input"], shape):
+        return False
+    changed.append(table)
+    return _all_take(found, table["name"], shape, shapes, changed)
+
+
+def _within(along: list[str], given: Any, shape: tuple[int, ...]) -> bool:
+    """Whether all values along axes of a shape are channels of one pixel in another one."""
+    steps = {"channels": given[0], "rows": given[0] * given[1]}
+    return all(axis in steps and shape[0] % steps[axis] == 0 for axis in along)
+
+
+def _reshape(tables: list[Json], shape: tuple[int, ...], shapes: dict[str, Any]) -> None:
+    """Give layers another shape, in which what they normalise are channels."""
+    for table in tables:
+        if shapes[table["name"]] == shape:
+            continue
+        if table.get("along"):
+            table["along"] = ["channels"]
+        shapes[table["name"]] = shape
+        table["input"] = list(shape)
+        if "output" in table:
+            table["output"] = list(shape)
+
+
+def _read_reshaped(found: list[Json], view: Json, shapes: dict[str, Any]) -> None:
+    """Let the readers of a reshape read what it reads, if all can."""
+    (source,), (span,), name = view["inputs"], view["channels"], view["name"]
+    if view.get("copies"):
+        return
+    if source == "input" and sum(source in table["inputs"] for table in found) == 1:
+        raise TooLarge  # the input is stored in another order
+    shape = _part(shapes[source], span)
+    changed: list[Json] = []
+    for reader in [table for table in found if name in table["inputs"]]:
+        if name in reader.get("copies", ()):
+            return
+        if shape == tuple(view["output"]):
+            continue
+        if not _takes(found, reader, name, shape, shapes, changed):
+            return
+    if changed and span is not None:
+        return
+    _reshape(changed, shape, shapes)
+    for reader in [table for table in found if name in table["inputs"]]:
+        if any(s for n, s in zip(reader["inputs"], reader["channels"], strict=True) if n == name) and span:
+            raise TooLarge  # a part of a part
+        reader["channels"] = [
+            span or own if n == name else own
+            for n, own in zip(reader["inputs"], reader["channels"], strict=True)
+        ]
+        reader["inputs"] = [source if n == name else n for n in reader["inputs"]]
+    found.remove(view)
 
 
 def _read_source(found: list[Json], view: Json, readers: list[Json], shapes: dict[str, Any]) -> None:
     """Let functions that need all copies of a tensor read it instead."""
     source = view["inputs"][0]
     divides = all(a % b == 0 for a, b in zip(view["output"], shapes[source], strict=True))
-    whole = all(reader["kind"] in ("function", "fc") for reader in readers)
+    whole = all(
+        reader["kind"] == "fc"
+        or (reader["kind"] == "function" and not _by_pixels(reader))
+        or reader["kind"] == "reshape"
+        or (
+            reader["kind"] == "matmul"
+            and (reader["inputs"][0] != view["name"] or not _rows(reader, tuple(reader["input"])))
+        )
+        for reader in readers
+    )
     placed = any(reader.get("op") in ("concat", "expand") for reader in readers)
     if view["at"] != [None] or view.get("copies") or not divides or not whole or placed:
         return
     for reader in readers:
         reader["inputs"] = [source if each == view["name"] else each for each in reader["inputs"]]
-        reader["copies"] = True
+        reader.setdefault("copies", []).append(source)
     found.remove(view)
 
 

@@ -2,15 +2,24 @@
 
 from __future__ import annotations
 
+import random
+from dataclasses import replace
 from math import prod
 from typing import Any
 
 import numpy as np
 import pytest
-from residency_cases import optimum, problem_of
+from conftest import in_turn
+from residency_cases import agrees_with_an_oracle, in_some_memory, optimum, problem_of, survives
+from tests.fuzz import networks
+from tests.oracles import TooLarge
+from tests.oracles import residency as oracle
 
-from tilewright.residency import Problem, objective, simulate
+import tilewright as tw
+from tilewright.residency import Plan, Problem, objective, reference, simulate
+from tilewright.residency.enumerated_steps import why_not
 from tilewright.simulator.arithmetic.reference import product
+from tilewright.spec.errors import SolverMissingError, TilewrightError
 from tilewright.spec.network import MatMul
 
 Json = dict[str, Any]
@@ -139,3 +148,163 @@ def test_a_product_is_that_of_matrices(transposed: bool, groups: int) -> None:
     assert (product(layer, left.transpose(0, 2, 1), stored).reshape(wanted.shape) == wanted).all()
     some = product(layer, left.transpose(0, 2, 1)[:, :, 1:3], stored)
     assert (some.reshape(groups, columns, 2) == wanted[:, :, 1:3]).all()
+
+
+def test_a_pass_may_have_all_rows_of_a_product() -> None:
+    layer = {"name": "p", "kind": "matmul", "inputs": ["input", "k"], "input": [4, 1, 3], "depth": 4}
+    key = {"name": "k", "kind": "input", "input": [4, 1, 2]}
+    problem = problem_of({"layers": [key, layer | {"output": [2, 1, 3]}], "input": [4, 1, 3]}, 100)
+    (step,) = optimum(problem).steps
+    places = {"lines of k": 0, "lines of input": 8, "block of p": 20}
+    survives(problem, Plan((replace(step, pixels=3, addresses=places),)))
+
+
+TOKENS, HEADS = [4, 1, 6], [2, 2, 6]
+
+
+def reshape(name: str, source: str, given: list[int], output: list[int], op: str = "reshape") -> Json:
+    """Return a layer that gives the same values in another shape."""
+    return {"name": name, "kind": "reshape", "op": op, "inputs": [source], "input": given, "output": output}
+
+
+def projection(name: str, source: str = "input", kernels: int = 4) -> Json:
+    """Return a convolution of 1x1 of tokens."""
+    return {"name": name, "inputs": [source], "input": TOKENS, "kernels": kernels, "kernel": [1, 1]}
+
+
+def scores(first: str, second: str, given: list[int], output: list[int]) -> Json:
+    """Return the product of queries and keys in two heads."""
+    table = {"name": "scores", "kind": "matmul", "inputs": [first, second], "input": given}
+    return table | {"output": output, "groups": 2, "depth": 2, "transposed": False}
+
+
+def executed(layers: list[Json]) -> tuple[list[str], Problem]:
+    """Return the names of operations, and the problem with memory enough."""
+    problem = problem_of({"layers": layers, "input": TOKENS}, 1000)
+    graph = problem.graph
+    return [op.name for op in graph.numbers(graph.all & ~graph.begin)], problem
+
+
+def test_heads_of_slices_are_read_in_their_projection() -> None:
+    layers = [projection("all", kernels=12)]
+    for number, name in enumerate(("query", "key", "value")):
+        part = {"kind": "slice", "inputs": ["all"], "input": [12, 1, 6], "output": TOKENS}
+        layers.append({"name": name, "first": [4 * number, 0, 0], **part})
+        layers.append(reshape(f"{name} by heads", name, TOKENS, HEADS))
+    layers += [
+        scores("query by heads", "key by heads", HEADS, [2, 6, 6]),
+        {"name": "context", "kind": "matmul", "inputs": ["scores", "value by heads"], "input": [2, 6, 6]}
+        | {"output": HEADS, "groups": 2, "depth": 6, "transposed": True},
+    ]
+    names, problem = executed(layers)
+    assert names == ["all", "scores", "context"]
+    assert [op.parts for op in problem.graph.operations] == [{}, {1: ((0, 8),)}, {1: ((8, 12),)}]
+    found(problem)
+
+
+def test_channels_of_a_reshape_are_those_of_what_it_reads() -> None:
+    layers = [projection("query"), projection("key"), reshape("heads", "query", TOKENS, HEADS)]
+    layers += [
+        scores("heads", "key", HEADS, [2, 6, 6]),
+        {"name": "context", "kind": "matmul", "inputs": ["scores", "key"], "input": [2, 6, 6]}
+        | {"output": HEADS, "groups": 2, "depth": 6, "transposed": True},
+        reshape("joined", "context", HEADS, TOKENS),
+        {"name": "cut", "kind": "slice", "inputs": ["joined"], "input": TOKENS, "output": [2, 1, 6]}
+        | {"first": [2, 0, 0]},
+        {"name": "out", "inputs": ["cut"], "input": [2, 1, 6], "kernels": 1, "kernel": [1, 1]},
+    ]
+    names, problem = executed(layers)
+    assert names == ["query", "key", "scores", "context", "out"]
+    assert problem.graph.operations[-1].parts == {4: ((2, 4),)}
+    found(problem)
+
+
+def test_reshapes_of_copies_have_the_values_of_all_copies() -> None:
+    copies = {"name": "copies", "kind": "function", "op": "expand", "inputs": ["key"], "input": [2, 1, 6]}
+    layers = [projection("query"), projection("key", kernels=2), copies | {"output": TOKENS}]
+    layers += [reshape("heads", "copies", TOKENS, HEADS), scores("query", "heads", TOKENS, [12, 1, 6])]
+    names, problem = executed(layers)
+    assert names == ["query", "key", "heads", "scores"]
+    found(problem)
+
+
+def test_a_softmax_of_copies_gives_as_many_values_as_it_reads() -> None:
+    copies = {"name": "copies", "kind": "function", "op": "expand", "inputs": ["key"], "input": [2, 1, 6]}
+    softmax = {"name": "softmax", "kind": "function", "op": "softmax", "input": TOKENS, "output": TOKENS}
+    names, problem = executed(
+        [projection("key", kernels=2), copies | {"output": TOKENS}, softmax | {"along": ["rows"]}]
+    )
+    assert names == ["key", "softmax"]
+    assert problem.graph.tensors[-1].shape == (4, 1, 6)
+    found(problem)
+
+
+def test_a_product_goes_over_copies_row_by_row() -> None:
+    copies = {"name": "copies", "kind": "function", "op": "expand", "inputs": ["key"], "input": [2, 1, 6]}
+    layers = [projection("query"), projection("key", kernels=2), copies | {"output": TOKENS}]
+    names, problem = executed([*layers, scores("copies", "query", TOKENS, [12, 1, 6])])
+    assert names == ["query", "key", "copies", "scores"]
+    readings = problem.graph.operations[-1].readings
+    assert [reading.extent for reading in readings] == [(1, 1), None]
+    found(problem)
+
+
+def test_scores_that_are_transposed_have_their_rows_in_another_order() -> None:
+    layers = [projection("query"), projection("key"), scores("query", "key", TOKENS, [2, 6, 6])]
+    product_of = {"name": "context", "kind": "matmul", "output": TOKENS, "groups": 2, "depth": 6}
+    layers += [reshape("turned", "scores", [2, 6, 6], [2, 6, 6], "transpose")]
+    first = product_of | {"inputs": ["turned", "key"], "input": [2, 6, 6], "transposed": True}
+    names, problem = executed([*layers, first])
+    assert names == ["query", "key", "scores", "turned", "context"]
+    found(problem)
+    second = {"inputs": ["query", "turned"], "input": TOKENS, "output": [36, 1, 6], "depth": 2}
+    assert "turned" not in executed([*layers, product_of | second | {"groups": 2, "transposed": False}])[0]
+
+
+def drawn(rng: random.Random) -> Problem:
+    """Return a problem at random in which there are products."""
+    while True:
+        network = networks.Products(rng).network()
+        if any(layer.get("kind") == "matmul" for layer in network["layers"]):
+            problem = problem_of(network, 2**20)
+            if len(problem.graph.operations) < 7:
+                return in_some_memory(rng, problem)
+
+
+@pytest.mark.by_day(8)
+@pytest.mark.parametrize("seed", range(400))
+def test_products_agree_with_an_oracle_apart(seed: int) -> None:
+    rng = random.Random(f"products {seed}")
+    problem = drawn(rng)
+    try:
+        graph = oracle.Graph(problem.model_dump(mode="json"))
+    except TooLarge:
+        pytest.skip("the oracle does not tell what becomes part of what")
+    assert [op.name for op in graph.ops] == [op.name for op in problem.graph.operations]
+    assert graph.shapes == [tensor.shape for tensor in problem.graph.tensors]
+    agrees_with_an_oracle(rng, problem)
+
+
+METHODS = ["columns_arcs@cpsat", "columns_intervals@highs", "columns_divide@gecode"]
+
+
+@pytest.mark.by_day(3)
+@pytest.mark.parametrize("seed", range(40))
+def test_other_methods_agree_of_products(seed: int) -> None:
+    problem = drawn(random.Random(f"methods of products {seed}"))
+    expected = tw.solve(problem, "states", time_limit=60, confirm=False)
+    small = reference.why_not(problem) is None and len(problem.graph.operations) < 5
+    methods = in_turn(METHODS, seed) if why_not(problem) is None else []
+    for method in [*methods, *(["reference@gecode"] if small and seed % 4 == 0 else [])]:
+        try:
+            found = tw.solve(problem, method, time_limit=60, confirm=False, warm_start="none")
+        except SolverMissingError as error:
+            pytest.skip(str(error))
+        except TilewrightError as error:
+            assert "can be told apart" in str(error) or "MiniZinc counts to" in str(error)
+            continue
+        told = f"{method}: {problem.model_dump_json()}"
+        if "optimal" == found.status == expected.status:
+            assert found.objective == expected.objective, told
+        if found.bound is not None and expected.objective is not None:
+            assert found.bound <= expected.objective, told

@@ -10,18 +10,21 @@ from dataclasses import replace
 from typing import TypeGuard
 
 from tilewright.spec.coarsening import PERMUTES
-from tilewright.spec.graph import OWN, Access, NetworkGraph, Operation
+from tilewright.spec.graph import OWN, Access, NetworkGraph, Operation, shape_of_operand
 from tilewright.spec.layer import Window
 from tilewright.spec.network import (
     NORMALISATIONS,
+    Add,
     AnyLayer,
     Function,
     Input,
     Map,
     MatMul,
+    Mul,
     NamedLayer,
     Reshape,
     Shape,
+    Slice,
 )
 
 PLANE = ((1, 0), (2, 1))
@@ -108,7 +111,7 @@ class _Views:
         """Whether an operation reads all of some copies at a time, and does not place them itself."""
         placed = isinstance(reader.spec, Function) and reader.spec.op in ("concat", "expand")
         parts = any(access.source == number and access.channels for access in reader.accesses)
-        return reads_whole(reader) and not placed and not parts
+        return reads_whole(reader) and not placed and not parts and not _reads_pixel(reader, number)
 
     def _join(self, op: Operation, spec: Function) -> None:
         """Let readers of a concatenation read its parts, if each of them can."""
@@ -213,6 +216,8 @@ class _Rows:
         for op in graph.ops:
             if op.accesses and self._is_view(op):
                 self.views[op.number] = self._source(op.accesses[0])
+            elif (part := self._cut(op)) is not None:
+                self.views[op.number] = part
             elif (shape := self._by_rows(op)) is not None and self._all_take(op.number, shape):
                 self.shapes[op.number] = shape
 
@@ -234,8 +239,13 @@ class _Rows:
         return replace(self.given, ops=tuple(found))
 
     def _source(self, access: Access) -> Access:
-        """Return what is read instead of a view; whoever reads one reads all of it."""
-        return self.views.get(access.source, access)
+        """Return what is read instead of a view, or of some channels of one."""
+        view = self.views.get(access.source)
+        if view is None:
+            return access
+        channels, (begin, _) = access.channels, view.channels or (0, 0)
+        part = view.channels if channels is None else (begin + channels[0], begin + channels[1])
+        return access._replace(source=view.source, channels=part)
 
     def _shape(self, access: Access) -> Shape:
         """Return the shape of what an access reads, perhaps through a view."""
@@ -247,13 +257,31 @@ class _Rows:
 
     def _is_view(self, op: Operation) -> bool:
         """Whether all that read a reshape can read what it reads, in the shape that this has."""
+        return self._keeps_order(op) and self._all_take(op.number, self._shape(op.accesses[0]))
+
+    def _keeps_order(self, op: Operation) -> bool:
+        """Whether an operation is a reshape of one tensor within the network, and no transposition."""
         (access, *others), spec = op.accesses, op.spec
         plain = access.at is None and access.copies is None and not others
-        if not isinstance(spec, Reshape) or spec.op in PERMUTES or op.leaves or not plain:
-            return False
-        if access.channels is not None and access.source in self.views:
-            return False
-        return self._all_take(op.number, self._shape(access))
+        return isinstance(spec, Reshape) and spec.op not in PERMUTES and not op.leaves and plain
+
+    def _cut(self, op: Operation) -> Access | None:
+        """Return which channels of a tensor all that read a slice can read instead; None if they cannot."""
+        spec = op.spec
+        if not isinstance(spec, Slice) or op.leaves or spec.input[1:] != spec.output[1:]:
+            return None
+        (access, *others) = map(self._source, op.accesses)
+        if others or access.at is not None or access.copies is not None:
+            return None
+        for number in self.given.consumers[op.number]:
+            reader = self.given.ops[number]
+            if self._keeps_order(reader):
+                if not self._all_take(number, spec.output):
+                    return None
+            elif not _reads_parts(reader):
+                return None
+        begin = spec.first[0] + (access.channels or (0, 0))[0]
+        return access._replace(channels=(begin, begin + spec.output[0]))
 
     def _by_rows(self, op: Operation) -> Shape | None:
         """Return the shape by rows of what an operation computes from what it reads; None if it has none."""
@@ -262,12 +290,10 @@ class _Rows:
             if len(op.operands[0]) > 1 or op.accesses[0].copies is not None:
                 return None
             channels, height, width = self._shape(op.accesses[0])
-            if (channels, height * width) != (spec.groups * spec.depth, spec.rows):
-                return None
-            return spec.groups * spec.columns, height, width
-        if _keeps_shape(spec) and len(op.accesses) == 1:
-            return self._shape(op.accesses[0])
-        return None
+            fits = _is_by_rows(spec, (channels, height, width))
+            return (spec.groups * spec.columns, height, width) if fits else None
+        plain = len(op.accesses) == 1 and op.accesses[0].copies is None
+        return self._shape(op.accesses[0]) if _keeps_shape(spec) and plain else None
 
     def _all_take(self, number: int, shape: Shape) -> bool:
         """Whether all that read an operation's output can read it in a shape."""
@@ -281,23 +307,56 @@ class _Rows:
         accesses = [access for access in reader.accesses if access.source == number]
         if any(access._replace(source=OWN) != Access(OWN) for access in accesses):
             return False
-        if isinstance(reader.spec, MatMul | Reshape):
+        spec = reader.spec
+        if isinstance(spec, MatMul):
+            others = reader.accesses[0].source != number or not _is_by_rows(spec, spec.input)
+            return others or _is_by_rows(spec, shape)
+        if isinstance(spec, Reshape):
             return True
-        if not _keeps_shape(reader.spec) or len(reader.accesses) > 1:
+        if not _keeps_shape(spec) or len(reader.accesses) > 1:
             return False
-        return reader.spec.input[2] == shape[1] * shape[2] and self._all_take(reader.number, shape)
+        within = shape[0] % _values_along(spec) == 0
+        return within and self._all_take(reader.number, shape)
 
     def _with_shapes(self, op: Operation) -> AnyLayer:
         """Return what an operation does in the shapes that are read and given."""
         spec, output = op.spec, self.shapes[op.number]
         changed: dict[str, object] = {}
         if isinstance(spec, MatMul | Reshape) or (output != spec.output and _keeps_shape(spec)):
-            changed["input"] = self._shape(op.accesses[0])
+            first = [self._source(access) for access in op.operands[0]]
+            changed["input"] = shape_of_operand(first, map(self._shape, first))
         if output != spec.output and not isinstance(spec, Map):
             changed["output"] = output
         if output != spec.output and isinstance(spec, Function):
             changed["along"] = ("channels",)
         return spec.model_copy(update=changed) if changed else spec
+
+
+def _reads_pixel(op: Operation, number: int) -> bool:
+    """Whether a product or normalisation needs one pixel at a time of what it reads of another operation."""
+    spec = op.spec
+    if isinstance(spec, MatMul):
+        return op.accesses[0].source == number and _is_by_rows(spec, spec.input)
+    return isinstance(spec, Function) and spec.along is not None and set(spec.along) <= {"channels"}
+
+
+def _is_by_rows(spec: MatMul, shape: Shape) -> bool:
+    """Whether the first operand of a product, in some shape, has a row of all groups as a pixel."""
+    return (shape[0], shape[1] * shape[2]) == (spec.groups * spec.depth, spec.rows)
+
+
+def _reads_parts(op: Operation) -> bool:
+    """Whether an operation that reads slices can read the channels of what was cut instead."""
+    spec = op.spec
+    if isinstance(spec, Function):
+        return spec.op not in ("concat", "expand")
+    return isinstance(spec, MatMul | Add | Mul) or (isinstance(spec, Window) and len(op.accesses) == 1)
+
+
+def _values_along(spec: Map | Function) -> int:
+    """Return how many values that follow one another in a pixel a function takes together."""
+    along = spec.along or () if isinstance(spec, Function) else ()
+    return spec.input[0] * (spec.input[1] if "rows" in along else 1) if along else 1
 
 
 def _keeps_shape(spec: AnyLayer) -> TypeGuard[Map | Function]:

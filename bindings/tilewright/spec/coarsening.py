@@ -27,12 +27,14 @@ from tilewright.spec.network import (
     OWN_INPUT,
     AnyLayer,
     Map,
+    MatMul,
     NamedLayer,
     Network,
     Padding,
     Reshape,
     Shape,
     Slice,
+    is_normalisation,
 )
 
 COMPUTES = ("conv", "fc", "matmul", "pool", "add", "mul", "map")
@@ -453,10 +455,26 @@ def _is_free(draft: _Draft, name: str, layer: Reshape) -> bool:
             return False  # others get the same values in the order that they have
         if any(isinstance(reader, Map) and not _is_pointwise(reader) for reader in readers):
             return False  # which tells channels apart
+        if _tells_rows_apart(draft, name, sources):
+            return False
     # A fully connected layer takes values in any shape, but a network's input has one shape for all.
     given = any(map(draft.is_given, sources))
     flat = all(reader.kind == "fc" for reader in readers) and not given
     return flat or layer.input == layer.output
+
+
+def _tells_rows_apart(draft: _Draft, name: str, sources: Sequence[str]) -> bool:
+    """Whether products or normalisations give or take rows of what is transposed, in their order.
+
+    A product takes those of its first operand; of the second one it needs all.
+    """
+    readers = [
+        reader
+        for reader in draft.readers[name]
+        if not isinstance(draft.layer(reader), MatMul) or draft.nodes[reader].reads[0].name == name
+    ]
+    around = [*readers, *(source for source in sources if source != OWN_INPUT)] if readers else []
+    return any(isinstance(layer, MatMul) or is_normalisation(layer) for layer in map(draft.layer, around))
 
 
 def _skip(draft: _Draft, name: str) -> None:

@@ -7,7 +7,7 @@ became part of it, so that nothing of the network is lost on the way to emitted 
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from operator import mul
@@ -43,6 +43,17 @@ class Access(NamedTuple):
     channels: tuple[int, int] | None = None
     at: tuple[int, int] | None = None
     copies: Shape | None = None
+
+
+def shape_of_operand(operand: Sequence[Access], shapes: Iterable[Shape]) -> Shape:
+    """Return the shape (C, H, W) of an operand from those of what its accesses read."""
+    ends = []
+    for access, shape in zip(operand, shapes, strict=True):
+        copies, (row, column) = access.copies or (1, 1, 1), access.at or (0, 0)
+        channels, height, width = map(mul, shape, copies)
+        ends.append((channels, row + height, column + width))
+    channels, height, width = map(max, zip(*ends, strict=True))
+    return (channels, height, width)
 
 
 @dataclass(frozen=True)
@@ -143,13 +154,7 @@ class NetworkGraph:
 
     def operand_shape(self, operand: Sequence[Access]) -> Shape:
         """Return the shape (C, H, W) of an operand: see `Operation.operands`."""
-        ends = []
-        for access in operand:
-            copies, (row, column) = access.copies or (1, 1, 1), access.at or (0, 0)
-            channels, height, width = map(mul, self.shape(access), copies)
-            ends.append((channels, row + height, column + width))
-        channels, height, width = map(max, zip(*ends, strict=True))
-        return (channels, height, width)
+        return shape_of_operand(operand, map(self.shape, operand))
 
     @cached_property
     def consumers(self) -> tuple[tuple[int, ...], ...]:

@@ -8,7 +8,7 @@ import random
 from pathlib import Path
 from typing import Any
 
-from tests.fuzz.networks import network, read_inside, summed
+from tests.fuzz.networks import Products, network, read_inside, summed
 from tests.fuzz.problems import attack, refused
 from tests.fuzz.trials import Skip, Wrong
 from tests.oracles import Refused, TooLarge, residency
@@ -41,17 +41,9 @@ LISTS = (
 
 def table(rng: random.Random) -> dict[str, Any]:
     """Return the tables of a problem."""
-    most = rng.choice([1, 2, 3, 3, 4, 4, 5, 6])
-    side = 2 if most > 5 else rng.choice([2, 3, 4, 5])
-    channels = rng.choice([1, 2, 3])
-    if rng.random() < 0.5:
-        layers = summed(rng, max(3, most), side, channels)
-    else:
-        kinds = rng.choice(["cccpda", "ccdama", "ccpdamfsrj", "cddaa", "ccxxxpdam", "cxxxxmaj"])
-        layers = network(rng, most, side, channels, kinds, twice=False, back=rng.choice([1, 2, 3, 4]))
     width = rng.choice([1, 1, 1, 2, 3])
     found: dict[str, Any] = {
-        "network": read_inside(rng, layers),
+        "network": network_table(rng),
         "machine": {"memory_bytes": PLENTY, "element_bytes": width, "sum_bytes": rng.choice([1, 2, 4])},
         "limits": {"order": rng.choice(["any", "any", "any", "given"]), "tiles": rng.random() < 0.6},
     }
@@ -82,6 +74,20 @@ def table(rng: random.Random) -> dict[str, Any]:
     if kind in ("memory", "timed") and rng.random() < 0.7:
         limit(rng, found, graph, max(least, space))
     return found
+
+
+def network_table(rng: random.Random) -> dict[str, Any]:
+    """Return a network: of any layers, of sums of what has come through others, or of products."""
+    most = rng.choice([1, 2, 3, 3, 4, 4, 5, 6])
+    if rng.random() < 0.25:
+        return Products(rng, most).network()
+    side = 2 if most > 5 else rng.choice([2, 3, 4, 5])
+    channels = rng.choice([1, 2, 3])
+    if rng.random() < 0.5:
+        return read_inside(rng, summed(rng, max(3, most), side, channels))
+    kinds = rng.choice(["cccpda", "ccdama", "ccpdamfsrj", "cddaa", "ccxxxpdam", "cxxxxmaj"])
+    back = rng.choice([1, 2, 3, 4])
+    return read_inside(rng, network(rng, most, side, channels, kinds, twice=False, back=back))
 
 
 def rates(rng: random.Random) -> dict[str, Any]:
