@@ -181,7 +181,7 @@ class Products:
         plane = (2, 2) if rows == 4 and rng.random() < 0.3 else (1, rows)
         self.shapes: dict[str, Shape] = {"input": (heads * deep, *plane)}
         kinds = [self.project, self.multiply, self.multiply, self.normalise, self.map, self.fold]
-        kinds += [self.cut, self.repeat, self.sum, self.pool]
+        kinds += [self.cut, self.repeat, self.sum, self.pool, self.append]
         left = rng.randint(min(2, most), most)
         for name in ("a", "b")[: rng.choice([1, 2, 2])]:
             self.project(name, "input")
@@ -287,6 +287,17 @@ class Products:
         output: Shape = (shape[0] * rng.choice([2, 2, 3, 1]), *shape[1:])
         if prod(output) <= 24:
             self.add(name, [source], output, kind="function", op="expand", output=list(output))
+
+    def append(self, name: str, source: str) -> None:
+        """Add a concatenation along columns, as of keys of earlier positions."""
+        channels, height, width = self.shapes[source]
+        alike = [n for n, shape in self.shapes.items() if shape[:2] == (channels, height) and n != source]
+        if alike:
+            other = self.rng.choice(alike)
+            shape: Shape = (channels, height, width + self.shapes[other][2])
+            if prod(shape) <= 24:
+                rest = {"kind": "function", "op": "concat", "output": list(shape)}
+                self.add(name, self.rng.sample([source, other], 2), shape, **rest)
 
     def sum(self, name: str, source: str) -> None:
         """Add a sum of two tensors."""

@@ -1080,8 +1080,6 @@ def _without_views(network: Json) -> list[Json]:
         readers = [table for table in found if view["name"] in table["inputs"]]
         if view["op"] == "expand":
             _read_source(found, view, readers, shapes)
-        elif any(table["kind"] in ("matmul", "reshape") or table.get("along") for table in readers):
-            raise TooLarge  # parts of an operand of a product are not told here
         else:
             _read_parts(found, view, readers, shapes)
     for table in list(found):
@@ -1125,7 +1123,7 @@ def _join_reshapes(found: list[Json], network: Json) -> None:
             others = [other for other in found if source in other["inputs"]]
             if leaves and (len(others) > 1 or source in (outputs or ())):
                 continue
-            beside = [reader for reader in readers if source in reader["inputs"]]
+            beside = [r for r in readers if source in r["inputs"] or r["inputs"].count(name) > 1]
             if any(reader["kind"] not in ("add", "mul") for reader in beside):
                 continue
             if any(s for r in readers for n, s in zip(r["inputs"], r["channels"], strict=True) if n == name):
@@ -1179,15 +1177,22 @@ def _by_rows(found: list[Json], table: Json, shapes: dict[str, Any]) -> None:
     """Let a product have the plane of its first operand, if all who read it can read that."""
     if "second" in table:
         return
-    first, span = table["inputs"][0], table["channels"][0]
-    given = _part(shapes[first], span)
+    if table.get("copies_first"):
+        return
+    # Parts of the first operand stand before the next one that begins at its first pixel.
+    begins = [n for n, at in enumerate(table["at"]) if at in (None, (0, 0))]
+    second = [n >= begins[1] for n in range(len(table["inputs"]))]
+    span = table["channels"][0]
+    given = (_part(shapes[table["inputs"][0]], span)[0], *table["input"][1:])
+    if table["at"][0] is None:
+        given = _part(shapes[table["inputs"][0]], span)
     if not _rows(table, given):
         return
     shape = (prod(table["output"]) // prod(given[1:]), *given[1:])
     changed: list[Json] = []
     if _all_take(found, table["name"], shape, shapes, changed):
         _reshape([table, *changed], shape, shapes)
-        table["second"], table["input"] = [False, True], list(given)
+        table["second"], table["input"] = second, list(given)
 
 
 def _part(shape: tuple[int, ...], span: tuple[int, int] | None) -> tuple[int, ...]:
@@ -1215,6 +1220,8 @@ def _takes(
         return False  # some channels alone
     if name in table.get("copies", ()):
         return False  # copies of channels, rows and columns
+    if any(at for n, at in zip(table["inputs"], table["at"], strict=True) if n == name):
+        return False  # parts of rows or columns
     if table["kind"] == "matmul":
         return table["inputs"][0] != name or _rows(table, shape) or not _rows(table, tuple(table["input"]))
     if table["kind"] == "reshape":
@@ -1247,8 +1254,8 @@ def _reshape(tables: list[Json], shape: tuple[int, ...], shapes: dict[str, Any])
 
 def _read_reshaped(found: list[Json], view: Json, shapes: dict[str, Any]) -> None:
     """Let the readers of a reshape read what it reads, if all can."""
-    (source,), (span,), name = view["inputs"], view["channels"], view["name"]
-    if view.get("copies"):
+    (source, *others), (span, *_), name = view["inputs"], view["channels"], view["name"]
+    if others or view.get("copies") or view["at"] != [None]:
         return
     if source == "input" and sum(source in table["inputs"] for table in found) == 1:
         raise TooLarge  # the input is stored in another order
@@ -1293,6 +1300,7 @@ def _read_source(found: list[Json], view: Json, readers: list[Json], shapes: dic
     if view["at"] != [None] or view.get("copies") or not divides or not whole or placed:
         return
     for reader in readers:
+        reader["copies_first"] = reader.get("copies_first") or reader["inputs"][0] == view["name"]
         reader["inputs"] = [source if each == view["name"] else each for each in reader["inputs"]]
         reader.setdefault("copies", []).append(source)
     found.remove(view)
@@ -1338,7 +1346,10 @@ def _read_parts(found: list[Json], view: Json, readers: list[Json], shapes: dict
     for reader in readers:
         if reader["kind"] in ("conv", "fc") and reader.get("groups", 1) == 1:
             return
-        if reader["kind"] in ("function", "fc"):
+        by_row = reader["kind"] == "matmul" and reader["inputs"][0] == view["name"]
+        by_row = by_row and _rows(reader, tuple(reader["input"]))
+        whole = reader["kind"] in ("function", "fc", "reshape", "matmul") and not by_row
+        if whole and not _by_pixels(reader):
             continue
         if 1 not in output[1:]:
             return
@@ -1347,6 +1358,8 @@ def _read_parts(found: list[Json], view: Json, readers: list[Json], shapes: dict
         astray = numbers and known is None
         if astray or len(set(read)) < len(read) or list(reader["input"][1:]) != list(output[1:]):
             return
+        if by_row or _by_pixels(reader):
+            continue
         op = Op(0, {**reader, "inputs": [], "channels": [], "at": []}, (), [])
         for i in (0, 1):
             windows = [op.under(i, n, output[1 + i], -1) for n in range(op.plane[i])]

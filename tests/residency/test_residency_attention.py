@@ -239,6 +239,24 @@ def test_a_softmax_of_copies_gives_as_many_values_as_it_reads() -> None:
     found(problem)
 
 
+def test_tokens_in_parts_are_normalised_and_multiplied_pixel_by_pixel() -> None:
+    joined = {"kind": "function", "op": "concat", "output": [4, 1, 7]}
+    layers = [
+        {"name": "class", "kind": "input", "input": [4, 1, 1]},
+        {"name": "tokens", "inputs": ["class", "input"], "input": [4, 1, 1], **joined},
+        {"name": "norm", "kind": "function", "op": "layer_normalization", "inputs": ["tokens"]}
+        | {"input": [4, 1, 7], "output": [4, 1, 7], "along": ["channels"]},
+    ]
+    names, problem = executed(layers)
+    assert names == ["norm"] and problem.least_memory == 4 + 4 + 4  # a pixel of each part and of the output
+    found(problem)
+    layers[2] = scores("tokens", "key", [4, 1, 7], [12, 1, 7])
+    names, problem = executed([layers[0], projection("key"), *layers[1:]])
+    assert names == ["key", "scores"]
+    assert [reading.extent for reading in problem.graph.operations[-1].readings] == [(1, 1), (1, 1), None]
+    found(problem)
+
+
 def test_a_product_goes_over_copies_row_by_row() -> None:
     copies = {"name": "copies", "kind": "function", "op": "expand", "inputs": ["key"], "input": [2, 1, 6]}
     layers = [projection("query"), projection("key", kernels=2), copies | {"output": TOKENS}]

@@ -296,7 +296,7 @@ class Graph:
                 planes = self.ops.shape(access)[1:], spec.output[1:]
                 reading = Reading(access.source + 1, *planes)
                 if place:
-                    reading = replace(reading, extent=(1, 1))
+                    reading = replace(reading, before=access.at or (0, 0), extent=(1, 1))
                 elif not whole and not (spec.kind == "mul" and shape != spec.input):
                     assert isinstance(spec, Window)
                     row, column = access.at or (0, 0)

@@ -170,14 +170,17 @@ class _Views:
         spec = reader.spec
         if isinstance(spec, NamedLayer) and spec.groups == 1:
             return False
-        if reads_whole(reader):
+        pixel = _reads_pixel(reader, number)
+        if reads_whole(reader) and not pixel:
             return True
-        assert isinstance(spec, Window)
         read, plane = self._read(reader), self.given.ops[number].spec.output[1:]
         if astray or spec.input[1:] != plane or len({access.source for access in read}) < len(read):
             return False
         if 1 not in plane:
             return False
+        if pixel:
+            return True
+        assert isinstance(spec, Window)
         for axis in (0, 1):
             end = (spec.output_plane[axis] - 1) * spec.stride[axis] - spec.padding[2 * axis]
             end += spec.kernel_extent[axis]
@@ -255,6 +258,11 @@ class _Rows:
             channels = own.channels[1] - own.channels[0]
         return channels, plane[0], plane[1]
 
+    def _operand(self, op: Operation) -> Shape:
+        """Return the shape of an operation's first operand, perhaps of parts or copies."""
+        first = [self._source(access) for access in op.operands[0]]
+        return shape_of_operand(first, map(self._shape, first))
+
     def _is_view(self, op: Operation) -> bool:
         """Whether all that read a reshape can read what it reads, in the shape that this has."""
         return self._keeps_order(op) and self._all_take(op.number, self._shape(op.accesses[0]))
@@ -287,9 +295,9 @@ class _Rows:
         """Return the shape by rows of what an operation computes from what it reads; None if it has none."""
         spec = op.spec
         if isinstance(spec, MatMul):
-            if len(op.operands[0]) > 1 or op.accesses[0].copies is not None:
+            if any(access.copies is not None for access in op.operands[0]):
                 return None
-            channels, height, width = self._shape(op.accesses[0])
+            channels, height, width = self._operand(op)
             fits = _is_by_rows(spec, (channels, height, width))
             return (spec.groups * spec.columns, height, width) if fits else None
         plain = len(op.accesses) == 1 and op.accesses[0].copies is None
@@ -323,8 +331,7 @@ class _Rows:
         spec, output = op.spec, self.shapes[op.number]
         changed: dict[str, object] = {}
         if isinstance(spec, MatMul | Reshape) or (output != spec.output and _keeps_shape(spec)):
-            first = [self._source(access) for access in op.operands[0]]
-            changed["input"] = shape_of_operand(first, map(self._shape, first))
+            changed["input"] = self._operand(op)
         if output != spec.output and not isinstance(spec, Map):
             changed["output"] = output
         if output != spec.output and isinstance(spec, Function):

@@ -75,8 +75,8 @@ def reads_place(op: Operation, shapes: Sequence[Shape]) -> tuple[bool, ...]:
         Of the operands.
     """
     spec, (first, *others) = op.spec, shapes
-    alone = len(op.operands[0]) == 1 and op.operands[0][0].copies is None
-    if not alone or first[1:] != spec.output[1:]:
+    copied = any(access.copies is not None for access in op.operands[0])
+    if copied or first[1:] != spec.output[1:]:
         return (False,) * len(shapes)
     if isinstance(spec, MatMul):
         return (first[0] == spec.groups * spec.depth, *(False for _ in others))

@@ -14,7 +14,6 @@ import numpy as np
 
 from tilewright.residency.graph import Reading
 from tilewright.residency.shapes.groups import Group, pass_sizes
-from tilewright.residency.views import reads_whole
 from tilewright.simulator.program import Counts
 
 MOST_ENDS = 2**12
@@ -156,7 +155,12 @@ def strip_widths(group: Group) -> list[int]:
     There are none where windows go over an operand that is put together of parts: a strip might have no
     column of one.
     """
-    parts = any(operation.op.has_views and not reads_whole(operation.op) for operation in group.operations)
+    parts = any(
+        access.source + 1 in {reading.tensor for reading in operation.readings if reading.extent is not None}
+        for operation in group.operations
+        for access in operation.op.accesses
+        if access.at is not None
+    )
     width = group.graph.tensors[group.output].shape[2] if group.graph.tiles and not parts else 1
     return [columns for columns in reversed(pass_sizes(width)) if columns < width]
 
