@@ -10,11 +10,11 @@ from random import Random
 from typing import Any
 
 import pytest
+from codegen.programs import assert_right_in_c
 from conftest import THOROUGH, examples, tells
 from formulations import need
 from fusion_at_random import randoms
 from hypothesis import assume, given, settings
-from programs import assert_right_in_c
 from tests.oracles import TooLarge, fusion
 
 import tilewright as tw
