@@ -167,7 +167,7 @@ def enumerated(unit: VectorUnit, work: TileWork, prices: tuple[int, int], ends: 
     return min(found)
 
 
-@by_day(6)
+@by_day(4)
 @pytest.mark.parametrize("seed", range(520))
 def test_models_enumeration_execution_and_simulator_agree(seed: int, tmp_path: Path) -> None:
     agree(tmp_path, seed)

@@ -280,7 +280,7 @@ def test_addresses_are_proven(random: Random) -> None:
 @pytest.mark.parametrize(
     ("name", "solver", "cells"), [("reference", "gecode", 4), ("held", "highs", 6), ("blocks", "cpsat", 6)]
 )
-@settings(max_examples=examples(150, 5))
+@settings(max_examples=examples(150, 3))
 @given(random=randoms)
 def test_models_prove_what_all_plans_give(random: Random, name: str, solver: str, cells: int) -> None:
     table = table_at_random(random, cells=cells, bursts=name == "reference")

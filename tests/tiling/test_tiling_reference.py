@@ -146,7 +146,7 @@ def test_models_of_a_dsp_keep_limits_and_weights_that_stay(name: str, solver: st
 
 
 @pytest.mark.parametrize(("name", "solver"), [("columns_tiles", "highs"), ("reference.dsp", "gecode")])
-@settings(max_examples=examples(300, 4), deadline=None)
+@settings(max_examples=examples(300, 3), deadline=None)
 @given(randoms)
 def test_models_have_the_inner_loops_of_a_vector_unit(name: str, solver: str, random: Random) -> None:
     """Within limits and constraints, too; without extras every loop that takes something else is a column."""
