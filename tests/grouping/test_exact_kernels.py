@@ -14,8 +14,9 @@ from hypothesis import HealthCheck, event, given, settings
 from hypothesis import strategies as st
 from numba import njit
 
+from tilewright.core.bitsets import pack, unpack
 from tilewright.grouping import Problem
-from tilewright.grouping.exact.bitsets import NEVER, Bits, pack, unpack
+from tilewright.grouping.exact.bitsets import NEVER, Bits
 from tilewright.grouping.exact.expansion_kernel import Parents, Rules, Table, expand, undominated
 from tilewright.grouping.exact.pruning_kernel import DeadlineScratch, Delay, overcommitted
 from tilewright.grouping.exact.reload_intervals import NO_PREFIX_LIMITS

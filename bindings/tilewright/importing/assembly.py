@@ -94,8 +94,8 @@ def assembler_of(path: str | Path, changes: Changes) -> Callable[[Mapping[str, A
                     changes.minimise[0] if len(changes.minimise) == 1 else list(changes.minimise)
                 )
             instance = parse(table, path, files)
-            if joined and suited_objective(table, instance):
-                instance = parse(table | suited_objective(table, instance), path, files)
+            if joined and (objective := suited_objective(table, instance)):
+                instance = parse(table | objective, path, files)
             return constrained(instance, changes.where)
         except InputError as error:
             raise in_own_file(error, path, origins | dict.fromkeys(values)) from None

@@ -290,11 +290,11 @@ class _Execution:
 
 
 def not_computed(graph: NetworkGraph) -> tuple[str, ...]:
-    """Say which operations pass on integers without computing what they are, and why."""
+    """Say which operations move integers without computing what they do, and why."""
     found = []
     for op in graph.ops:
         if isinstance(op.spec, Function | Opaque | Map):
-            found.append(f"{op.spec.op} has no exact form in integers")
+            found.append(f"{op.spec.op}, whose values are moved")
         elif isinstance(op.spec, MatMul) and op.spec.transposed is None:
             found.append(f"{op.name} does not say how its second operand is stored (transposed)")
     return tuple(found)

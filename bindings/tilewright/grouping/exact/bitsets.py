@@ -7,10 +7,9 @@ from typing import NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
+from tilewright.core.bitsets import Words, image_table, pack
 from tilewright.grouping.problem import Problem
 from tilewright.grouping.structure import Cell, scaled_costs
-
-Words = NDArray[np.uint64]
 
 MAX_PATCHES = 192
 """Most patches of a layer that the exact search takes."""
@@ -82,44 +81,6 @@ class Bits(NamedTuple):
         small = n_patches <= 64 * SMALL[0] and len(number) <= 64 * SMALL[1]
         words = SMALL if small else (-(-n_patches // 64), -(-len(number) // 64))
         sets = pack(needs, words[1]), pack(needs.T, words[0])
-        tables = _image_table(images, words[0]), _image_table(moved, words[1])
+        tables = image_table(images, words[0]), image_table(moved, words[1])
         lengths = ((0,) * n if small else np.zeros(n, np.uint64) for n in words)
         return cls(*sets, *tables, *lengths)
-
-
-def pack(members: NDArray[np.bool_], words: int = 0) -> Words:
-    """Pack the last axis into words, the first member into the lowest bit.
-
-    Parameters
-    ----------
-    members : bool, shape (..., n)
-    words
-        Fewest words of the result.
-
-    Returns
-    -------
-    uint64, shape (..., max(words, ceil(n / 64)))
-    """
-    n = members.shape[-1]
-    padded = np.zeros((*members.shape[:-1], max(words, -(-n // 64)) * 64), bool)
-    padded[..., :n] = members
-    packed = np.packbits(padded, axis=-1, bitorder="little")
-    return np.ascontiguousarray(packed).view("<u8").astype(np.uint64)
-
-
-def unpack(words: Words, n: int) -> NDArray[np.bool_]:
-    """Undo `pack` for sets over `n` members."""
-    octets = np.ascontiguousarray(words.astype("<u8")).view(np.uint8)
-    return np.unpackbits(octets, axis=-1, bitorder="little")[..., :n].astype(bool)
-
-
-def _image_table(images: list[NDArray[np.int64]], words: int) -> Words:
-    """Tabulate for each permutation and each byte of a set where the byte's members go."""
-    n = len(images[0])
-    table = np.zeros((len(images), -(-n // 8), 256, words), np.uint64)
-    values = np.arange(256)
-    for s, image in enumerate(images):
-        for member, target in enumerate(image.tolist()):
-            has = values >> (member % 8) & 1 == 1
-            table[s, member // 8, has, target // 64] |= np.uint64(1 << target % 64)
-    return table

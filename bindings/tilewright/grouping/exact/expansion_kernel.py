@@ -15,8 +15,9 @@ from typing import NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
+from tilewright.core.bitsets import Words
 from tilewright.core.jit import inlined, kernel, popcount
-from tilewright.grouping.exact.bitsets import NEVER, Bits, Words
+from tilewright.grouping.exact.bitsets import NEVER, Bits
 from tilewright.grouping.exact.pruning_kernel import (
     ONE,
     ZERO,

@@ -16,8 +16,9 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
+from tilewright.core.bitsets import Words, unpack
 from tilewright.core.context import MAX_SECONDS
-from tilewright.grouping.exact.bitsets import NEVER, Words, unpack
+from tilewright.grouping.exact.bitsets import NEVER
 from tilewright.grouping.exact.expansion_kernel import Parents, Rules, Table, expand, move_rows, undominated
 from tilewright.grouping.exact.pruning_kernel import Delay
 from tilewright.grouping.exact.reload_intervals import NO_PREFIX_LIMITS, PrefixLimits

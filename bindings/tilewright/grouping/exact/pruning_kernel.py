@@ -14,8 +14,9 @@ from typing import NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
+from tilewright.core.bitsets import Words, unpack
 from tilewright.core.jit import lean, popcount
-from tilewright.grouping.exact.bitsets import Bits, Words, unpack
+from tilewright.grouping.exact.bitsets import Bits
 
 Ints = NDArray[np.int64]
 

@@ -11,7 +11,8 @@ from typing import NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from tilewright.grouping.exact.bitsets import NEVER, Bits, Words, pack, unpack
+from tilewright.core.bitsets import Words, pack, unpack
+from tilewright.grouping.exact.bitsets import NEVER, Bits
 from tilewright.grouping.problem import Problem
 from tilewright.grouping.structure import cells
 

@@ -9,8 +9,9 @@ from collections.abc import Iterator
 
 import numpy as np
 
+from tilewright.core.bitsets import Words, pack
 from tilewright.grouping.bounds.best import fewest_pixels
-from tilewright.grouping.exact.bitsets import Bits, Words, pack
+from tilewright.grouping.exact.bitsets import Bits
 from tilewright.grouping.exact.pruning_kernel import Delay
 from tilewright.grouping.exact.reload_intervals import NO_PREFIX_LIMITS, PrefixLimits, ReloadIntervals
 from tilewright.grouping.problem import Problem

@@ -6,7 +6,8 @@ from typing import NamedTuple
 
 import numpy as np
 
-from tilewright.grouping.exact.bitsets import Bits, Words
+from tilewright.core.bitsets import Words
+from tilewright.grouping.exact.bitsets import Bits
 from tilewright.grouping.exact.pruning_kernel import DeadlineScratch, Ints
 
 

@@ -14,8 +14,8 @@ from typing import NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
+from tilewright.core.bitsets import Words
 from tilewright.core.jit import inner, kernel, popcount
-from tilewright.offloading.exact.tables import Words
 
 CHAIN = 6
 """Most sets of a chain. The loosest one is left out beyond that, which only admits more."""

@@ -9,10 +9,11 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
+from tilewright.core.bitsets import Words
 from tilewright.offloading.bounds import fewest_steps
 from tilewright.offloading.cost import objective, violation
 from tilewright.offloading.exact.kernel import CHAIN, GONE, SYMMETRIES, States, expand, link
-from tilewright.offloading.exact.tables import Tables, Words, pixels_of_patches, tables
+from tilewright.offloading.exact.tables import Tables, pixels_of_patches, tables
 from tilewright.offloading.keeping import Cut, planned
 from tilewright.offloading.plan import Numbers, Plan
 from tilewright.offloading.problem import Problem

@@ -10,10 +10,9 @@ from typing import NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
+from tilewright.core.bitsets import Words, image_table, pack
 from tilewright.offloading.plan import Numbers
 from tilewright.offloading.problem import Problem
-
-Words = NDArray[np.uint64]
 
 MAX_PATCHES = 192
 """Most patches of a layer that the search takes."""
@@ -119,8 +118,8 @@ def tables(problem: Problem) -> Tables:
         pack(needed),
         np.array([len(group) for group in members], dtype=np.int64),
         np.array(rooms, dtype=np.int64),
-        _image_table([image for image, _ in images]),
-        _image_table([image for _, image in images]),
+        image_table([image for image, _ in images], -(-sizes.n_patches // 64)),
+        image_table([image for _, image in images], max(1, -(-len(shared) // 64))),
         sizes.n_channels,
     )
 
@@ -172,23 +171,3 @@ def _symmetries(problem: Problem, own: NDArray[np.bool_]) -> list[tuple[Numbers,
             target[members] = where[goals[patches]]
         found.append((moved.astype(np.int64), target))
     return found
-
-
-def pack(members: NDArray[np.bool_]) -> Words:
-    """Pack the last axis into words, the first member into the lowest bit."""
-    n = members.shape[-1]
-    padded = np.zeros((*members.shape[:-1], -(-n // 64) * 64), dtype=np.bool_)
-    padded[..., :n] = members
-    return np.packbits(padded, axis=-1, bitorder="little").view("<u8").astype(np.uint64)
-
-
-def _image_table(images: list[Numbers]) -> Words:
-    """Tabulate for each permutation and each byte of a set where the byte's members go."""
-    n = len(images[0])
-    table = np.zeros((len(images), max(1, -(-n // 8)), 256, max(1, -(-n // 64))), dtype=np.uint64)
-    values = np.arange(256)
-    for s, image in enumerate(images):
-        for member, target in enumerate(image.tolist()):
-            has = values >> (member % 8) & 1 == 1
-            table[s, member // 8, has, target // 64] |= np.uint64(1 << target % 64)
-    return table

@@ -214,7 +214,7 @@ def _of_places(spec: AnyLayer, operands: Sequence[Values], channels: Span) -> Va
     """
     if not isinstance(spec, MatMul):
         return operands[0][:, slice(*channels)]
-    return product(spec, *(each.T for each in operands)).reshape(-1, len(operands[0])).T[:, slice(*channels)]
+    return product(spec, *(each.T for each in operands)).T[:, slice(*channels)]
 
 
 def _convolved(spec: Layer, under: Values, first: int, rows: Values, channels: Span) -> Values:

@@ -104,7 +104,7 @@ def small_output(layer: AnyLayer, given: Sequence[Values], parameters: Values | 
     """
     values = [small(each) for each in given]
     if isinstance(layer, MatMul):
-        return np.stack([product(layer, *image) for image in zip(*values, strict=True)])
+        return np.stack([product(layer, *image).reshape(layer.output) for image in zip(*values, strict=True)])
     if isinstance(layer, Function) and layer.along is not None:
         return values[0]
     missing = isinstance(layer, NamedLayer) and parameters is None
@@ -135,8 +135,7 @@ def product(layer: MatMul, first: Values, second: Values) -> Values:
 
     Returns
     -------
-    shape (C, H, W) of the layer's output
-        With fewer rows, (C, rows).
+    shape (columns of all groups, rows)
     """
     left = first.reshape(layer.groups, layer.depth, -1)
     right = second.reshape(layer.groups, *(layer.depth, layer.columns)[:: -1 if layer.transposed else 1])
@@ -144,8 +143,7 @@ def product(layer: MatMul, first: Values, second: Values) -> Values:
         right = right.transpose(0, 2, 1)
     kind = exact_type(left, right, layer.depth)
     sums: Values = (right.astype(kind) @ left.astype(kind)).astype(np.int64)
-    whole = left.shape[2] == layer.rows
-    return sums.reshape(layer.output if whole else (-1, left.shape[2]))
+    return sums.reshape(-1, left.shape[2])
 
 
 def random_values(layer: Layer, seed: int) -> tuple[Values, Values]:
