@@ -260,7 +260,7 @@ def test_a_plan_is_found_cell_by_cell_wherever_there_is_one(random: Random) -> N
         oracle.cost(table, plan.to_json())
 
 
-@settings(max_examples=examples(100, 2))
+@settings(max_examples=examples(500, 2))
 @given(randoms)
 def test_addresses_are_proven(random: Random) -> None:
     table = table_at_random(random, cells=4)
@@ -280,7 +280,7 @@ def test_addresses_are_proven(random: Random) -> None:
 @pytest.mark.parametrize(
     ("name", "solver", "cells"), [("reference", "gecode", 4), ("held", "highs", 6), ("blocks", "cpsat", 6)]
 )
-@settings(max_examples=examples(150, 3))
+@settings(max_examples=examples(500, 3))
 @given(random=randoms)
 def test_models_prove_what_all_plans_give(random: Random, name: str, solver: str, cells: int) -> None:
     table = table_at_random(random, cells=cells, bursts=name == "reference")
