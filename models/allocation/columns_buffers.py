@@ -4,7 +4,10 @@ The words of an output follow from the interval and from paces of a few layers (
 a variable for each of these choices, its column: of each group of layers the one with the paces and the
 interval of the plan is 1. Words and starts are sums of columns.
 
-Rows are not divided, as beats would depend on the split. Constraints may speak of all but energy.
+Energy has a product, of the interval and of what all PEs leak in a cycle: PEs are counted for each threshold
+that the interval has reached.
+
+Rows are not divided, as beats would depend on the split.
 """
 
 from __future__ import annotations
@@ -16,7 +19,7 @@ from typing import Any
 
 import pyomo.environ as pyo
 
-from tilewright.allocation import Plan, Problem
+from tilewright.allocation import Plan, Problem, best_bound
 from tilewright.allocation.bounds import find_obstacle
 from tilewright.allocation.exact.buffer_columns import BufferColumns, Pace, choices_of, groups_of
 from tilewright.allocation.exact.options import least_interval
@@ -45,6 +48,7 @@ WORDS = (
     "storage",
     "latency",
     "pacing",
+    "energy",
 )
 
 MOST_CHOICES = 100_000
@@ -62,13 +66,16 @@ def why_not(problem: Problem) -> str | None:
         return "what leaves the chip is not in the model"
     if "rows" in problem.limits.splits:
         return "rows are divided, so that beats depend on splits; reference states that"
-    if problem.minimise not in ("interval", "pes", "latency"):
+    if problem.minimise not in ("interval", "pes", "latency", "energy"):
         return f"objective.minimise = {problem.minimise!r} is not in the model"
     if find_obstacle(problem) is not None:
         return None
     choices = Choices(problem)
-    if choices.worst() > LARGEST:
-        return f"objectives up to {choices.worst():,} may occur, solvers tell {LARGEST:,} apart"
+    worst = choices.worst()
+    if problem.minimise == "energy":  # it is counted from a bound
+        worst = (worst - best_bound(problem).value) // columns_pipeline.energy_units(choices)[0]
+    if worst > LARGEST:
+        return f"objectives up to {worst:,} may occur, solvers tell {LARGEST:,} apart"
     found, pixels = _size(problem)
     if found > MOST_CHOICES:
         return f"there are more than {MOST_CHOICES:,} choices of paces"
@@ -248,6 +255,8 @@ def term(m: Any, one: Term) -> Any:
             return m.end
         case "pacing":
             return 1 + m.uniform
+        case "energy":
+            return m.energy.expr
         case "storage":
             return sum(stage.weights for stage in choices.problem.stages) + sum(m.buffer.values())
     i = names.index(str(one.arguments[0]))

@@ -24,6 +24,8 @@ import numpy as np
 import pyomo.environ as pyo
 
 from tilewright.allocation import Plan, Problem, best_bound
+from tilewright.allocation.energy import leakage_per_cycle
+from tilewright.allocation.exact.constrained import energy_counts
 from tilewright.allocation.exact.trimming import trim_plan
 from tilewright.allocation.plan import PACINGS
 from tilewright.allocation.schedule import schedule
@@ -100,23 +102,23 @@ def build(problem: Problem, extras: bool = True) -> Any:
     def as_large(i: int, pes: int) -> Any:
         return 1 - slow(i, sum(count >= pes for count in counts[i]))
 
-    def all_together(tables: Sequence[Sequence[int]]) -> Any:
-        gains = ((tables[i][k] - tables[i][k - 1]) * m.slow[i, k] for i, k in m.SLOW)
-        return sum(table[0] for table in tables) + m.nothing + sum(gains)
-
     @m.Constraint(m.SLOW)
     def loads_ascend(m: Any, i: int, k: int) -> Any:
         return slow(i, k) <= slow(i, k - 1)
 
     if problem.parallel:
-        used, interval = all_together(counts), _largest(m, loads, as_long)
+        used, interval = all_together(m, counts), _largest(m, loads, as_long)
     else:
-        used, interval = _largest(m, counts, as_large), all_together(loads)
+        used, interval = _largest(m, counts, as_large), all_together(m, loads)
     m.used, m.interval = pyo.Expression(expr=used), pyo.Expression(expr=interval)
     m.fits = pyo.Constraint(expr=used <= problem.machine.pes)
     if problem.most_interval is not None:
         m.rate = pyo.Constraint(expr=interval <= problem.most_interval)  # (18) to (20)
-    goal, m.unit = (used, 1) if problem.minimise == "pes" else (interval, choices.unit)
+    goal, m.unit, base = (used, 1, 0) if problem.minimise == "pes" else (interval, choices.unit, 0)
+    if problem.parallel and energy_counts(problem):
+        m.energy = pyo.Expression(expr=_energy(m))
+        if problem.minimise == "energy":
+            goal, m.unit, base = m.energy, *energy_units(choices)
     if choices.timing is not None:
         longest = choices.longest if extras else max(map(max, loads))
         m.levels = Levels(choices, longest)
@@ -129,11 +131,56 @@ def build(problem: Problem, extras: bool = True) -> Any:
             return slow(i, bisect_right(loads[i], longest)) == m.nothing
 
     # Counted from a bound, objectives are small.
-    m.offset = best_bound(problem).value // m.unit * m.unit
+    m.offset = base + (best_bound(problem).value - base) // m.unit * m.unit
     m.cost = pyo.Objective(expr=(goal - m.offset) / m.unit)
     if extras:
         m.no_less = pyo.Constraint(expr=goal >= m.offset)
     return m
+
+
+def all_together(m: Any, tables: Sequence[Sequence[int]]) -> Any:
+    """Return the sum of the layers' values, which are in these tables."""
+    gains = ((tables[i][k] - tables[i][k - 1]) * m.slow[i, k] for i, k in m.SLOW)
+    return sum(table[0] for table in tables) + m.nothing + sum(gains)
+
+
+def energy_units(choices: Choices) -> tuple[int, int]:
+    """Return femtojoules of which all energies are multiples but for a constant, and that constant."""
+    rest = leakage_per_cycle(choices.problem, 0)
+    more = leakage_per_cycle(choices.problem, 1) - rest
+    least = [min(each) for each in choices.energies]
+    steps = [spent - low for each, low in zip(choices.energies, least, strict=True) for spent in each]
+    return max(1, gcd(*steps, rest, more)), sum(least)
+
+
+def _energy(m: Any) -> Any:
+    """Return the energy of a frame of layers that work at the same time.
+
+    Leakage is a product of the interval and of what all PEs take in a cycle. PEs are counted once more for
+    each threshold that the interval has reached.
+    """
+    problem = m.choices.problem
+    rest, pes = leakage_per_cycle(problem, 0), problem.machine.pes
+    more = leakage_per_cycle(problem, 1) - rest
+    m.leaking = pyo.Var(m.THRESHOLDS, bounds=(0, pes))  # PEs, 0 where the threshold is not reached
+
+    @m.Constraint(m.THRESHOLDS)
+    def leaks_if_reached(m: Any, t: int) -> Any:
+        return m.leaking[t] >= m.used - pes * (1 - m.reached[t])
+
+    @m.Constraint(m.THRESHOLDS)
+    def leaks_only_if_reached(m: Any, t: int) -> Any:
+        return m.leaking[t] <= pes * m.reached[t]
+
+    @m.Constraint(m.THRESHOLDS)
+    def leaks_no_more_than_all(m: Any, t: int) -> Any:
+        return m.leaking[t] <= m.used
+
+    at_once = (
+        (m.thresholds[t] - (m.thresholds[t - 1] if t else m.floor)) * m.leaking[t] for t in m.THRESHOLDS
+    )
+    leakage = rest * m.interval + more * (m.floor * m.used + sum(at_once))
+    return all_together(m, m.choices.energies) + leakage
 
 
 def _largest(m: Any, tables: Sequence[Sequence[int]], reaches: Callable[[int, int], Any]) -> Any:
@@ -263,6 +310,8 @@ def start(m: Any, plan: Plan) -> None:
     largest = max(loads) if problem.parallel else max(split.pes for split in splits)
     for t in m.THRESHOLDS:
         m.reached[t] = int(largest >= m.thresholds[t])
+        if hasattr(m, "leaking"):
+            m.leaking[t] = m.reached[t].value * sum(split.pes for split in splits)
     if choices.timing is None:
         return
     times = schedule(problem, choices.plan(indices, pacing), choices.timing.scan)

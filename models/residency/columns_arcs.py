@@ -8,7 +8,7 @@ a step fits, as what passes its arc takes what the step leaves.
 The bound holds, as no plan is lost: of steps with the same operations, the same weights that stay for all
 frames, and the same places of tensors before and after, those are left out that take no less memory than
 another and cost no less, and those that belong to dearer plans alone than one that is known. Sizes are
-counted, not addresses: a plan that has addresses fits by size.
+counted, not addresses: a plan that has addresses fits by size, and takes no less memory.
 """
 
 from __future__ import annotations
@@ -34,8 +34,6 @@ def why_not(problem: Problem) -> str | None:
     """Say why the model does not take a problem, or None."""
     if problem.before:
         return "has a list of objectives"
-    if problem.minimise == "memory":
-        return "minimises memory, of which addresses decide"
     if problem.limits.executions != 1:
         return f"limits.executions = {problem.limits.executions}: the model executes operations once"
     return why_not_listed(problem)
@@ -68,6 +66,7 @@ def formulate(found: Columns) -> Any:
         m.highest = m.new_int_var(0, found.problem.machine.capacity, "memory")
         m.path.fit_into(m.highest)
         m.minimize(m.highest)
+        m.bounds_only = True
         return m
     m.offset = found.unit * found.base
     spent = m.path.spent(0) - found.base * found.parts
@@ -193,14 +192,16 @@ class _Path:
         for number, arcs in self._executing.items():
             self.m.add(sum(taken[arc] for arc in arcs) + staying <= capacity).with_name(f"all fits: {number}")
 
-    def read(self, value: Callable[[Any], int], capacity: int | None = None) -> Plan:
-        """Return the plan of a solution; its addresses end below `capacity`, if there are such."""
+    def read(self, value: Callable[[Any], int], deadline: float = float("inf")) -> Plan:
+        """Return the plan of a solution, of memory one for which addresses are found until a deadline."""
         chosen = [number for number, one in enumerate(self.chosen) if value(one)]
         on_chip: dict[tuple[int, int], bool] = defaultdict(bool)
         for (tensor, (begin, end)), passes in self.passes.items():
             if value(passes) and any(value(self.chosen[n]) for n in self.arcs[begin, end]):
                 on_chip[tensor, end] = True
-        return self.found.plan(chosen, on_chip, capacity)
+        if self.found.minimised:
+            return self.found.plan(chosen, on_chip)
+        return self.found.lowest_plan(chosen, on_chip, value(self.m.highest), deadline)
 
     def hint(self, chosen: Sequence[int], on_chip: set[tuple[int, int]]) -> None:
         """Hint the decisions of a plan."""

@@ -142,25 +142,9 @@ class _Stage:
         m = formulate(found)
         if self.incumbent.plan is not None:
             start(m, self.incumbent.plan)
-        if self.problem.minimise != "memory":
-            run = _Run(m, self.search, lambda bound: self.incumbent.prove(m.offset + m.unit * bound))
-            run.to_the_end(lambda value: self._take(read(m, value)))
-            return run.impossible
-        run = _Run(m, self.search, lambda bound: self.incumbent.prove(m.unit * bound))
-        run.to_the_end(lambda value: self._place(m, value))
+        run = _Run(m, self.search, lambda bound: self.incumbent.prove(m.offset + m.unit * bound))
+        run.to_the_end(lambda value: self._take(m.path.read(value, self.search.deadline)))
         return run.impossible
-
-    def _place(self, m: Any, value: Callable[[Any], int]) -> None:
-        """Find addresses for a solution, in the memory that it takes by size or a little more."""
-        size = capacity = value(m.highest)
-        most = self.problem.machine.capacity
-        while capacity <= most and capacity * m.unit < self.incumbent.value:
-            check_deadline(self.search.deadline)
-            plan = m.path.read(value, capacity)
-            if violation(self.problem, plan) is None and objective(self.problem, plan) <= capacity * m.unit:
-                self._take(plan)
-                return
-            capacity += max(1, size // 200)
 
     # Second executions ----------------------------------------------------------------------------------
 

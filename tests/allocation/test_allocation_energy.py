@@ -16,6 +16,7 @@ from tests.oracles.allocation import Pipeline, Split
 
 import tilewright as tw
 from tilewright.allocation import objective, simulate, violation
+from tilewright.core import catalogue
 from tilewright.core.context import RunContext
 from tilewright.models.allocation import parametric
 
@@ -183,6 +184,29 @@ def test_constraints_on_energy(random: Random) -> None:
     assert pipeline_energy(asked, found.plan) <= most
     if asked.minimise == "interval":
         assert objective(asked, found.plan) == min(it for (it, spent), _ in points if spent <= most)
+
+
+@settings(max_examples=examples(150, 3))
+@given(randoms)
+def test_columns_buffers_keeps_what_constraints_say_of_energy(random: Random) -> None:
+    asked = pipeline(random, buffers=True, goals=("interval", "energy"))
+    assume(catalogue.suits(catalogue.formulation("allocation", "columns_buffers"), asked))
+    points = every_point(asked)
+    assume(points)
+    some = random.choice(points)[0][1]
+    says, keeps = random.choice(
+        [
+            (f"energy <= {some}", lambda spent: spent <= some),
+            (f"energy >= {some}", lambda spent: spent >= some),
+            (f"energy == {some}", lambda spent: spent == some),
+            (f"energy in {{{some}, {some + 1}}}", lambda spent: spent in (some, some + 1)),
+        ]
+    )
+    place = ("interval", "energy").index(asked.minimise)
+    least = min(point[place] for point, _ in points if keeps(point[1]))
+    found = tw.solve(asked.where(says), "columns_buffers@highs", confirm=False, warm_start="none")
+    assert (found.status, found.objective) == ("optimal", least), says
+    assert keeps(pipeline_energy(asked, found.plan))
 
 
 def pipeline_energy(asked: tw.AllocationProblem, plan: tw.AllocationPlan) -> int:

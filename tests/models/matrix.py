@@ -203,6 +203,8 @@ def _allocation() -> list[Cell]:
         ("pes given", {"pes": {"b": 2}}),
     ):
         found.append(Cell("allocation", "energy", name, _with(priced, "energy", limits)))
+    held = {"network": SMALL_CHAIN, "machine": {**machine, "buffer_bytes": 50, "energy": PRICES}}
+    found.append(Cell("allocation", "energy", "buffer_bytes", _with(held, "energy")))
     small = {"network": SMALL_CHAIN, "machine": {**machine, "buffer_bytes": 50, "off_chip": {"mb_per_s": 1}}}
     tiny = {**small, "machine": {**small["machine"], "buffer_bytes": 25}}
     found.append(Cell("allocation", "interval", "off_chip", _with(tiny, "interval")))

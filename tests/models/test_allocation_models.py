@@ -340,6 +340,22 @@ def test_columns_energy_finds_the_least_energy(drawn) -> None:
         assert violation(asked, outcome.plan) is None
 
 
+@settings(max_examples=examples(400, 6))
+@given(randoms)
+def test_columns_buffers_finds_the_least_energy(drawn) -> None:
+    asked = pipeline(drawn, buffers=True, goals=("energy",))
+    formulation = catalogue.formulation("allocation", "columns_buffers")
+    assume(catalogue.suits(formulation, asked))
+    found = parametric.solve(asked, RunContext())
+    expected = None if found.plan is None else objective(asked, found.plan)
+    assert found.status == ("infeasible" if expected is None else "optimal")
+    path = catalogue.model("allocation", "columns_buffers")
+    check_agreement(asked, path, "highs", drawn.random() < 0.7, expected)
+    if found.plan is not None and len(asked.stages) > 1 and drawn.random() < 0.5:
+        again = solve(asked, path, "highs", start=found.plan, options={"presolve": "off"})
+        assert again.bound == expected and again.warm_start is not None
+
+
 @settings(max_examples=examples(300, 8))
 @given(randoms)
 def test_columns_buffers_finds_the_best_of_all_plans(drawn) -> None:

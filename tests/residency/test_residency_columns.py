@@ -12,13 +12,15 @@ from conftest import THOROUGH, examples, in_turn
 from residency_cases import random_problem
 from tests import oracles
 from tests.fuzz.campaigns import residency_problems
+from tests.models.formulations import solve
 from tests.oracles import residency as oracle
 
 import tilewright as tw
 from tilewright import drivers
 from tilewright.core import catalogue
-from tilewright.core.context import RunContext
-from tilewright.residency import Problem, objective, violation
+from tilewright.core.context import Outcome, RunContext
+from tilewright.models.residency import states
+from tilewright.residency import Problem, objective, reference, violation
 from tilewright.residency.enumerated_steps import CERTAIN, Columns, places_of, why_not
 from tilewright.residency.evaluation import costs_of
 from tilewright.run import instance
@@ -98,6 +100,7 @@ def test_bundled_instances_are_proven_by_columns(name: str) -> None:
 
 
 KINDS = ("frames", "executions", "memory", "list", "traffic", "timed")
+NOT_TAKEN = [("executions", "columns_arcs"), ("list", "columns_arcs"), ("list", "columns_intervals")]
 
 
 def problem_of_kind(rng: random.Random, kind: str) -> Problem:
@@ -128,12 +131,12 @@ def agrees_with_the_oracle(rng: random.Random, kind: str) -> None:
         pytest.skip("nothing fits")
     except oracles.TooLarge:
         pytest.skip("too large for the oracle")
-    for name in ("columns_in_turn", "columns_arcs"):
+    for name in ("columns_in_turn", "columns_arcs", "columns_intervals"):
         model: Any = catalogue.formulation("residency", name)
         if model.suits(problem):
             agrees_with_the_best(problem, model, best)
         else:
-            assert kind in ("executions", "memory", "list") and name == "columns_arcs"
+            assert (kind, name) in NOT_TAKEN
 
 
 def agrees_with_the_best(problem: Problem, model: Any, best: int | None) -> None:
@@ -146,7 +149,8 @@ def agrees_with_the_best(problem: Problem, model: Any, best: int | None) -> None
     if catalogue.solves_itself(Path(str(model.__file__))):
         outcome = model.solve(problem, context)
     else:
-        outcome = drivers.load("cpsat").solve(problem, model, context)
+        solver = "highs" if model.__name__.endswith("columns_intervals") else "cpsat"
+        outcome = drivers.load(solver).solve(problem, model, context)
     if best is None:
         assert outcome.status == "infeasible", told
         return
@@ -159,7 +163,51 @@ def agrees_with_the_best(problem: Problem, model: Any, best: int | None) -> None
         assert objective(problem, outcome.plan) == outcome.bound == best, told
 
 
-@pytest.mark.parametrize("seed", range(examples(64)))
-def test_models_in_turn_agree_with_the_oracle(seed: int) -> None:
+@pytest.mark.parametrize("seed", range(examples(300, 8)))
+def test_models_agree_with_the_oracle(seed: int) -> None:
     pytest.importorskip("ortools")
     agrees_with_the_oracle(random.Random(f"in turn {seed}"), KINDS[seed % len(KINDS)])
+
+
+MOST_COUNTED = 60_000
+"""Numbers that the reference model counts of a problem that it most often solves in time."""
+
+
+def small_problem(rng: random.Random, kind: str) -> Problem:
+    """Return a problem of a kind that the reference model takes, and most often solves in time."""
+    while True:
+        try:
+            problem = problem_of_kind(rng, kind)
+        except (InputError, oracles.TooLarge):
+            continue
+        if reference.why_not(problem) is None and reference.size(problem) <= MOST_COUNTED:
+            return problem
+
+
+def proves_as_much(problem: Problem, outcome: Outcome, expected: Outcome, told: str) -> None:
+    """Check that a model and the search claim nothing that the other one refutes.
+
+    Sizes may have a solution that addresses have not: then bounds agree, and no plan meets them.
+    """
+    cost = objective(problem, expected.plan)
+    assert outcome.bound is None or outcome.bound <= cost, told
+    if outcome.plan is not None and violation(problem, outcome.plan) is None:
+        assert objective(problem, outcome.plan) >= expected.bound, told
+        assert outcome.status != "optimal" or objective(problem, outcome.plan) == outcome.bound <= cost, told
+
+
+@pytest.mark.parametrize("seed", range(examples(600, 6)))
+def test_columns_agree_with_the_search_and_the_reference(seed: int) -> None:
+    """Of many frames, second executions and memory; the start is at times what the search has found."""
+    problem = small_problem(random.Random(f"reference {seed}"), KINDS[seed % 3])
+    expected = states.solve(problem, RunContext())
+    told = problem.model_dump_json()
+    assert expected.status == "optimal" or expected.bound < objective(problem, expected.plan), told
+    start = expected.plan if seed % 2 else None
+    for name, solver, seconds in (("columns_intervals", "highs", 60), ("reference", "gecode", 10)):
+        path = catalogue.model("residency", name)
+        given = start if solver == "highs" else None
+        outcome = solve(problem, path, solver, seconds=seconds, start=given)
+        proves_as_much(problem, outcome, expected, f"{name}: {told}")
+        if solver == "highs":
+            assert outcome.bound == expected.bound, told

@@ -242,4 +242,4 @@ def test_rules_neither_repeat_nor_keep(tables: Json) -> None:
         plan = catalogue.heuristic("residency", name).plan(problem)
         assert not plan.again and not plan.staying
         survives(problem, plan)
-    assert not catalogue.formulation("residency", "columns_intervals").suits(problem)
+    assert not catalogue.suits(catalogue.formulation("residency", "columns_divide"), problem)

@@ -89,7 +89,7 @@ def own(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
 @pytest.mark.parametrize(
     ("instance", "method", "told"),
     [
-        ("ds-cnn-frames", "columns_intervals@highs", "method = 'columns_intervals@highs': .* one frame"),
+        ("ds-cnn-frames", "columns_divide@gecode", "method = 'columns_divide@gecode': .* one frame"),
         ("lenet5-conv1-g20", "s1@highs", "21788928 constraints .* 600000"),
         ("ds-cnn-16k", "no_start@highs", r"`start\(model, plan\)`"),
         ("ds-cnn-16k", "no_model@highs", "`build` .* ConcreteModel .* NoneType"),

@@ -8,10 +8,12 @@ from __future__ import annotations
 
 from bisect import bisect_right
 from collections.abc import Iterator
+from functools import cached_property
 from math import gcd
 from typing import Any
 
 from tilewright.allocation.bounds import bound_on_splits
+from tilewright.allocation.energy import leakage_per_cycle, own_energy
 from tilewright.allocation.evaluation import objective, pes, violation
 from tilewright.allocation.exact import constrained
 from tilewright.allocation.exact.options import ParetoOptions, offers_of
@@ -58,11 +60,12 @@ class Choices:
         self.problem, self.offers = problem, _offers(problem)
         self.timing, self.waiting_pays = None, False
         self.unit = gcd(*(load for offer in self.offers for load in offer.loads))
-        if problem.parallel and problem.machine.buffer_words is not None and not problem.constraints:
+        limited = problem.parallel and problem.machine.buffer_words is not None
+        if limited and not _told_apart(problem):
             # A slower layer may need smaller buffers.
             self.timing, self.unit, self.waiting_pays = Timing(problem), 1, True
             self.offers = _offers(problem, every=True)
-        elif problem.constraints:
+        elif _told_apart(problem):
             if constrained.depends_on_starts(problem):
                 self.timing, self.unit, self.waiting_pays = Timing(problem), 1, True
         elif problem.parallel and problem.minimise == "latency":
@@ -79,32 +82,43 @@ class Choices:
         return plan if violation(self.problem, plan) is None else None
 
     def worst(self) -> int:
-        """Return what nothing that is worth finding exceeds: PEs, an interval in units, or a latency."""
+        """Return what nothing that is worth finding exceeds: PEs, an interval in units, a latency, energy."""
         known = self.known()
         if known is not None:
             return objective(self.problem, known)
         if self.problem.minimise == "pes":
             return self.problem.machine.pes
         longest = [offer.loads[-1] for offer in self.offers]
+        if self.problem.minimise == "energy":
+            spent = (max(each) for each in self.energies)
+            return sum(spent) + max(longest) * leakage_per_cycle(self.problem, self.problem.machine.pes)
         if self.timing is not None:  # no layer is busy for longer than the slowest one, nor waits for longer
             return min(len(longest) * max(longest), LARGEST // 2)
         return (max(longest) if self.problem.parallel else sum(longest)) // self.unit
+
+    @cached_property
+    def energies(self) -> list[list[int]]:
+        """Return what the frame of each layer takes with each of its splits, leakage apart."""
+        return [
+            [own_energy(self.problem, stage, split) for split in offer.splits]
+            for stage, offer in zip(self.problem.stages, self.offers, strict=True)
+        ]
 
     @property
     def longest(self) -> int:
         """Cycles that no load exceeds in a plan that is worth finding."""
         most = max(offer.loads[-1] for offer in self.offers)
-        return most if self.problem.minimise == "pes" else min(most, self.worst() * self.unit)
+        return most if self.problem.minimise in ("pes", "energy") else min(most, self.worst() * self.unit)
 
     def indices(self, plan: Plan) -> tuple[list[int], str]:
         """Return the index of each layer's option, and the pacing, that stand for a plan.
 
-        Where there are constraints, splits of a plan are replaced by those that they do not tell apart.
+        Where constraints or energies tell splits apart, those of a plan are replaced by equal ones.
         Layers in parallel have no PEs that do not help the objective, layers that take turns all that one of
         them has. A plan of higher latency than the known one gives way to it.
         """
         problem, known = self.problem, self.known()
-        if problem.constraints:
+        if _told_apart(problem):
             found = []
             for stage, offer, split in zip(problem.stages, self.offers, plan.splits, strict=True):
                 told = constrained.Told.of(problem, stage)
@@ -135,14 +149,19 @@ class Choices:
 def _offers(problem: Problem, *, every: bool = False) -> tuple[ParetoOptions, ...]:
     """Return offers none of which is empty: where no load keeps the rate, the least one stands for itself.
 
-    Of a problem with constraints they have all splits that these tell apart, and some loads several times.
+    Where constraints or energies tell splits apart, they have all of these, and some loads several times.
     """
-    if problem.constraints:
+    if _told_apart(problem):
         return tuple(_all_told_apart(problem))
     return tuple(
         offer if offer.loads else ParetoOptions.of(stage.task, problem.splits_of(stage)[-1:])
         for stage, offer in zip(problem.stages, offers_of(problem, every=every), strict=True)
     )
+
+
+def _told_apart(problem: Problem) -> bool:
+    """Whether splits differ in more than PEs and load."""
+    return bool(problem.constraints) or problem.minimise == "energy"
 
 
 def _all_told_apart(problem: Problem) -> Iterator[ParetoOptions]:

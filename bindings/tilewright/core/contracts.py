@@ -27,6 +27,8 @@ class PyomoFormulation(Protocol):
       where the model does not say. The objective of a plan must be a whole number of units.
     - ``model.largest``: about the largest amount, in units, that is added up, from which a solver's
       tolerances are taken; that of the objective where the model does not say.
+    - ``model.bounds_only``: true where a solution's plan may cost more than its objective, or break a limit,
+      as where addresses are sought afterwards. The objective then bounds what plans cost.
     """
 
     def build(self, problem: Any) -> Any:
@@ -47,9 +49,9 @@ class CpSatFormulation(Protocol):
     """A file ``models/<room>/<name>.py`` with a line ``WRITTEN_FOR = "cpsat"`` that builds a model of CP-SAT.
 
     It may also have ``suits(problem)``. The model is a ``CpModel`` with an objective of whole numbers, which
-    is minimised. It may have ``model.offset`` and ``model.unit``, as those of `PyomoFormulation`, and
-    ``model.parameters``, a dictionary of CP-SAT's parameters that suit it. What else ``start`` and ``read``
-    need may be attributes of it, too.
+    is minimised. It may have ``model.offset``, ``model.unit`` and ``model.bounds_only``, as those of
+    `PyomoFormulation`, and ``model.parameters``, a dictionary of CP-SAT's parameters that suit it. What else
+    ``start`` and ``read`` need may be attributes of it, too.
     """
 
     def build(self, problem: Any) -> Any:

@@ -52,6 +52,7 @@ class BuiltModel:
             self._state()
             self._start()
         self.offset, self.unit = getattr(self.model, "offset", 0), getattr(self.model, "unit", 1)
+        self.bounds_only = bool(getattr(self.model, "bounds_only", False))
 
     @classmethod
     def look_at(cls, problem: Any, formulation: Any, search: RunContext, solver: str) -> None:
@@ -87,6 +88,14 @@ class BuiltModel:
         if wrong is not None:
             where = contracts.place(self.formulation.build)
             raise InputError("model", self.name, f"`build` returns {wrong} ({where})")
+
+    def found(self, most: int, *values: Any) -> None:
+        """Take a solution whose objective says that its plan costs so much, at most."""
+        plan = self.plan(*values)
+        if not self.bounds_only:
+            self.run.found(plan, most, at_most=True)
+        elif self.run.room.violation(self.run.problem, plan) is None:
+            self.run.found(plan, None)
 
     def plan(self, *values: Any) -> Any:
         """Return the plan that the formulation reads; refuse what is none."""

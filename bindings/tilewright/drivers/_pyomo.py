@@ -51,7 +51,7 @@ class Built(BuiltModel):
         # Beyond a million units tolerances are more than a unit, and the plan may cost that much more, too.
         most = int(self.offset + self.unit * floor(objective + self._slack(objective)))
         most = max(most, self.rounded_up(objective))
-        self.run.found(self.plan(), most, at_most=True)
+        self.found(most)
 
     def bounded(self, dual_bound: float) -> None:
         """Round a bound up: the objective is a whole number of units."""

@@ -102,7 +102,7 @@ class Built(BuiltModel):
 
     def take(self, objective: float, value: Callable[[Any], int]) -> None:
         """Turn a solution into a plan, which may cost less than the objective says."""
-        self.run.found(self.plan(value), self.cost(objective), at_most=True)
+        self.found(self.cost(objective), value)
 
     def bounded(self, bound: float) -> None:
         """Take a bound on the objective."""

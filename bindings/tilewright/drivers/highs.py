@@ -228,8 +228,11 @@ class _Solve:
         if optimal and max(self.built.largest, abs(info.objective_function_value)) < LARGEST:
             # Less than a unit is left between HiGHS's bound and objective. The plan costs a whole number of
             # units, no more than the objective; were it below the bound, the outcome would be refused.
-            assert self.run.value is not None
-            self.run.proved(self.run.value)
+            if self.built.bounds_only:
+                self.run.proved(self.built.rounded_up(info.objective_function_value))
+            else:
+                assert self.run.value is not None
+                self.run.proved(self.run.value)
         infeasible = status in (
             highspy.HighsModelStatus.kInfeasible,
             highspy.HighsModelStatus.kUnboundedOrInfeasible,

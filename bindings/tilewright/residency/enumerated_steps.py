@@ -13,9 +13,11 @@ from functools import reduce
 from operator import or_
 from typing import NamedTuple, TypeVar
 
+from tilewright.core.branch_and_bound import check_deadline
 from tilewright.core.cutoffs import narrow
 from tilewright.residency.decode_plan import decode_plan
-from tilewright.residency.derived_problems import add_staying, steps_beside
+from tilewright.residency.derived_problems import add_staying, steps_beside, with_copies_of
+from tilewright.residency.evaluation import objective
 from tilewright.residency.exact.all_shapes import spent_by
 from tilewright.residency.exact.priced_steps import FIELDS, Costs, PricedSteps, covers, most_parts
 from tilewright.residency.graph import members
@@ -24,6 +26,7 @@ from tilewright.residency.machine import ONE
 from tilewright.residency.placement import place_steps
 from tilewright.residency.plan import Plan
 from tilewright.residency.problem import Problem
+from tilewright.residency.reader_choices import Choice, reader_choices
 from tilewright.residency.shapes.groups import Group
 from tilewright.residency.shapes.pareto_shapes import Limits, pareto_shapes
 from tilewright.residency.shapes.shape import Shape, double_buffered_shapes, replaces
@@ -93,9 +96,15 @@ def why_not(problem: Problem) -> str | None:
         return "limits.frames = many: the model knows one frame"
     if problem.limits.executions != 1:
         return f"limits.executions = {problem.limits.executions}: the model executes operations once"
-    if (many := why_not_listed(problem)) is not None:
+    return why_not_certain(problem)
+
+
+def why_not_certain(problem: Problem) -> str | None:
+    """Say why the steps of a problem are not listed, or costs of plans not told apart by solvers, or None."""
+    if (many := why_not_listed(problem)) is not None or problem.minimise not in FIELDS:
         return many
-    known, (parts, _) = known_plan(problem), parts_of(problem)
+    once = problem if problem.limits.executions == 1 else with_copies_of(problem, {})
+    known, (parts, _) = known_plan(once), parts_of(problem)
     if known is not None and known.beyond > CERTAIN * parts:
         beyond = known.beyond // parts
         return f"a known plan costs {beyond:,} beyond the least, {CERTAIN:,} can be told apart"
@@ -200,6 +209,9 @@ class Columns:
     def __init__(self, problem: Problem, allowed: int | None = None) -> None:
         self.problem, self.graph, self.names = problem, problem.graph, counted(problem)
         self.places, self.least = places_of(problem), least(problem)
+        if len(self.places) > MOST_PLACES:
+            limit = f"has more than {MOST_PLACES:,} sets of operations from which on a step may begin"
+            raise InputError("network.layers", len(self.graph.operations), limit)
         self.numbers = {done: place for place, done in enumerate(self.places)}
         self.parts, self.unit = parts_of(problem)
         self.base = self.least // self.parts
@@ -426,13 +438,40 @@ class Columns:
         assert plan is not None
         return add_staying(self.problem, staying, plan)
 
-    def start(self, plan: Plan) -> tuple[list[int], set[tuple[int, int]]] | None:
+    def lowest_plan(
+        self,
+        chosen: list[int],
+        on_chip: dict[tuple[int, int], bool],
+        size: int,
+        deadline: float = float("inf"),
+    ) -> Plan:
+        """Return the plan of some columns in as little memory as addresses are found for.
+
+        Parameters
+        ----------
+        size
+            Elements of all that is on chip at a time, at most.
+
+        Raises
+        ------
+        OutOfTimeError
+            When the deadline passes.
+        """
+        most, unit, capacity = self.problem.machine.capacity, self.unit, size
+        while True:
+            check_deadline(deadline)
+            plan = self.plan(chosen, on_chip, capacity)
+            if capacity >= most or objective(self.problem, plan) <= capacity * unit:
+                return plan
+            capacity = min(most, capacity + max(1, size // 200))
+
+    def start(self, plan: Plan | None) -> tuple[list[int], set[tuple[int, int]]] | None:
         """Return the columns of a plan and what is on chip at each place.
 
         Instead of a plan that is dearer than the known one, or has no columns, it is that one; None without.
         """
-        values = self._values(plan)
-        if values is not None and self._cost_of(values[0]) <= self.least + self.allowed:
+        values = None if plan is None else self._values(plan)
+        if values is not None and self._is_allowed(values[0]):
             return values
         if self.known is None:
             return None
@@ -444,8 +483,10 @@ class Columns:
         assert priced is not None
         return add_staying(self.problem, known.staying, without_addresses(priced.problem, known.choices))
 
-    def _cost_of(self, chosen: Iterable[int]) -> int:
-        return sum(self.columns[number].costs[0] for number in chosen)
+    def _is_allowed(self, chosen: Iterable[int]) -> bool:
+        if not self.minimised:
+            return True
+        return sum(self.columns[number].costs[0] for number in chosen) <= self.least + self.allowed
 
     def _values(self, plan: Plan) -> tuple[list[int], set[tuple[int, int]]] | None:
         """Return the columns of a plan and what is on chip at each place; None if it has none."""
@@ -470,3 +511,44 @@ class Columns:
             on_chip |= {(t, place) for t in members(step.before.on_chip & ~choice.dropped)}
             place = end
         return chosen, on_chip
+
+
+class Executed(NamedTuple):
+    """A network, who reads what its second executions compute, and its steps."""
+
+    again: Choice
+    found: Columns
+
+
+def networks_of(problem: Problem, most: int) -> list[Executed]:
+    """Return the network of the file, and all in which some of its operations have copies.
+
+    Those are left out in which no plan moves as little as a known one, where that counts (`core.cutoffs`).
+
+    Parameters
+    ----------
+    most
+        How many there may be.
+
+    Raises
+    ------
+    InputError
+        If there are more, or steps of one or of all of them are too many.
+    """
+    if problem.limits.executions == 1:
+        return [Executed({}, Columns(problem))]
+    choices = reader_choices(problem, most)
+    if len(choices) > most:
+        limit = f"second executions have more than {most:,} choices of readers"
+        raise InputError("limits.executions", problem.limits.executions, limit)
+    first = Columns(with_copies_of(problem, {}))
+    found = [Executed({}, first)]
+    for again in filter(None, choices):
+        split = with_copies_of(problem, again)
+        spare = ANYTHING if first.known is None else first.least + first.allowed - least(split)
+        if spare >= 0 and (columns := Columns(split, spare)).columns:
+            found.append(Executed(again, columns))
+    if (together := sum(len(each.found.columns) for each in found)) > MOST_COLUMNS:
+        limit = f"{len(found):,} networks have {together:,} steps, at most {MOST_COLUMNS:,} are listed"
+        raise InputError("limits.executions", problem.limits.executions, limit)
+    return found
