@@ -45,13 +45,17 @@ TEMPLATES = [
 ]
 
 
-def network(random: Random) -> Json:
-    """Return branches that are read side by side or added up, or a chain, with a classifier at times."""
-    deep, high, wide = random.randint(1, 3), random.randint(1, 4), random.randint(1, 4)
+def network(random: Random, most: int = 4) -> Json:
+    """Return branches that are read side by side or added up, or a chain, with a classifier at times.
+
+    Maps have up to `most` rows and columns, and up to three channels.
+    """
+    few = min(3, most)
+    deep, high, wide = random.randint(1, few), random.randint(1, most), random.randint(1, most)
 
     def conv(name: str, channels: int, *inputs: str) -> Json:
         around = random.choice([{}, {"kernel": [3, 1], "padding": [1, 1, 0, 0]}])
-        kernels = random.randint(1, 3)
+        kernels = random.randint(1, few)
         shape = [channels, high, wide]
         table = {
             "name": name,
@@ -98,8 +102,8 @@ def layouts(random: Random) -> Json:
     }
 
 
-def drawn(random: Random) -> Problem:
-    """Return a problem whose buffers hold little at times."""
+def drawn(random: Random, most: int = 4) -> Problem:
+    """Return a problem whose buffers hold little at times, with maps of up to `most` rows and columns."""
     size = random.choice([30, 60, 100_000])
     machine = {
         "conv_array": [random.randint(1, 2), random.randint(1, 2), random.randint(1, 2)],
@@ -115,7 +119,7 @@ def drawn(random: Random) -> Problem:
         "layouts": layouts(random),
     }
     minimise = random.choice(["cycles", "cycles", "cycles", "energy", "memory", "traffic"])
-    table = {"network": network(random), "machine": machine, "templates": TEMPLATES[2:]}
+    table = {"network": network(random, most), "machine": machine, "templates": TEMPLATES[2:]}
     table["objective"] = {"minimise": minimise}
     for template in TEMPLATES[:2]:
         try:
@@ -147,17 +151,19 @@ def test_no_layouts_groups_and_tiles_are_better_than_those_found(random: Random)
         assert Plan.from_json(found.plan.to_json()) == found.plan
 
 
-@settings(max_examples=examples(150, 1))
+@settings(max_examples=examples(400, 1))
 @given(randoms)
 def test_the_reference_model_finds_the_same(random: Random) -> None:
     need("gecode")
-    problem = drawn(random)
+    problem = drawn(random, 2)
     reference = catalogue.formulation("fusion", "reference")
     assume(catalogue.suits(reference, problem) and (THOROUGH or size(problem) <= 4_500))
     best = best_of(problem)
     found = tw.solve(problem, "reference@gecode", time_limit=30, confirm=False, warm_start="none")
     assume(found.status in ("optimal", "infeasible"))
     assert found.objective == best
+    ours = tw.solve(problem, "downsets", time_limit=60, confirm=False, warm_start="none")
+    assert (ours.status, ours.objective) == (found.status, best)
 
 
 def any_plan(random: Random, problem: Problem) -> Plan:

@@ -1,4 +1,4 @@
-"""The reference model and an enumeration agree: on random small layers, with all objectives and limits."""
+"""The reference model, the search and an enumeration agree: small layers, all objectives and limits."""
 
 from __future__ import annotations
 
@@ -12,8 +12,10 @@ from numbered import randoms
 from tests.oracles import TooLarge, grouping
 
 from tilewright.core import catalogue
+from tilewright.core.context import RunContext
 from tilewright.core.room import bridge_of
 from tilewright.grouping import Problem, objective, violation
+from tilewright.models.grouping import exact
 from tilewright.spec.errors import InputError
 
 REFERENCE = catalogue.model("grouping", "reference")
@@ -59,9 +61,9 @@ def problem_at_random(random: Random) -> Problem | None:
     return problem if 2 <= problem.n_patches <= 8 else None
 
 
-@settings(max_examples=examples(100), deadline=None)
+@settings(max_examples=examples(1000, 12), deadline=None)
 @given(randoms)
-def test_the_reference_model_and_an_enumeration_agree(random: Random) -> None:
+def test_the_reference_model_the_search_and_an_enumeration_agree(random: Random) -> None:
     need("gecode")
     problem = problem_at_random(random)
     assume(problem is not None)
@@ -70,13 +72,16 @@ def test_the_reference_model_and_an_enumeration_agree(random: Random) -> None:
         expected = grouping.best(problem.model_dump(mode="json"))
     except TooLarge:
         assume(False)
-    found = solve(problem, REFERENCE, "gecode")
-    if expected is None:
-        assert (found.status, found.plan) == ("infeasible", None)
-        return
-    assert (found.status, found.bound) == ("optimal", expected)
-    assert violation(problem, found.plan) is None
-    assert objective(problem, found.plan) == expected
+    outcomes = [solve(problem, REFERENCE, "gecode")]
+    if exact.suits(problem):
+        outcomes.append(exact.solve(problem, RunContext()))
+    for found in outcomes:
+        if expected is None:
+            assert (found.status, found.plan) == ("infeasible", None)
+            continue
+        assert (found.status, found.bound) == ("optimal", expected)
+        assert violation(problem, found.plan) is None
+        assert objective(problem, found.plan) == expected
 
 
 def test_large_layers_are_left_to_the_search() -> None:

@@ -16,14 +16,17 @@ from formulations import check_agreement, core_text, methods, need, solve, with_
 sys.path.insert(0, str(Path(__file__).parents[1] / "addresses"))
 from buffers_at_random import at_random, enumerated, problem_of
 
-from tilewright.addresses import Problem, minizinc, violation
+from tilewright.addresses import Problem, minizinc, objective, violation
 from tilewright.addresses.greedy import by_size, place_in_order
 from tilewright.core import catalogue
+from tilewright.core.context import RunContext
+from tilewright.models.addresses import canonical
 from tilewright.run.instance import read
 from tilewright.run.solve import solve as run
 from tilewright.spec.errors import InputError, TilewrightError
 
 FOLDER = Path(__file__).parents[2] / "models" / "addresses"
+RECTANGLES = catalogue.model("addresses", "rectangles")
 
 
 def random_case(seed: int) -> tuple[Problem, int]:
@@ -54,6 +57,20 @@ def test_formulations_prove_the_least_height(seed: int, path: Path, solver: str)
     capacity = problem.memory.capacity
     expected = None if capacity is not None and capacity < least else least
     check_agreement(problem, path, solver, seed % 3 > 0, expected)
+
+
+@pytest.mark.parametrize("seed", range(96, 96 + examples(1000, 6)))
+def test_the_reference_model_and_the_search_prove_the_least_height(seed: int) -> None:
+    problem, least = random_case(seed)
+    capacity = problem.memory.capacity
+    expected = None if capacity is not None and capacity < least else least
+    for found in (solve(problem, RECTANGLES, "gecode"), canonical.solve(problem, RunContext())):
+        assert (found.status, found.plan is None) == (
+            ("infeasible", True) if expected is None else ("optimal", False)
+        )
+        if expected is not None:
+            assert objective(problem, found.plan) == found.bound == expected
+            assert violation(problem, found.plan) is None
 
 
 @pytest.mark.by_day(7)

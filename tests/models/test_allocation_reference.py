@@ -37,7 +37,7 @@ def agree(problem: AllocationProblem) -> None:
     assert objective(problem, outcome.plan) == outcome.bound
 
 
-@settings(max_examples=examples(300, 15))
+@settings(max_examples=examples(400, 15))
 @given(randoms)
 def test_reference_agrees_with_the_search(random: Random) -> None:
     agree(pipeline(random, wide=4))

@@ -160,7 +160,7 @@ def solved(problem: Any, method: str) -> tuple[str, int | None]:
     return result.status, result.objective
 
 
-@settings(max_examples=examples(60, 3))
+@settings(max_examples=examples(1000, 3))
 @given(randoms)
 def test_the_reference_model_says_the_same(random: Random) -> None:
     problem = problem_at_random(random.randint(0, 10**6), 2, most=2, native=2)

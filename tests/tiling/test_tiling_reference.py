@@ -110,7 +110,7 @@ def held_equal(
         assert again.warm_start is not None and SAYS[solver] in again.warm_start
 
 
-@settings(max_examples=examples(100, 6), deadline=None)
+@settings(max_examples=examples(1000, 6), deadline=None)
 @given(randoms)
 def test_the_reference_of_a_dsp_and_the_search_agree(random: Random) -> None:
     problem = dsp_at_random(random)
@@ -200,7 +200,7 @@ def hierarchy_at_random(random: Random) -> Problem | None:
         return None
 
 
-@settings(max_examples=examples(100, 6), deadline=None)
+@settings(max_examples=examples(1000, 6), deadline=None)
 @given(randoms)
 def test_the_reference_of_a_hierarchy_and_the_search_agree(random: Random) -> None:
     problem = hierarchy_at_random(random)
