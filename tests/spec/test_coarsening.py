@@ -96,6 +96,23 @@ def test_affine_functions_become_one_before_they_become_part_of_a_convolution_af
     assert coarse(net).convolutions[0].bias
 
 
+def test_two_affine_functions_have_the_numbers_of_both() -> None:
+    pool, scale, bias = table("pool", kernel=[1, 1]), norm("scale", 4), norm("bias", 4)
+    for pair, numbers in (((scale, bias), 8), ((scale, scale), 4), ((norm(), bias), 8), ((bias, bias), 4)):
+        net = network(pool=pool, first=pair[0], second=pair[1])
+        assert folded(net) == {"pool": (), "first": ("second",)}
+        assert coarse(net).parameters == numbers
+
+
+def test_numbers_of_each_place_are_no_part_of_weights() -> None:
+    places = norm("bias", 4 * 8 * 8)
+    net = network(conv=CONV, places=places)
+    assert folded(net) == {"conv": (), "places": ()}
+    assert coarse(net).parameters == net.parameters
+    pool = table("pool", kernel=[1, 1])
+    assert folded(network(pool=pool, places=places, conv=CONV)) == {"pool": (), "places": (), "conv": ()}
+
+
 def test_what_is_added_before_padding_is_not_folded_after_it() -> None:
     pool = table("pool", kernel=[1, 1])
     assert folded(network(pool=pool, bn=norm(), conv=CONV3)) == {"pool": (), "bn": (), "conv": ()}
@@ -545,6 +562,19 @@ def test_a_move_becomes_free_once_what_follows_it_is() -> None:
         "conv": ("turned", "flat"),
         "fc": (),
     }
+
+
+def test_reshapes_in_a_row_are_one() -> None:
+    there = table("reshape", output=[16, 4, 4])
+    back = table("reshape", input=[16, 4, 4], output=[4, 8, 8])
+    pool = table("pool", kernel=[1, 1])
+    assert folded(network(pool=pool, there=there, back=back, conv=CONV)) == {
+        "pool": ("back", "there"),
+        "conv": (),
+    }
+    turned = table("reshape", op="transpose", input=[16, 4, 4], output=[4, 4, 16])
+    kept = network(pool=pool, there=there, turned=turned, lrn=table("map", op="lrn", input=[4, 4, 16]))
+    assert [layer.name for layer in coarse(kept).layers] == ["pool", "there", "turned", "lrn"]
 
 
 def test_weights_of_several_layers_part_when_something_is_folded_into_one() -> None:

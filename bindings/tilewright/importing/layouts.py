@@ -354,7 +354,11 @@ def combined(layouts: Layouts, operation: OnnxOperation) -> None:
     inputs = {value.name: layouts.ordered(value, order) for value in operation.given}
     for value in operation.fixed:
         if value.shape is not None and len(value.shape) <= rank and prod(value.shape) > 1:
-            shape = _placed((1,) * (rank - len(value.shape)) + value.shape, order)
+            before = rank - len(value.shape)
+            if operation.attributes.get("broadcast"):  # of operator sets before 7
+                before = min(operation.attributes.get("axis", before), before)
+            ones = rank - len(value.shape) - before
+            shape = _placed((*(1,) * before, *value.shape, *(1,) * ones), order)
             inputs[value.name] = replace(value, shape=shape, data=None)
     images = next(iter(inputs.values())).images
     layouts.add(operation, inputs, [layouts.keep(result, order, images)])
@@ -420,12 +424,14 @@ def reshaped(layouts: Layouts, operation: OnnxOperation) -> None:
     tensor = layouts.of(source)
     assert source.shape is not None and result.shape is not None
     stored, before = tensor.stored, tensor.order
-    whole = [(list(range(len(source.shape))), list(range(len(result.shape))))]
     groups = _groups(source.shape, result.shape)
+    if not groups:
+        groups = [(list(range(len(source.shape))), list(range(len(result.shape))))]
     spans = [_span(inner, source.shape, before) for inner, _ in groups]
-    if not groups or any(span is None for span in spans):
-        stored, before = layouts.written(source), tuple(range(len(source.shape)))
-        groups, spans = whole, [(0.0, 0)]
+    if any(span is None for span in spans):
+        before = _side_by_side([inner for inner, _ in groups], source.shape, before)
+        stored = layouts.ordered(source, before)
+        spans = [_span(inner, source.shape, before) for inner, _ in groups]
     order = [0] * len(result.shape)
     place = 0
     for _, (_, outer) in sorted(zip(spans, groups, strict=True), key=lambda each: each[0] or (0, 0)):
@@ -472,6 +478,17 @@ def _span(inner: Sequence[int], shape: Sequence[int], order: Order) -> tuple[flo
         before = sum(place < order[inner[0]] for place in large)
         return before - 0.5, order[inner[0]]
     return (places[0], 0) if places == list(range(places[0], places[0] + len(places))) else None
+
+
+def _side_by_side(groups: Sequence[Sequence[int]], shape: Sequence[int], order: Order) -> Order:
+    """Return an order with the dimensions of each group side by side, the groups as they are stored."""
+
+    def place(inner: Sequence[int]) -> int:
+        return min(
+            (order[axis] for axis in inner if shape[axis] > 1), default=min(order[axis] for axis in inner)
+        )
+
+    return _inverse([axis for inner in sorted(groups, key=place) for axis in inner])
 
 
 def _images_after(

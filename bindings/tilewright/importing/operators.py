@@ -18,6 +18,7 @@ from tilewright.importing.shapes import (
     Unknown,
     Unshaped,
     any_shape,
+    axes,
     count,
     input_shape,
     output_shape,
@@ -131,7 +132,7 @@ def _arithmetic(operation: OnnxOperation) -> list[Table]:
             source(operation)
         numbers = count(operation, operation.fixed)
         parameters = numbers if numbers > 1 else 0  # a single one belongs to the operation
-        op = "bias" if sums else "scale"
+        op = "fused" if _by_place(operation) else "bias" if sums else "scale"
         return [{"kind": "map", "op": op, "input": own, "parameters": parameters}]
     if operation.fixed or operation.operator in ("Sub", "Div"):
         raise Unknown("it does not combine one tensor with numbers of its own")
@@ -139,6 +140,14 @@ def _arithmetic(operation: OnnxOperation) -> list[Table]:
     if any(each != own and (sums or each != pixel) for each in given):
         raise Unknown(f"its inputs are of different shapes: {', '.join(map(str, map(list, given)))}")
     return [{"kind": "add" if sums else "mul", "input": own}]
+
+
+def _by_place(operation: OnnxOperation) -> bool:
+    """Whether numbers of its own differ from place to place, so that no weights take them over."""
+    numbers = next((value.shape for value in operation.fixed if value.shape is not None), ())
+    rank = len(sizes(operation, result(operation)))
+    varied = [rank - len(numbers) + place for place, size in enumerate(numbers) if size > 1]
+    return not {"channels"}.issuperset(axes(operation, result(operation), varied))
 
 
 # Order and shape -----------------------------------------------------------------------------------
@@ -171,10 +180,10 @@ def _pad(operation: OnnxOperation) -> list[Table]:
     rank = len(plane(operation)) + 2
     if attributes.get("mode", "constant") != "constant":
         raise Unknown(f"its mode is {attributes['mode']}, and zeros are known")
-    amounts, number, axes = (inputs.get(place) for place in (1, 2, 3))
+    amounts, number, chosen = (inputs.get(place) for place in (1, 2, 3))
     pads = attributes.get("pads", attributes.get("paddings")) if amounts is None else amounts.data
     value = attributes.get("value", 0) if number is None else number.data
-    where = range(rank) if axes is None else axes.data
+    where = range(rank) if chosen is None else chosen.data
     if pads is None or value is None or where is None or len(pads) != 2 * len(where):
         raise Unknown("what it adds is not known")
     if np.any(value):

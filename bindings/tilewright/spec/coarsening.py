@@ -35,6 +35,7 @@ from tilewright.spec.network import (
     Shape,
     Slice,
     is_normalisation,
+    parameters_of,
 )
 
 COMPUTES = ("conv", "fc", "matmul", "pool", "add", "mul", "map")
@@ -284,7 +285,8 @@ def _part_shared_weights(draft: _Draft) -> None:
 
 
 def _is_affine(layer: AnyLayer) -> bool:
-    return isinstance(layer, Map) and layer.op in AFFINE
+    """Whether a layer multiplies by a number of each channel or of all, or adds one; not of each place."""
+    return isinstance(layer, Map) and layer.op in AFFINE and layer.parameters <= 2 * layer.input[0]
 
 
 def _fuse_before(draft: _Draft, name: str) -> None:
@@ -321,13 +323,20 @@ def _adds(operation: _Node) -> bool:
 
 
 def _add_bias(draft: _Draft, name: str, into: Iterable[str]) -> None:
-    """Give those layers a bias that take over an affine function that adds."""
-    if not _adds(draft.nodes[name]):
-        return
+    """Give those that take over an affine function the numbers that it adds and multiplies by.
+
+    Layers have a bias then. Two affine functions are one, with a factor or a summand of each channel, or
+    both.
+    """
+    adds, numbers = _adds(draft.nodes[name]), parameters_of(draft.layer(name))
     for other in into:
         layer = draft.layer(other)
-        if isinstance(layer, NamedLayer):
+        if isinstance(layer, NamedLayer) and adds:
             draft.change(other, layer=layer.model_copy(update={"bias": True}))
+        elif isinstance(layer, Map) and numbers:
+            alike = _adds(draft.nodes[other]) == adds and max(numbers, layer.parameters) <= layer.input[0]
+            both = max(numbers, layer.parameters) if alike else 2 * layer.input[0]
+            draft.change(other, layer=layer.model_copy(update={"parameters": both}))
 
 
 def _fuse_padding(draft: _Draft, name: str, pad: Padding) -> None:
@@ -416,11 +425,27 @@ def _prune(draft: _Draft) -> None:
     left = -1
     while left != (left := len(draft.nodes)):  # what is pruned may make what is before it free
         for name in list(draft.nodes):
+            _join_views(draft, name)
             layer = draft.layer(name)
             if isinstance(layer, Reshape) and _is_order_of_input(draft, name):
                 _store_input_as(draft, name, layer.output)
             elif layer.kind == "concat" or (isinstance(layer, Reshape) and _is_free(draft, name, layer)):
                 _skip(draft, name)
+
+
+def _join_views(draft: _Draft, name: str) -> None:
+    """Make one reshape of two that leave values in their order, the first of which nobody else reads."""
+    layer = draft.layer(name)
+    sources = [read.name for read in draft.nodes[name].reads] if _is_view(layer) else []
+    if len(sources) == 1 and sources[0] != OWN_INPUT and draft.only_read_by(sources[0], name):
+        before = draft.layer(sources[0])
+        if _is_view(before):
+            draft.change(name, layer=layer.model_copy(update={"input": before.input}))
+            draft.fold(sources[0], [name])
+
+
+def _is_view(layer: AnyLayer) -> bool:
+    return isinstance(layer, Reshape) and layer.op not in PERMUTES
 
 
 def _is_order_of_input(draft: _Draft, name: str) -> bool:

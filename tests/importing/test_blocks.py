@@ -1,0 +1,63 @@
+"""Blocks of today's networks: what they are said to be, counted from the file alone, in both exports."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import onnx_execution
+import pytest
+from blocks import BLOCKS, counts, save_block
+from test_networks_as_they_are import anonymous
+
+import tilewright
+from tilewright.importing import network
+from tilewright.spec.access import RECURRENT
+from tilewright.spec.coarsening import coarse
+from tilewright.spec.network import macs_of
+
+MEMORY = "memory_bytes = 1048576\nelement_bytes = 1\n"
+
+MORE = {"decode": 2 * 128, "unet": 3 * (16 + 8)}
+"""Values that we count beyond those of the file: the factors of a normalisation, which matrices of a single
+row do not take over, and the bias of a transposed convolution, once for each of the four outputs between
+inputs."""
+
+
+@pytest.fixture
+def exports(block: str, tmp_path: Path) -> tuple[Path, Path]:
+    """Return the files of a block: as PyTorch exports it, and as TensorFlow."""
+    first, last = (
+        save_block(block, tmp_path / f"{name}.onnx", channels_last=name == "tensorflow")
+        for name in ("pytorch", "tensorflow")
+    )
+    return first, last
+
+
+@pytest.mark.parametrize("block", BLOCKS)
+def test_macs_and_bytes_are_those_of_the_file(block: str, exports: tuple[Path, Path], tmp_path: Path) -> None:
+    machine = tmp_path / "memory.toml"
+    machine.write_text(MEMORY, encoding="utf-8")
+    for file in exports:
+        macs, values = counts(file)
+        layers = coarse(network(file)).layers
+        multiplied = sum(
+            macs_of(layer)
+            for layer in layers
+            if layer.kind in ("conv", "fc", "matmul") or getattr(layer, "op", "") in RECURRENT
+        )
+        problem = tilewright.read(file, machine=machine, room="residency").problem
+        assert (multiplied, problem.graph.compulsory) == (macs, values + MORE.get(block, 0))
+
+
+@pytest.mark.parametrize("block", BLOCKS)
+def test_both_exports_are_one_network(exports: tuple[Path, Path]) -> None:
+    first, last = (anonymous(coarse(network(file))) for file in exports)
+    assert first == last
+
+
+@pytest.mark.by_day(4)
+@pytest.mark.filterwarnings("ignore")
+@pytest.mark.parametrize("block", [name for name in BLOCKS if name != "keywords"])  # whose time stands first
+def test_numbers_are_those_of_onnxruntime(exports: tuple[Path, Path]) -> None:
+    for file in exports:
+        onnx_execution.check_numbers(file)
