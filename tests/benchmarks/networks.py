@@ -1,4 +1,4 @@
-"""Plan blocks of today's networks on machines of several kinds: ``python tests/benchmarks/networks.py``.
+"""Plan blocks of today's networks on machines of several kinds: ``python -m tests.benchmarks.networks``.
 
 It writes ``docs/results/networks.md``, or to ``-o FILE``. A number of ``--seconds`` ends a search. Blocks are
 those of ``tests/importing/blocks.py``.
@@ -14,14 +14,10 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any, NamedTuple
 
-ROOT = Path(__file__).parents[2]
-sys.path.insert(0, str(ROOT / "tests" / "importing"))
-
-from blocks import BLOCKS, counts, save_block
-
 import tilewright
+from tests.importing.blocks import BLOCKS, counts, save_block
 
-PAGE = ROOT / "docs" / "results" / "networks.md"
+PAGE = Path(__file__).parents[2] / "docs" / "results" / "networks.md"
 
 
 class Machine(NamedTuple):
@@ -52,7 +48,7 @@ HEAD = """# Results: blocks of today's networks
 What do blocks of transformers, of diffusion models and of small convolutional networks cost on machines of
 each kind?
 
-    python tests/benchmarks/networks.py
+    python -m tests.benchmarks.networks
 
 This command writes the page. Each block is an ONNX file as PyTorch exports it, made by
 `tests/importing/blocks.py`. `tests/importing/test_blocks.py` compares MACs and bytes with a count from the
@@ -68,8 +64,8 @@ PLANS = """
 ## Plans
 
 Each search had {seconds} s. A value by itself is proven to be the least. Of others the gap stands beside
-them. `>=` is a lower bound that no plan is known to reach: some operation is counted as if each value were moved
-once, see [operations between layers](../operations.md#what-is-exact-and-what-is-a-lower-bound).
+them. `>=` is a lower bound that no plan is known to reach: some operation is counted as if each value were
+moved once, see [operations between layers](../operations.md#what-is-exact-and-what-is-a-lower-bound).
 
 - `16 KB` to `256 KB`: bytes of DRAM traffic in [one memory](../residency.md) of that size.
 - `idsp`, `nmp`: [tiled](../tiling.md) layer by layer, with `vector_ops_per_cycle = 8`. `gap8` as it is.
@@ -114,7 +110,10 @@ def main() -> None:
     parser.add_argument("-o", "--output", type=Path, default=PAGE)
     asked = parser.parse_args()
     about = ["| block | | operations | MACs | least bytes |", "|---|---|---|---|---|"]
-    plans = ["| block | " + " | ".join(each.name for each in MACHINES) + " |", "|---" * (1 + len(MACHINES)) + "|"]
+    plans = [
+        "| block | " + " | ".join(each.name for each in MACHINES) + " |",
+        "|---" * (1 + len(MACHINES)) + "|",
+    ]
     notes: dict[str, list[str]] = {}
     with tempfile.TemporaryDirectory() as folder:
         for name in asked.blocks or BLOCKS:
@@ -131,7 +130,9 @@ def main() -> None:
                     notes.setdefault(f"{machine.name.partition(',')[0]}: {why}", []).append(name)
                 print(name, machine.name, shown, why, file=sys.stderr, flush=True)
             plans.append(f"| {name} | " + " | ".join(cells) + " |")
-    page = HEAD + "\n".join(about) + "\n" + PLANS.format(seconds=f"{asked.seconds:g}") + "\n".join(plans) + "\n"
+    page = (
+        HEAD + "\n".join(about) + "\n" + PLANS.format(seconds=f"{asked.seconds:g}") + "\n".join(plans) + "\n"
+    )
     told = [f"- `{', '.join(names)}`: {why}" for why, names in notes.items()]
     if told:
         page += "\nWhere there is no plan, or a bound alone:\n\n" + "\n".join(told) + "\n"
