@@ -14,8 +14,9 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any, NamedTuple
 
-import tilewright
 from tests.importing.blocks import BLOCKS, counts, save_block
+
+import tilewright
 
 PAGE = Path(__file__).parents[2] / "docs" / "results" / "networks.md"
 
