@@ -12,7 +12,7 @@ from typing import Any
 import pytest
 from codegen.programs import assert_right_in_c
 from conftest import THOROUGH, examples, tells
-from formulations import need
+from fusion.test_fusion_reference import FEW, MANY, agree
 from fusion_at_random import randoms
 from hypothesis import assume, given, settings
 from tests.oracles import TooLarge, fusion
@@ -151,19 +151,13 @@ def test_no_layouts_groups_and_tiles_are_better_than_those_found(random: Random)
         assert Plan.from_json(found.plan.to_json()) == found.plan
 
 
-@settings(max_examples=examples(400, 1))
+@settings(max_examples=examples(1000, 2))
 @given(randoms)
 def test_the_reference_model_finds_the_same(random: Random) -> None:
-    need("gecode")
     problem = drawn(random, 2)
-    reference = catalogue.formulation("fusion", "reference")
-    assume(catalogue.suits(reference, problem) and (THOROUGH or size(problem) <= 4_500))
-    best = best_of(problem)
-    found = tw.solve(problem, "reference@gecode", time_limit=30, confirm=False, warm_start="none")
-    assume(found.status in ("optimal", "infeasible"))
-    assert found.objective == best
-    ours = tw.solve(problem, "downsets", time_limit=60, confirm=False, warm_start="none")
-    assert (ours.status, ours.objective) == (found.status, best)
+    assume(catalogue.suits(catalogue.formulation("fusion", "reference"), problem))
+    assume(size(problem) <= (MANY if THOROUGH else FEW))
+    agree(problem, best_of(problem))
 
 
 def any_plan(random: Random, problem: Problem) -> Plan:
