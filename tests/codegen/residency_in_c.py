@@ -11,6 +11,7 @@ from typing import Any
 import numpy as np
 from tests.compiled import CHECKED, Compiled
 from tests.fusion.fusion_at_random import excited, network, rectified
+from tests.fuzz.networks import reduced
 from tests.numbered import numbers as integers
 from tests.numbered import tables
 from tests.residency.residency_cases import random_network, some_copies
@@ -103,9 +104,11 @@ def encoded(problem: Problem, values: Any) -> bytes:
 
 def any_network(random: Random) -> Table:
     """Return a small network that there is C for, or nearly so."""
-    kind = random.choice(["chain", "chain", "fusion", "fusion", "excited", "reshaped"])
+    kind = random.choice(["chain", "chain", "fusion", "fusion", "excited", "reshaped", "reduced"])
     if kind == "reshaped":
         return reshaped(random)
+    if kind == "reduced":
+        return {"layers": reduced(random, 5, 5)}
     if kind == "chain":
         layers = random_network(random, 7)
         for layer in layers["layers"]:
@@ -231,10 +234,12 @@ def _drawn(random: Random, problem: Problem, state: State, group: Group) -> Step
     sources = sum(1 << number for number in group.sources)
     alone = len(group.operations) == 1
     order = random.choice(["pixels", "kernels", "tiles", "channels"]) if alone else "pixels"
-    weighty = [each.name for each in group.operations if each.weights]
-    height, width = graph.tensors[group.output].shape[1:]
+    running = group.running is not None and order in ("pixels", "kernels") and random.random() < 0.7
+    area = group.running or group if running else group
+    weighty = [graph.operations[number].name for number in sorted(area.keepable)]
+    height, width = area.plane
     share = random.choice([0, 0.5, 1])
-    pixels = random.choice([random.randint(1, group.pixels), width * random.randint(1, height)])
+    pixels = random.choice([random.randint(1, area.pixels), width * random.randint(1, height)])
     kernels = random.randint(1, max(operation.units for operation in group.operations))
     columns = channels = None
     doubled = random.random() < 0.3
@@ -248,8 +253,8 @@ def _drawn(random: Random, problem: Problem, state: State, group: Group) -> Step
     elif doubled and order in ("pixels", "kernels"):
         pixels = width * random.choice(pass_sizes(height))
         kernels, share = random.choice(pass_sizes(group.last.units)), 1
-    elif order == "pixels" and strip_widths(group) and random.random() < 0.5:
-        columns, share = random.choice(strip_widths(group)), 1
+    elif order == "pixels" and area.running is None and strip_widths(area) and random.random() < 0.5:
+        columns, share = random.choice(strip_widths(area)), 1
         pixels = random.choice([random.randint(1, columns), columns * random.randint(1, height)])
     return Step(
         tuple(operation.name for operation in group.operations),
@@ -265,6 +270,7 @@ def _drawn(random: Random, problem: Problem, state: State, group: Group) -> Step
         columns=columns,
         channels=channels,
         double_buffering=doubled,
+        running=running,
     )
 
 

@@ -163,6 +163,63 @@ def summed(rng: random.Random, most: int, side: int, channels: int = 3) -> list[
     return layers
 
 
+def reduced(rng: random.Random, most: int, side: int, channels: int = 3) -> list[Json]:
+    """Return up to `most` layers: windows, whole planes added up to a pixel, and what follows one pixel.
+
+    Planes are added up by pools, by fully connected layers and by convolutions as large as their plane. What
+    comes of them may scale the map that they were computed from, as in squeeze-and-excitation.
+    """
+    shapes: dict[str, Shape] = {
+        "input": (rng.randint(1, channels), rng.choice([1, rng.randint(1, side)]), rng.randint(2, side))
+    }
+    layers: list[Json] = []
+    for number in range(rng.randint(1, most)):
+        name, source = f"l{number}", rng.choice([*shapes][-3:])
+        shape = shapes[source]
+        table: Json = {"name": name, "inputs": [source], "input": list(shape)}
+        kinds = "ccdpr" if shape[1:] == (1, 1) else "ccdprrrrff"
+        kind, kernels = rng.choice(kinds), rng.randint(1, 2 * channels)
+        maps = [n for n, given in shapes.items() if given[0] == shape[0] and given[1:] != (1, 1)]
+        beside = [n for n, given in shapes.items() if given[1:] == shape[1:] and n != source]
+        if shape[1:] == (1, 1) and maps and rng.random() < 0.5:
+            scaled = rng.choice(maps)
+            layers.append(
+                {"name": name, "kind": "mul", "inputs": [scaled, source], "input": list(shapes[scaled])}
+            )
+            shapes[name] = shapes[scaled]
+            continue
+        if kind in "rf" and beside and rng.random() < 0.15:
+            other = rng.choice(beside)
+            table["inputs"].append(other)
+            shape = (shape[0] + shapes[other][0], *shape[1:])
+            table["input"] = list(shape)
+        if kind == "r":
+            table |= {
+                "kind": "pool",
+                "op": rng.choice(["max", "average", "average"]),
+                "kernel": list(shape[1:]),
+            }
+            table["stride"] = [1, 1]
+            shapes[name] = (shape[0], 1, 1)
+        elif kind == "f":
+            table |= {"kernels": kernels, "kernel": list(shape[1:]), "bias": rng.random() < 0.4}
+            if rng.random() < 0.5 and "input" not in table["inputs"]:
+                table |= {"kind": "fc", "input": [shape[0] * shape[1] * shape[2], 1, 1], "kernel": [1, 1]}
+            shapes[name] = (kernels, 1, 1)
+        else:
+            geometry, plane = window(rng, shape, kind != "p")
+            table |= geometry
+            kernels = kernels if kind == "c" else shape[0]
+            if kind == "p":
+                table |= {"kind": "pool"}
+            else:
+                table |= {"kernels": kernels, "bias": rng.random() < 0.3}
+                table |= {"groups": kernels} if kind == "d" else {}
+            shapes[name] = (kernels, *plane)
+        layers.append(table)
+    return layers
+
+
 class Products:
     """A network at random of products of matrices, and of what stands between those in attention.
 

@@ -58,6 +58,8 @@ class Op:
         Whether a value needs the values at its place alone.
     macs, vector, touched
         For each value of the output: MACs, operations on single values, and what is accessed on chip.
+    added
+        Rows and columns of what it reads, if its output is one pixel that all of these are added up to.
     """
 
     def __init__(
@@ -118,6 +120,7 @@ class Op:
             and len(set(reads)) == len(reads)
             and not self.views
         )
+        self.added = self._added(shapes)
         self.macs = channels // self.groups * self.window if weighty else 0
         if kind == "matmul":
             self.macs = table["depth"]
@@ -128,6 +131,16 @@ class Op:
         uncounted = kind in ("add", "mul", "concat", "input", "reshape")
         self.vector = taken - (uncounted or (kind == "function" and along is None))
         self.touched = 2 * self.macs + taken + self.bias + 1
+
+    def _added(self, shapes: list[tuple[int, ...]]) -> tuple[int, int] | None:
+        planes = {tuple(shapes[t][1:]) for t in self.reads}
+        if self.kind not in ("pool", "conv", "fc") or self.plane != [1, 1] or len(planes) != 1:
+            return None
+        ((height, width),) = planes
+        if height * width == 1 or self.views or len(set(self.reads)) < len(self.reads) or self.groups > 1:
+            return None
+        around = self.kernel == [height, width] == self.table["input"][1:] and not any(self.pad)
+        return (height, width) if self.kind == "fc" or (around and self.dilation == [1, 1]) else None
 
     def channels(self, tensor: int) -> set[int]:
         """Return the channels of a tensor that are read."""
@@ -205,12 +218,13 @@ class Course:
         Of each tensor that is read: the first pixel that a pass or a later one needs, from the first pass on.
     """
 
-    def __init__(self, group: Group, columns: dict[int, tuple[int, int]], pixels: int) -> None:
+    def __init__(self, group: Group, columns: dict[int, tuple[int, int]], pixels: int, running: bool) -> None:
         graph, output = group.graph, group.output
-        self.columns = columns
-        height, width = group.last.plane[0], columns[output][1] - columns[output][0]
+        self.columns, self.added = columns, group.last if running else None
+        height, width = group.passed(running)[0], columns[output][1] - columns[output][0]
         passes = -(-height * width // pixels)
         self.size = {t: graph.shapes[t][1] * (b - a) for t, (a, b) in columns.items()}
+        self.size[output] = height * width
         self.ends = {output: [min(n * pixels, self.size[output]) for n in range(passes + 1)]}
         self.first: dict[int, list[int]] = {}
         for op in reversed(group.ops):
@@ -231,8 +245,11 @@ class Course:
         height, (low, high) = graph.shapes[tensor][1], self.columns[tensor]
         wide = high - low
         reach, firsts = [0], []
-        for y, x in product(range(op.plane[0]), range(*self.columns[op.number + 1])):
-            if op.every[tensor]:
+        tall = height if op is self.added else op.plane[0]
+        for y, x in product(range(tall), range(*self.columns[op.number + 1])):
+            if op is self.added:
+                span = y * wide + x - low, y * wide + x - low
+            elif op.every[tensor]:
                 span = 0, self.size[tensor] - 1
             else:
                 rows = op.under(0, y, height, tensor)
@@ -271,20 +288,29 @@ class Group:
         self.cut = lru_cache(maxsize=None)(self._cut)
         self.known: dict[Any, list[Spent]] = {}
 
-    def strips(self, columns: int | None) -> list[dict[int, tuple[int, int]]]:
-        """Return the columns of all tensors for each strip of the output."""
-        graph, width = self.graph, self.last.plane[1]
+    def passed(self, running: bool) -> tuple[int, int]:
+        """Return rows and columns that passes go over: of the output, or of what is added up to it."""
+        plane = self.last.added if running else self.last.plane
+        assert plane is not None
+        return plane[0], plane[1]
+
+    def strips(self, columns: int | None, running: bool = False) -> list[dict[int, tuple[int, int]]]:
+        """Return the columns of all tensors for each strip of the output, or of what is added up to it."""
+        graph, width = self.graph, self.passed(running)[1]
         starts = range(0, width, columns or width)
         found = [{self.output: (start, min(width, start + starts.step))} for start in starts]
         for op in reversed(self.ops):  # all that read what an operation computes come before it
-            self._without_gaps(found, op.number + 1)
+            if op is not self.last:
+                self._without_gaps(found, op.number + 1)
             for spans in found:
                 low, high = spans[op.number + 1]
                 for tensor in op.reads:
                     wide = graph.shapes[tensor][2]
                     under = [n for x in range(low, high) for n in op.under(1, x, wide, tensor)]
                     span = (
-                        (0, wide)
+                        (low, high)
+                        if running and op is self.last
+                        else (0, wide)
                         if op.every[tensor]
                         else (min(under, default=wide), max(under, default=-1) + 1)
                     )
@@ -303,13 +329,24 @@ class Group:
             spans[tensor] = low, self.graph.shapes[tensor][2] if number == len(strips) - 1 else max(high, low)
             end = spans[tensor][1]
 
-    def _courses(self, columns: int | None, pixels: int) -> list[Course]:
+    def _courses(self, columns: int | None, pixels: int, running: bool = False) -> list[Course]:
         rows = pixels // columns if columns else 0  # of a narrower strip at the end, too
         found = []
-        for spans in self.strips(columns):
+        for spans in self.strips(columns, running):
             low, high = spans[self.output]
-            found.append(Course(self, spans, rows * (high - low) or pixels))
+            found.append(Course(self, spans, rows * (high - low) or pixels, running))
         return found
+
+    def value(self) -> int:
+        """Return the elements of a running value: a maximum is no wider than what is read."""
+        return 1 if self.last.kind == "pool" and self.last.table["op"] == "max" else self.graph.sum_elements
+
+    def weights_of(self, pixels: int, kernels: int, biases: bool) -> int:
+        """Return the weights of the last operation for some pixels of what is added up."""
+        last = self.last
+        assert last.added is not None
+        each = (last.weights // last.units - last.bias) // prod(last.added)
+        return min(kernels, last.units) * (each * pixels + last.bias * biases) if last.weights else 0
 
     def part(self, op: Op, kernels: int) -> int:
         """Return the elements of some output channels' weights."""
@@ -323,6 +360,9 @@ class Group:
         kernels = range(1, max(op.units for op in self.ops) + 1)
         all_kept = tuple(op.name for op in self.heavy)
         found: set[tuple[Any, ...]] = set()
+        straight = graph.tiles and not any(not op.every[t] for op in self.ops for t in op.at)
+        if last.added is not None:
+            found |= self._adding(kernels, straight)
         for pixels in range(1, last.pixels + 1):
             found.add(("pixels", pixels, kernels[-1], all_kept, None, None, False))
             if pixels % width == 0:
@@ -330,7 +370,7 @@ class Group:
                           for kept in subsets(all_kept) if kept != all_kept for many in kernels}  # fmt: skip
             if alone:
                 found |= {("kernels", pixels, many, (), None, None, False) for many in kernels}
-        if graph.tiles and not any(not op.every[t] for op in self.ops for t in op.at):
+        if straight:
             for columns in fewest(width)[:-1]:
                 for pixels in [*range(1, columns), *range(columns, height * columns + 1, columns)]:
                     found.add(("pixels", pixels, kernels[-1], all_kept, columns, None, False))
@@ -348,6 +388,26 @@ class Group:
                     }
         return found
 
+    def _adding(self, kernels: range, straight: bool) -> set[tuple[Any, ...]]:
+        """Return the ways with running values; the last operation's weights are read pixel by pixel."""
+        (height, width), found = self.passed(True), set[tuple[Any, ...]]()
+        others = tuple(op.name for op in self.heavy if op is not self.last)
+        blocks = kernels if self.last.weights else kernels[-1:]
+        for pixels in range(1, height * width + 1):
+            for kept in subsets(others):
+                if kept == others or pixels % width == 0:
+                    found |= {("pixels", pixels, many, kept, None, None, False, True)
+                              for many in (blocks if kept == others else kernels)}  # fmt: skip
+            if len(self.ops) == 1:
+                found |= {("kernels", pixels, many, (), None, None, False, True) for many in kernels}
+        for columns in fewest(width)[:-1] if straight else []:
+            for pixels in [*range(1, columns), *range(columns, height * columns + 1, columns)]:
+                found |= {("pixels", pixels, many, others, columns, None, False, True) for many in blocks}
+        if self.graph.doubled and not self.last.weights:
+            found |= {("pixels", rows * width, kernels[-1], others, None, None, True, True)
+                      for rows in fewest(height)}  # fmt: skip
+        return found
+
     def cut_of(self, told: Json) -> Cut:
         """Return the way of a plan's step."""
         order, pixels, kernels, columns, channels = (
@@ -361,7 +421,9 @@ class Group:
             raise Refused("kept or kernels")
         if order == "pixels" and len(kept) == len(self.heavy):
             kernels = units
-        rest = kernels, kept, columns, channels, bool(told.get("double_buffering"))
+        running = bool(told.get("running"))
+        rest: tuple[Any, ...] = kernels, kept, columns, channels, bool(told.get("double_buffering"))
+        rest += (True,) if running else ()
         # In that order all passes move the same; with one pixel each they take least.
         listed = 1 if order == "channels" and 1 <= pixels <= self.last.pixels else pixels
         if (order, listed, *rest) not in self.ways:
@@ -377,12 +439,13 @@ class Group:
         columns: int | None = None,
         channels: int | None = None,
         doubled: bool = False,
+        running: bool = False,
     ) -> Cut:
         self.graph.cuts += 1
         if self.graph.cuts > MOST_CUTS:
             raise TooLarge
         step = {"order": order, "pixels": pixels, "kernels": kernels, "kept": kept, "columns": columns,
-                "channels": channels, "double_buffering": doubled}  # fmt: skip
+                "channels": channels, "double_buffering": doubled, "running": running}  # fmt: skip
         how: Callable[[Json], Cut] = {"pixels": self._in_pixels, "kernels": self._in_kernels}.get(
             order, self._in_blocks
         )
@@ -390,7 +453,8 @@ class Group:
 
     def _in_pixels(self, step: Json) -> Cut:
         graph, last, pixels, kernels = self.graph, self.last, step["pixels"], step["kernels"]
-        courses = self.course(step["columns"], pixels)
+        running = step["running"]
+        courses = self.course(step["columns"], pixels, running)
         passes, saved = [], dict.fromkeys(self.outputs, 0)
         for course in courses:
             for n in range(1, course.passes + 1):
@@ -398,6 +462,11 @@ class Group:
                 new = {t: self.deep[t] * many for t, many in grown.items()}
                 gone = {}
                 for tensor in self.outputs:  # columns that are computed again are not written again
+                    if running and tensor == self.output:
+                        there = course is courses[-1] and n == course.passes
+                        gone[tensor] = last.shape[0] * there
+                        saved[tensor] += gone[tensor]
+                        continue
                     low, high = course.columns[tensor]
                     behind = max((c.columns[tensor][1] for c in courses[: courses.index(course)]), default=0)
                     ends, wide = course.ends[tensor], high - low
@@ -405,9 +474,20 @@ class Group:
                     gone[tensor] = fresh * graph.shapes[tensor][0]
                     saved[tensor] += gone[tensor]
                 loaded = sum(
-                    op.weights for op in self.heavy if op.name not in step["kept"] and grown[op.number + 1]
+                    op.weights
+                    for op in self.heavy
+                    if op.name not in step["kept"] and grown[op.number + 1] and not (running and op is last)
                 )
-                work = [sum(new[op.number + 1] * each(op) for op in self.ops) for each in WORK]
+                work = [
+                    sum(new[op.number + 1] * each(op) for op in self.ops if not (running and op is last))
+                    for each in WORK
+                ]
+                if running:
+                    ends_now = course is courses[-1] and n == course.passes
+                    work = [
+                        a + b for a, b in zip(work, self._adds(grown[self.output], ends_now), strict=True)
+                    ]
+                    loaded += self.weights_of(grown[self.output], last.units, not passes)
                 passes.append(Pass(new, gone, loaded, *work))
         assert all(saved[t] == graph.sizes[t] for t in self.outputs)
         lines = {t: self._lines(courses, t, step["double_buffering"]) for t in self.read}
@@ -415,10 +495,24 @@ class Group:
         weights = {
             op.number: op.weights if op.name in step["kept"] else self.part(op, kernels) for op in self.heavy
         }
+        if running:
+            if last.weights:
+                weights[last.number] = self.weights_of(pixels, kernels, True)
+            once = sum(op.weights for op in self.heavy if op.name in step["kept"])
+            return Cut(step, passes, lines, weights, last.shape[0] * self.value(), True, once)
         all_channels = last.name in step["kept"] or not last.weights or last.units == 1
         block = min(pixels, last.pixels) * (last.shape[0] if all_channels else min(kernels, last.shape[0]))
         once = sum(op.weights for op in self.heavy if op.name in step["kept"])
         return Cut(step, passes, lines, weights, block * (1 + step["double_buffering"]), False, once)
+
+    def _adds(self, pixels: int, ends: bool, channels: int | None = None) -> list[int]:
+        """Return MACs, operations on values and accesses for some pixels, and at the end for the output."""
+        last = self.last
+        assert last.added is not None
+        many, every = last.shape[0] if channels is None else channels, prod(last.added)
+        read = 2 * last.macs + last.vector  # what is left is a bias, and the value that is stored
+        shares = [each * pixels // every for each in (last.macs, last.vector, read)]
+        return [many * share for share in shares[:2]] + [many * (shares[2] + (last.touched - read) * ends)]
 
     def _lines(self, courses: list[Course], tensor: int, doubled: bool) -> tuple[int, int, int]:
         """Return the pixels of a line buffer: without second buffers, and loaded or written with them."""
@@ -435,7 +529,8 @@ class Group:
 
     def _in_kernels(self, step: Json) -> Cut:
         last, pixels, kernels = self.last, step["pixels"], step["kernels"]
-        doubled, (course,) = step["double_buffering"], self.course(None, pixels)
+        doubled, running = step["double_buffering"], step["running"]
+        (course,) = self.course(None, pixels, running)
         blocks = [min(kernels, last.units - at) for at in range(0, last.units, kernels)]
         per_unit = last.shape[0] // last.units
         passes = []
@@ -446,6 +541,13 @@ class Group:
                 for t in self.sources:
                     deep = self._between(t, number * kernels, number * kernels + many)
                     new[t] = grown[t] * (deep if last.own_channels else self.deep[t])
+                if running:
+                    there = many * per_unit * (n == course.passes)
+                    new[self.output] = 0
+                    loaded = self.weights_of(grown[self.output], many, n == 1)
+                    work = self._adds(grown[self.output], n == course.passes, many * per_unit)
+                    passes.append(Pass(new, {self.output: there}, loaded, *work))
+                    continue
                 loaded = self.part(last, many) if n == 1 and last.weights else 0
                 if number == len(blocks) - 1 and loaded:
                     loaded = last.weights - self.part(last, kernels) * number
@@ -459,6 +561,9 @@ class Group:
         twice = 1 + doubled
         weights = {op.number: self.part(op, kernels) * twice for op in self.heavy}
         block = min(pixels, last.pixels) * min(kernels * per_unit, last.shape[0]) * twice
+        if running:
+            weights = {last.number: self.weights_of(pixels, kernels, True)} if last.weights else {}
+            return Cut(step, passes, lines, weights, min(kernels, last.units) * self.value(), True, 0)
         return Cut(step, passes, lines, weights, block, False, 0)
 
     def _in_blocks(self, step: Json) -> Cut:
@@ -854,15 +959,17 @@ class Graph:
         memory = spent.memory + taken + sum(self.staying.values())
         found: Json = {"bytes": memory * self.width, "moved": spent.traffic * self.width}
         found["on_chip"] = sorted(self.name(t) for t in whole)
-        columns = cut.step["columns"] if cut.step["order"] == "pixels" else None
-        wide = {t: sum(b - a for spans in group.strips(columns) for a, b in [spans[t]])
+        columns, running = cut.step["columns"] if cut.step["order"] == "pixels" else None, cut.step["running"]
+        wide = {t: sum(b - a for spans in group.strips(columns, running) for a, b in [spans[t]])
                 for t in (op.number + 1 for op in group.ops)}  # fmt: skip
+        if running:  # each pixel is added once
+            wide[group.output] = self.shapes[group.output][2]
         found["again"] = {
             self.name(t): (many - self.shapes[t][2]) * self.shapes[t][1] for t, many in wide.items()
         }
         found["units"] = {op.name: op.units for op in group.ops}
         found["heavy"] = [op.name for op in group.heavy]
-        found["row"] = group.last.plane[1]
+        found["row"] = group.passed(running)[1]
         return found
 
     def every_plan(self, most: int) -> Iterator[tuple[list[Json], Spent]]:

@@ -15,6 +15,7 @@ import pytest
 from conftest import examples, refused
 from residency_cases import problem_of, random_network
 from tests.fuzz.campaigns import residency_problems
+from tests.fuzz.networks import reduced
 from tests.oracles import TooLarge
 from tests.oracles import residency as oracle
 
@@ -87,6 +88,8 @@ def cases(rng: random.Random, problem: Problem) -> list[Case]:
             lambda p: any(many for step in p["steps"] for many in step["again"].values()),
         ),
         (f"not double_buffering('{c}')", lambda p: not of(p, c).get("double_buffering")),
+        (f"running('{c}')", lambda p: bool(of(p, c).get("running"))),
+        (f"not running('{c}')", lambda p: not of(p, c).get("running")),
         (f"bytes('{c}') >= {size}", lambda p: of(p, c)["bytes"] >= size),
         (f"bytes('{c}') <= {whole}", lambda p: of(p, c)["bytes"] <= whole),
         (f"moved('{c}') % 3 == {k - 1}", lambda p: of(p, c)["moved"] % 3 == k - 1),
@@ -157,6 +160,8 @@ def random_problem(rng: random.Random) -> tuple[Problem, Json, list[tuple[Json, 
 
 def networks_of(rng: random.Random, most: int) -> list[Json]:
     layers: list[Json] = random_network(rng, most)["layers"]
+    if rng.random() < 0.3:
+        layers = reduced(rng, most, 3, 2)
     small = [layer for layer in layers if max(layer["input"]) <= 3]
     return small if len(small) == len(layers) and len(layers) > 1 else networks_of(rng, most)
 

@@ -48,7 +48,8 @@ def taken_problem(rng: random.Random) -> tuple[Problem, Json, list[tuple[Json, d
     while True:
         problem, told, plans = random_problem(rng)
         names = {"traffic", "cycles", "energy"} - {problem.minimise}
-        if rng.random() < 0.3 and problem.limits.frames == "one" and not problem.before:
+        once = problem.limits.frames == "one" and problem.limits.executions == 1
+        if rng.random() < 0.3 and once and not problem.before:
             name = rng.choice(sorted(names))
             limit = max(1, rng.choice(plans)[1][name])
             problem = problem.with_(objective={f"most_{name}": limit})

@@ -167,12 +167,11 @@ def test_all_blocks_are_executed(seed: int) -> None:
 def test_all_strips_are_executed(seed: int) -> None:
     rng = random.Random(60_000 + seed)
     problem, group = random_group(60_000 + seed, 5)
-    weighty = [operation.number for operation in group.operations if operation.weights]
-    height = problem.graph.tensors[group.output].shape[1]
+    area = group.running or group
     for columns in rng.sample(strip_widths(group), min(2, len(strip_widths(group)))):
-        rows = rng.randint(1, height) * columns
-        executed(problem, group, Shape("pixels", rows, 1, frozenset(weighty), columns))
-        executed(problem, group, Shape("pixels", rng.randint(1, columns), 1, frozenset(weighty), columns))
+        for pixels in (rng.randint(1, area.plane[0]) * columns, rng.randint(1, columns)):
+            shape = Shape("pixels", pixels, 1, area.keepable, columns, running=area.is_running)
+            executed(problem, group, shape)
 
 
 @pytest.mark.parametrize("seed", range(examples(200)))
@@ -220,7 +219,7 @@ def counted(group: Group, pixels: int, strip: tuple[Strips, int] | None = None) 
     """
 
     def columns(tensor: int) -> tuple[int, int]:
-        width = group.graph.tensors[tensor].shape[2]
+        width = group.row if tensor == group.output else group.graph.tensors[tensor].shape[2]
         return (0, width) if strip is None else tuple(int(e[strip[1]]) for e in strip[0].span(tensor))  # type: ignore[return-value]
 
     def readers(tensor: int) -> Iterator[tuple[int, Reading]]:
@@ -237,7 +236,7 @@ def counted(group: Group, pixels: int, strip: tuple[Strips, int] | None = None) 
             )
 
     begin, end = columns(group.output)
-    total = (end - begin) * group.graph.tensors[group.output].shape[1]
+    total = (end - begin) * group.plane[0]
     if strip is not None:  # part of a row, or as many rows as in the other strips
         width = strip[0].columns
         pixels = min(pixels, end - begin) if pixels < width else pixels // width * (end - begin)
@@ -264,6 +263,7 @@ def test_passes_are_counted_as_windows_read(seed: int) -> None:
     graph = random_group(130_000 + seed, 6)[0].graph
     last = rng.choice([op.number for op in graph.operations if not graph.begin >> op.number & 1])
     group = Groups(graph)[group_mask(graph, graph.begin, last)]
+    group = group.running or group
     for pixels in [*range(group.row, group.pixels + 1, group.row), rng.randint(1, group.pixels)]:
         ends, lines, active = counted(group, pixels)
         for tensor in group.lines:

@@ -13,7 +13,7 @@ import numpy as np
 
 from tilewright.residency.machine import OneMemory
 from tilewright.residency.shapes.groups import Group
-from tilewright.residency.shapes.shape import Shape, count_rounds, planes_or_strips
+from tilewright.residency.shapes.shape import Shape, count_rounds, group_of_passes, planes_or_strips
 from tilewright.residency.shapes.strips import Strips
 from tilewright.simulator.arithmetic.pixel_arithmetic import Work
 from tilewright.simulator.program import Counts
@@ -28,7 +28,7 @@ def work_of_step(group: Group, shape: Shape) -> Work:
     for operation in group.operations:
         tensor = group.graph.tensors[operation.number + 1]
         values = tensor.size
-        if isinstance(where, Strips):
+        if isinstance(where, Strips) and not (shape.running and operation is group.last):
             values = where.read(operation.number + 1) * tensor.shape[0] * tensor.shape[1]
         total = total.plus(operation.work.times(values))
     return total
@@ -163,20 +163,25 @@ def time_of_passes(
     written
         Outputs that are written to DRAM.
     """
-    tensors = group.graph.tensors
+    tensors, area = group.graph.tensors, group_of_passes(group, shape)
     # Parts of cycles are small for most machines, and numbers of any size for others.
     most = prices.transfer(sum(tensors[tensor].size for tensor in (*streamed, *written)) + group.last.weights)
     most = most * (1 + count_rounds(group, shape)) + prices.core(work_of_step(group, shape))
     kind = np.int64 if most < MOST_TIME else object
-    new = {tensor: np.diff(end).astype(kind) for tensor, end in group.ends(shape.pixels).items()}
+    new = {tensor: np.diff(end).astype(kind) for tensor, end in area.ends(shape.pixels).items()}
     if shape.order == "pixels":
-        nothing = np.zeros(group.count_passes(shape.pixels), dtype=kind)
+        nothing = np.zeros(area.count_passes(shape.pixels), dtype=kind)
         loaded = sum((new[tensor] * group.channels(tensor) for tensor in streamed), nothing)
-        stored = sum((new[tensor] * tensors[tensor].channels for tensor in written), nothing)
         core = nothing
         for operation in group.operations:
             each = prices.core(operation.work) * tensors[operation.number + 1].channels
+            if shape.running and operation is group.last:
+                each //= area.pixels
             core = core + new[operation.number + 1] * each
+        if shape.running:  # the output is there after the last pass
+            new[group.output] = nothing.copy()
+            new[group.output][-1] = 1
+        stored = sum((new[tensor] * tensors[tensor].channels for tensor in written), nothing)
     else:
         loaded, values = _passes_of_blocks(group, shape, streamed, new)
         core = values * prices.core(group.last.work)

@@ -201,11 +201,15 @@ class StepDecoder:
 
 def _shape(problem: Problem, step: Step, group: Group, numbers: dict[str, int]) -> Shape:
     """Return how a step is cut up."""
+    area = _area(step, group)
     kept = frozenset(numbers.get(name, -1) for name in step.kept)
     if not kept <= group.weighted or len(kept) < len(step.kept):
         raise InvalidPlanError("weights: keeps those of an operation that it does not have, or that has none")
-    if step.pixels > group.pixels:
-        raise InvalidPlanError(f"pixels: computes {step.pixels} at a time, there are {group.pixels}")
+    if not kept <= area.keepable:
+        name = group.last.name
+        raise InvalidPlanError(f"weights: keeps those of {name}, which are read pixel by pixel")
+    if step.pixels > area.pixels:
+        raise InvalidPlanError(f"pixels: computes {step.pixels} at a time, there are {area.pixels}")
     most = max(operation.units for operation in group.operations)
     if step.kernels > most:
         raise InvalidPlanError(f"kernels: has blocks of {step.kernels} output channels, there are {most}")
@@ -216,14 +220,14 @@ def _shape(problem: Problem, step: Step, group: Group, numbers: dict[str, int]) 
             orders = " and ".join(tiles.SUMMED)
             raise InvalidPlanError(f"channels: has blocks, which only the orders {orders} have")
         if step.columns is not None:
-            _check_strips(step, group, kept)
+            _check_strips(step, area, kept)
         if step.order == "kernels" and (len(group.operations) > 1 or kept):
             raise InvalidPlanError(
                 "order: only one operation, whose weights are not kept, has the order kernels"
             )
-        if step.order == "pixels" and kept != group.weighted and step.pixels % group.row:
+        if step.order == "pixels" and kept != area.keepable and step.pixels % area.row:
             raise InvalidPlanError("pixels: loads weights for each pass, which then must be of whole rows")
-        shape = Shape(step.order, step.pixels, step.kernels, kept, step.columns)
+        shape = Shape(step.order, step.pixels, step.kernels, kept, step.columns, running=step.running)
     if not step.double_buffering:
         return shape
     if not problem.machine.double_buffering:
@@ -233,16 +237,31 @@ def _shape(problem: Problem, step: Step, group: Group, numbers: dict[str, int]) 
     return replace(shape, doubled=True)
 
 
+def _area(step: Step, group: Group) -> Group:
+    """Return the group in the passes that a step says."""
+    if not step.running:
+        return group
+    if group.running is None:
+        raise InvalidPlanError(
+            f"running: {group.last.name} is not one pixel that a whole plane is added up to"
+        )
+    if step.order in tiles.SUMMED:
+        raise InvalidPlanError(f"running: has running values, which the order {step.order} has not")
+    return group.running
+
+
 def _check_strips(step: Step, group: Group, kept: frozenset[int]) -> None:
-    """Refuse strips that a step cannot have."""
+    """Refuse strips that a step cannot have, of the plane that its passes go over."""
+    if group.running is not None:
+        raise InvalidPlanError("columns: the output is one pixel; strips are of what is added up to it")
     assert step.columns is not None
     if step.order == "kernels":
         raise InvalidPlanError("columns: has strips, which the order kernels has not")
     if step.columns not in strip_widths(group):
         raise InvalidPlanError(f"columns: strips of {step.columns} are not the narrowest of their number")
-    if kept != group.weighted:
+    if kept != group.keepable:
         raise InvalidPlanError("weights: strips keep those of all operations")
-    strip = step.columns * group.graph.tensors[group.output].shape[1]
+    strip = step.columns * group.plane[0]
     if step.pixels > strip:
         raise InvalidPlanError(f"pixels: computes {step.pixels} at a time, a strip has {strip}")
     if step.pixels > step.columns and step.pixels % step.columns:

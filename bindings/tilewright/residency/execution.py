@@ -286,6 +286,7 @@ class _Execution:
             cycles=spent.get("cycles"),
             energy_fj=spent.get("energy"),
             double_buffering=True if spent and step.double_buffering else None,
+            running=True if step.running else None,
         )
 
 

@@ -7,6 +7,7 @@ from dataclasses import dataclass, replace
 from functools import cached_property
 from itertools import pairwise
 from math import prod
+from typing import NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
@@ -126,6 +127,25 @@ class Reading:
         return np.minimum(np.maximum(last, 0), self.plane[axis] - 1)
 
 
+class Running(NamedTuple):
+    """How the one pixel of an operation's output is computed from what it reads, pixel by pixel.
+
+    Attributes
+    ----------
+    plane
+        Rows and columns of what it reads.
+    value
+        Elements of a running value: that of an output channel after some pixels.
+    each, bias
+        Weights of an output channel for each pixel, and beside these.
+    """
+
+    plane: tuple[int, int]
+    value: int
+    each: int
+    bias: int
+
+
 @dataclass(frozen=True)
 class Operation:
     """An operation and the tensor that it computes, which has its number plus one.
@@ -146,6 +166,8 @@ class Operation:
         ascending.
     staying
         Elements of weights and biases that are on chip for good: steps neither place nor load them.
+    running
+        How its output is added up pixel by pixel; None where that cannot be.
     """
 
     number: int
@@ -157,6 +179,7 @@ class Operation:
     channelwise: bool
     pixelwise: bool
     staying: int = 0
+    running: Running | None = None
 
     @property
     def parameters(self) -> int:
@@ -321,7 +344,31 @@ class Graph:
             once and (op.depthwise or isinstance(spec, Pool) or alike),
             alike,
             weights if stays else 0,
+            self._running(op, weights),
         )
+
+    def _running(self, op: Op, weights: int) -> Running | None:
+        """Return how running values are computed of what an operation reads, if its output is one pixel.
+
+        Its window is the whole plane, so that each pixel counts once.
+        """
+        spec, producers = op.spec, op.producers
+        planes = {self.tensors[producer + 1].shape[1:] for producer in producers}
+        if not isinstance(spec, Pool | NamedLayer) or spec.output[1:] != (1, 1) or len(planes) != 1:
+            return None
+        (plane,) = planes
+        if prod(plane) == 1 or op.has_views or len(set(producers)) < len(op.accesses):
+            return None
+        if isinstance(spec, Pool):
+            value = 1 if spec.op == "max" else self.sum_elements
+            return Running(plane, value, 0, 0) if spec.kernel == plane and not any(spec.padding) else None
+        window = spec.kind == "fc" or (
+            (spec.kernel, spec.input[1:]) == (plane, plane) and not any(spec.padding)
+        )
+        if not window or spec.groups > 1 or max(spec.dilation) > 1:
+            return None
+        bias = int(spec.bias)
+        return Running(plane, self.sum_elements, (weights // spec.kernels - bias) // prod(plane), bias)
 
     def _parts(self, op: Op) -> dict[int, tuple[Span, ...]]:
         """Return the channels that an operation reads of the tensors of which it does not read all."""
@@ -374,11 +421,12 @@ class Graph:
 
     @cached_property
     def reductions(self) -> tuple[str, ...]:
-        """Operations that read a whole plane for each value, in one piece: running sums are not looked at."""
+        """Operations that read a whole plane for each value, and have no running values of it."""
         return tuple(
             operation.name
             for operation in self.operations
             if isinstance(operation.op.spec, Pool | NamedLayer)
+            and operation.running is None
             and self.tensors[operation.number + 1].shape[1:] == (1, 1)
             and (operation.op.has_views or any(reading.pixels > 1 for reading in operation.readings))
         )

@@ -18,6 +18,7 @@ from tilewright.residency.shapes import tiles
 from tilewright.residency.shapes.shape import (
     computed_whole,
     count_rounds,
+    group_of_passes,
     line_pixels,
     step_buffers,
     tile_size,
@@ -33,6 +34,7 @@ from tilewright.simulator.addressed_machine import (
     Numbers,
     Place,
     Save,
+    SomePixels,
 )
 from tilewright.simulator.arithmetic.pixel_arithmetic import PixelArithmetic, Span
 from tilewright.simulator.program import Counts
@@ -105,6 +107,7 @@ class StepProgram:
         self.program, self.step, self.decoded = program, step, decoded
         self.graph, self.group, self.shape = program.graph, decoded.group, decoded.choice.shape
         self.whole = frozenset(members(decoded.on_chip))
+        self.area = group_of_passes(self.group, self.shape)
         self.buffers = step_buffers(self.group, self.shape, self.whole)
         self.depth = tiles.summed_channels(self.graph, self.group.last)
         self.strips: Strips | None = None
@@ -112,11 +115,12 @@ class StepProgram:
             self.strips = strips_of(self.group, self.shape.columns)
         if self.shape.doubled:
             rounds = count_rounds(self.group, self.shape)
-            self.held = self.group.double_buffered_line_pixels(self.shape.pixels, rounds, self.whole)
+            self.held = self.area.double_buffered_line_pixels(self.shape.pixels, rounds, self.whole)
         else:
             self.held = line_pixels(self.group, self.shape)
         self.arithmetic = {op.number: self._arithmetic(op) for op in self.group.operations}
         self.block: Span | None = None
+        self._added: dict[Span, int] = {}  # pixels that running values have, by block of output channels
         self.inputs: Span | None = None
         self._strip = self._turn = self._pass = 0
         self._tile: Numbers | None = None  # pixels of the sources that a tile reads, ascending
@@ -188,13 +192,16 @@ class StepProgram:
         elif self.shape.order == "kernels":
             for block in blocks_of(self.group.last.units, self.shape.kernels):
                 self.block = block
-                yield from self._load_weights(self.group.last, block)
+                if not self.shape.running:
+                    yield from self._load_weights(self.group.last, block)
                 yield from self._passes()
         else:
             for operation in self.group.operations:
                 if operation.number in self.shape.kept:
                     yield from self._load_weights(operation, (0, operation.units))
             yield from self._passes()
+        if self.shape.running:
+            self._weights.pop(self.group.last.number, None)
         for place in self._weights.values():  # have been looked at once, if nothing else was loaded
             yield Check(place)
 
@@ -202,7 +209,7 @@ class StepProgram:
 
     def _passes(self) -> Iterator[Instruction]:
         """Execute all passes, over whole planes or strip after strip."""
-        every = [self.group.ends(self.shape.pixels)]
+        every = [self.area.ends(self.shape.pixels)]
         if self.strips is not None:
             every = self.strips.ends(self.shape.pixels)
         for self._strip, ends in enumerate(every):
@@ -216,7 +223,7 @@ class StepProgram:
         In each slot all is first loaded that the next pass needs, then a pass is computed, then all is
         written that the one before it has computed: so what could overwrite something still needed does.
         """
-        ends = self.group.ends(self.shape.pixels)
+        ends = self.area.ends(self.shape.pixels)
         blocks: Sequence[Span | None] = [None]
         if self.shape.order == "kernels":
             blocks = blocks_of(self.group.last.units, self.shape.kernels)
@@ -264,7 +271,9 @@ class StepProgram:
             pixels = self._pixels(operation.number + 1, ends, number)
             if not pixels.size:
                 continue
-            if self.block is not None:
+            if self.shape.running and operation is self.group.last:
+                yield from self._add_pixels(pixels)
+            elif self.block is not None:
                 yield from self._compute(operation, pixels, self.block)
             elif computed_whole(operation, self.shape):
                 every = 0, operation.units
@@ -299,6 +308,71 @@ class StepProgram:
         )
         if self.decoded.choice.written >> tensor & 1:
             yield Save(self._newly_computed(tensor, pixels, result))
+
+    # Running values ------------------------------------------------------------------------------------
+
+    def _add_pixels(self, pixels: Numbers) -> Iterator[Instruction]:
+        """Add some pixels to the running values of a block of output channels, or of one after the other."""
+        operation, every = self.group.last, self.area.pixels
+        blocks = [self.block] if self.block is not None else [(0, operation.units)]
+        if self.block is None and operation.weights:
+            blocks = blocks_of(operation.units, self.shape.kernels)
+        for block in blocks:
+            begin = self._added.get(block, 0)
+            self._added[block] = end = (begin + len(pixels)) % every
+            some = SomePixels(pixels, first=not begin, last=not end)
+            if operation.parameters:
+                yield from self._load_weights_of_pixels(block, some)
+            yield from self._add_to_block(block, some)
+
+    def _add_to_block(self, block: Span, pixels: SomePixels) -> Iterator[Instruction]:
+        """Add some pixels to running values; the output is there after the last ones."""
+        operation, output = self.group.last, self.group.output
+        assert operation.running is not None
+        value, first = operation.running.value, self.block[0] if self.block is not None else 0
+        address = self.step.addresses[key_of("block", self.graph.tensors[output].name)]
+        cells = address + value * (np.arange(*block) - first)[None]
+        pixel = np.zeros(1, dtype=np.int64)
+        partial = self._elements(output, pixel, *block, self.program.partial_sums(operation.number))
+        running = tuple(Place(cells + cell, partial) for cell in range(value))
+        results = running
+        if pixels.last and output in self.program.where:
+            results = (self._place(output, pixel, block, 0),)
+        elif pixels.last:
+            results = (Place(cells, self._elements(output, pixel, *block)),)
+        weights = self._weights.get(operation.number)
+        yield Compute(
+            self.arithmetic[operation.number],
+            pixel,
+            block,
+            lambda place, wanted, first, last: self._locate(operation, place, wanted, (first, last)),
+            None if weights is None else Place(*weights),  # others might lie over them: looked at each time
+            results,
+            sums=() if pixels.first else running,
+            added=pixels,
+        )
+        if pixels.last and self.decoded.choice.written >> output & 1:
+            yield Save(results[0])
+
+    def _load_weights_of_pixels(self, block: Span, pixels: SomePixels) -> Iterator[Instruction]:
+        """Load what some output channels have for some pixels; with the first ones the biases before them."""
+        operation = self.group.last
+        assert operation.running is not None
+        plane, _, each, bias = operation.running
+        every = plane[0] * plane[1]
+        own = (bias + np.arange(each)[:, None] * every + pixels.pixels).reshape(-1)
+        if pixels.first:
+            own = np.concatenate([np.arange(bias), own])
+        places = np.arange(*block)[:, None] * (bias + each * every) + own
+        elements = self.program.elements.of(self.program.weights(operation.number), places)
+        if operation.staying:
+            address = self.program.staying[operation.number]
+            self._weights[operation.number] = Place(address + places, elements)
+            return
+        address = self.step.addresses[key_of("weights", operation.name)]
+        place = Place(address + np.arange(places.size).reshape(places.shape), elements)
+        self._weights[operation.number] = place
+        yield Load(place)
 
     # Blocks of input channels --------------------------------------------------------------------------
 
@@ -406,16 +480,20 @@ class StepProgram:
     def _columns(self, tensor: int) -> Span:
         """Return the first column and the end of what the strip has of a tensor."""
         if self.strips is None:
-            return 0, self.graph.tensors[tensor].shape[2]
+            return 0, self._width(tensor)
         begins, ends = self.strips.span(tensor)
         return int(begins[self._strip]), int(ends[self._strip])
 
+    def _width(self, tensor: int) -> int:
+        """Return the columns of a tensor, or of what is added up to the output."""
+        return self.area.row if tensor == self.group.output else self.graph.tensors[tensor].shape[2]
+
     def _pixels(self, tensor: int, ends: Ends, number: int) -> Numbers:
-        """Return the pixels of a tensor that are new in a pass, in the strip."""
+        """Return the pixels of a tensor that are new in a pass, in the strip, or are added to the output."""
         first, end = ends[tensor][number : number + 2]
         low, high = self._columns(tensor)
         rows, columns = np.divmod(np.arange(first, end), high - low)
-        return rows * self.graph.tensors[tensor].shape[2] + columns + low
+        return rows * self._width(tensor) + columns + low
 
     def _newly_computed(self, tensor: int, pixels: Numbers, place: Place) -> Place:
         """Return the part of a place whose pixels no earlier strip has computed."""

@@ -36,6 +36,9 @@ class StepMeasures(Table):
     energy_fj: Count | None = None
     double_buffering: bool | None = None
     """Whether what is loaded and written in passes has second buffers; missing where it has none."""
+    running: bool | None = None
+    """Whether what the last operation reads is added to running values, pass by pass; missing where it is
+    not. Then `pixels` and `columns` are of that plane."""
 
 
 @measures

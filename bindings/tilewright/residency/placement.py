@@ -167,6 +167,7 @@ def encode_plan(graph: Graph, choices: Sequence[StepChoice], addresses: Sequence
                 columns=choice.shape.columns,
                 channels=choice.shape.channels,
                 double_buffering=choice.shape.doubled,
+                running=choice.shape.running,
             )
             for choice, at in zip(choices, addresses, strict=True)
         )

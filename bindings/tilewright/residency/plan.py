@@ -69,6 +69,10 @@ class Step:
     double_buffering
         Whether what is loaded for a pass, and what it has computed, has second buffers, so that transfers run
         beside the computation.
+    running
+        Whether passes go over the pixels of what the last operation reads, whose output has one pixel: they
+        are added to running values (orders ``pixels`` and ``kernels``). Then `pixels` and `columns` are of
+        that plane.
     addresses
         First element of everything that is placed in this step: ``NAME`` of a whole tensor,
         ``lines of NAME`` for its line buffer, ``weights of NAME``, ``block of NAME`` for the part of an
@@ -89,6 +93,7 @@ class Step:
     columns: int | None = None
     channels: int | None = None
     double_buffering: bool = False
+    running: bool = False
 
     def moved_up(self, elements: int) -> Step:
         """Return the step with all that it places so many elements further up."""
@@ -100,7 +105,8 @@ _KEYS = ("order", "pixels", "kernels", "in_place", "addresses")
 _OPTIONAL = {"columns": MAX_PLANE, "channels": MAX_CHANNELS}
 """Numbers that only some steps have, and the most that they can be."""
 
-DOUBLED = "double_buffering"
+FLAGS = ("double_buffering", "running")
+"""What is false of a step that does not say it."""
 
 STAYING = "staying"
 
@@ -151,12 +157,12 @@ def _step_to_json(step: Step) -> dict[str, Any]:
     names = {key: list(getattr(step, key)) for key in _NAMES}
     rest = {key: getattr(step, key) for key in ("order", "pixels", "kernels", "in_place")}
     more: dict[str, Any] = {key: getattr(step, key) for key in _OPTIONAL if getattr(step, key) is not None}
-    more |= {DOUBLED: True} if step.double_buffering else {}
+    more |= {key: True for key in FLAGS if getattr(step, key)}
     return {**names, **rest, **more, "addresses": dict(step.addresses)}
 
 
 def _step_from_json(data: Any, field: str, file: str | None) -> Step:
-    if not isinstance(data, dict) or set(data) - {*_OPTIONAL, DOUBLED} != {*_NAMES, *_KEYS}:
+    if not isinstance(data, dict) or set(data) - {*_OPTIONAL, *FLAGS} != {*_NAMES, *_KEYS}:
         raise InputError(field, data, f"must be an object with {', '.join((*_NAMES, *_KEYS))}", file)
     for key in _NAMES:
         _names(data[key], f"{field}.{key}", file)
@@ -168,8 +174,9 @@ def _step_from_json(data: Any, field: str, file: str | None) -> Step:
             raise InputError(f"{field}.{key}", data[key], f"must be an integer from 1 to {most}", file)
     if data["in_place"] is not None and type(data["in_place"]) is not str:
         raise InputError(f"{field}.in_place", data["in_place"], "must be a name or null", file)
-    if type(data.get(DOUBLED, False)) is not bool:
-        raise InputError(f"{field}.{DOUBLED}", data[DOUBLED], "must be true or false", file)
+    for key in FLAGS:
+        if type(data.get(key, False)) is not bool:
+            raise InputError(f"{field}.{key}", data[key], "must be true or false", file)
     _addresses(data["addresses"], f"{field}.addresses", file)
     return Step(**{**data, **{key: tuple(data[key]) for key in _NAMES}})
 

@@ -111,7 +111,7 @@ class Problem(Minimising):
         found = []
         if planes := self.graph.reductions:
             verb = "have" if len(planes) > 1 else "has"
-            found.append(f"{_several(planes)} {verb} a whole plane on chip at a time, without running sums")
+            found.append(f"{_several(planes)} {verb} a whole plane on chip at a time, without running values")
         if products := self.graph.products:
             verb = "have" if len(products) > 1 else "has"
             found.append(f"{_several(products)} {verb} the second operand on chip, and not in blocks")
@@ -160,7 +160,8 @@ class Problem(Minimising):
             group = self.groups[1 << operation.number]
             least = pareto_shapes(group, frozenset(), group.elements_read(group.read), anything)[0].memory
             for columns in strip_widths(group)[-1:]:  # the narrowest strips have the smallest buffers
-                shape = Shape("pixels", 1, 1, group.weighted, columns)
+                area = group.running or group
+                shape = Shape("pixels", 1, 1, area.keepable, columns, running=area.is_running)
                 least = min(least, sum(buffer.size for buffer in step_buffers(group, shape, ())))
             if group.replaceable_operands(self.graph.all) and self.graph.readers[operation.number + 1]:
                 least = min(sum(self.graph.tensors[tensor].size for tensor in group.sources), least)

@@ -11,7 +11,7 @@ from pathlib import Path
 from typing import Any
 
 from tilewright.residency.derived_problems import problem_of_plan
-from tilewright.residency.graph import Graph, Operation
+from tilewright.residency.graph import Graph, Operation, Running
 from tilewright.residency.machine import ONE
 from tilewright.residency.plan import MAP, ORDERS, Plan, Step, key_of
 from tilewright.residency.problem import Problem
@@ -141,6 +141,7 @@ def data(problem: Problem) -> dict[str, Any]:
         **_of_operations(problem, operations),
         "work": [prices.core(operation.work) for operation in operations],
         "accesses": [operation.work.accesses for operation in operations],
+        **_of_running_values(operations),
         "capacity": machine.capacity,
         "element_bytes": machine.element_bytes,
         "sum_elements": machine.sum_elements,
@@ -194,9 +195,19 @@ def _of_operations(problem: Problem, operations: list[Operation]) -> dict[str, A
     }
 
 
+def _of_running_values(operations: list[Operation]) -> dict[str, Any]:
+    """Return what is added up to operations of one pixel, 0 where nothing is."""
+    values = [each.running or Running((1, 1), 0, 0, 0) for each in operations]
+    return {
+        "running_value": [each.value for each in values],
+        "pixel_weights": [each.each for each in values],
+        "pixel_biases": [each.bias for each in values],
+    }
+
+
 _DECISIONS = (
     *("used", "step", "staying", "kept", "resident", "written", "fetched", "on_chip"),
-    *("order", "pixels", "columns", "kernels", "deep", "in_place"),
+    *("order", "pixels", "columns", "kernels", "deep", "in_place", "running"),
     *("address", "line_at", "weights_at", "block_at"),
 )
 """What `start` has, in the order of the model."""
@@ -228,6 +239,7 @@ class _Decided:
         every, tensors, steps = network.executions, network.repeated, range(len(network.executions))
         self.used = self._used(plan)
         self.step, self.kept, self.in_place = [0 for _ in steps], [False for _ in steps], [0 for _ in steps]
+        self.running = [False for _ in steps]
         self.order, self.pixels = [1 for _ in steps], [1 for _ in steps]
         self.kernels, self.deep = [1 for _ in steps], [1 for _ in steps]
         self.columns = [problem.graph.tensors[each.operation.number + 1].shape[2] for each in every]
@@ -265,12 +277,15 @@ class _Decided:
         places = [self.network.places[name] - 1 for name in step.operations]
         last, every = places[-1], self.network.executions
         loaded = [p for p in places if every[p].operation.weights and not self.staying[p]]
+        self.running[last] = step.running
+        running = every[last].operation.running
         for place in places:
             self.kept[place] = every[place].name in step.kept
         self.order[last], self.pixels[last] = ORDERS.index(step.order) + 1, step.pixels
         if step.order != ORDERS[0] or not all(self.kept[place] for place in loaded):
             self.kernels[last] = step.kernels
-        self.columns[last] = step.columns or self.columns[last]
+        whole = running.plane[1] if step.running and running is not None else self.columns[last]
+        self.columns[last] = step.columns or whole
         self.deep[last] = step.channels or 1
         self.in_place[last] = self.network.tensors[step.in_place] if step.in_place is not None else 0
 
@@ -308,6 +323,7 @@ _OF_LEADER = {
     "order": "order[{l}]",
     "pixels": "executed[{o}] * pixels[{l}]",
     "rows": "executed[{o}] * rows[{l}]",
+    "running": "executed[{o}] /\\ running[{l}]",
     "bytes": "executed[{o}] * element_bytes * taken[{l}]",
     "moved": "executed[{o}] * element_bytes * moved[{l}]",
     "columns": "if order[{l}] = TILES \\/ cut[{l}] then columns[{l}] else 0 endif",
@@ -341,7 +357,7 @@ _NEVER = {
     "order": "PIXELS",
     "address": "-1",
     **dict.fromkeys((*_OF_PAIR, *_OF_TENSOR, "on_chip", "fetched"), "false"),
-    **dict.fromkeys(("in_place", "kept", "staying", "double_buffering"), "false"),
+    **dict.fromkeys(("in_place", "kept", "staying", "double_buffering", "running"), "false"),
 }
 """What is said of second executions that nobody could read, where it is not 0."""
 
@@ -422,7 +438,9 @@ class _Stated:
             solution.columns[last],
             solution.in_place[last],
         )
-        cut = order == "tiles" or columns < graph.tensors[output].shape[2]
+        adds, running = bool(solution.running[last]), graph.operations[final].running
+        whole = running.plane[1] if adds and running is not None else graph.tensors[output].shape[2]
+        cut = order == "tiles" or columns < whole
 
         def names(numbers: list[int]) -> tuple[str, ...]:
             return tuple(graph.tensors[t].name for t in numbers)
@@ -441,6 +459,7 @@ class _Stated:
             addresses=self._addresses(mine, number, now, [*fetched, *resident]),
             columns=columns if cut else None,
             channels=solution.deep[last] if order in tiles.SUMMED else None,
+            running=adds,
         )
 
     def _addresses(self, mine: list[int], number: int, now: set[int], new: list[int]) -> dict[str, int]:
@@ -456,6 +475,6 @@ class _Stated:
                 at[key_of("weights", graph.operations[each].name)] = solution.weights_at[place[each]]
         summed = ORDERS[solution.order[last] - 1] in tiles.SUMMED
         partial = summed and solution.deep[last] < tiles.summed_channels(graph, final)
-        if partial or final.number + 1 not in now:
+        if partial or solution.running[last] or final.number + 1 not in now:
             at[key_of("block", final.name)] = solution.block_at[last]
         return at

@@ -26,8 +26,9 @@ LONGEST = 40
 ABOUT = (
     "Operations of a step run together, depth-first: pixel by pixel of the last one's output, or of one "
     "operation block by block of its output channels; tiles and channels add up its input channels block by "
-    "block, tile by tile or plane by plane. Strips cut the last one's output into columns. Loaded, saved and "
-    "on chip are bytes; whole maps are those that are on chip as a whole during the step."
+    "block, tile by tile or plane by plane. Strips cut the last one's output into columns. With running "
+    "values pixels and strips are of what the last one adds up. Loaded, saved and on chip are bytes; whole "
+    "maps are those that are on chip as a whole during the step."
 )
 
 
@@ -80,9 +81,10 @@ def _time_and_energy(problem: Problem, measures: ResidencyMeasures) -> Rows:
 
 
 def outer_loop(step: StepMeasures) -> str:
-    """Return what is told of a step's order: strips of columns, too."""
+    """Return what is told of a step's order: strips of columns and running values, too."""
     strips = step.columns is not None and step.order == "pixels"
-    return f"{step.order}, strips of {step.columns}" if strips else step.order
+    told = f"{step.order}, strips of {step.columns}" if strips else step.order
+    return f"{told}, running values" if step.running else told
 
 
 def table(problem: Problem, measures: ResidencyMeasures) -> list[tuple[str, ...]]:

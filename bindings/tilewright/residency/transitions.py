@@ -7,7 +7,7 @@ from collections.abc import Iterator
 from itertools import combinations, product
 from typing import NamedTuple
 
-from tilewright.residency.graph import Graph, members
+from tilewright.residency.graph import Graph, Operation, members
 from tilewright.residency.machine import ResidencyLimits
 from tilewright.residency.shapes.groups import Group, Groups, group_mask
 from tilewright.residency.shapes.pareto_shapes import Limits, ParetoShape, pareto_shapes
@@ -110,7 +110,7 @@ class Transitions:
         self.limits = limits or ResidencyLimits()
         self.most_again = most_again
         self.sizes = [tensor.size for tensor in self.graph.tensors]
-        self._blocks = [0, *(operation.block(1) for operation in self.graph.operations)]
+        self._blocks = [0, *map(least_block, self.graph.operations)]
         self._shapes: dict[tuple[object, ...], tuple[list[int], list[ParetoShape]]] = {}
         self._least: dict[int, int] = {}
         self._lines: dict[int, dict[int, int]] = {}
@@ -180,7 +180,10 @@ class Transitions:
         return len(group.operations) == 1 and summed_channels(self.graph, group.last) > 0
 
     def least_lines(self, group: Group) -> dict[int, int]:
-        """Return the fewest elements of the line buffers of what a group computes, and others may have."""
+        """Return the fewest elements of the line buffers of what a group computes, and others may have.
+
+        They are smallest in passes over what the last operation adds up, where it has running values.
+        """
         if self._in_blocks(group):
             return {}
         known = self._lines.setdefault(group.last.number, {})
@@ -190,7 +193,7 @@ class Transitions:
                 # All that leads from a tensor to the last operation is in each group that computes it. The
                 # narrowest strips have the smallest buffers.
                 if narrowest is None:
-                    narrowest = next(iter(strip_widths(group)[-1:]), group.row)
+                    narrowest = next(iter(strip_widths(group)[-1:]), (group.running or group).row)
                 known[tensor] = least_line(group, tensor, narrowest)
         return known
 
@@ -292,6 +295,14 @@ class Transitions:
         memories, shapes = self._shapes[key]
         place = bisect_right(memories, room)
         return shapes[place - 1] if place else None
+
+
+def least_block(operation: Operation) -> int:
+    """Return the fewest elements of an operation's weights that are on chip while it is computed."""
+    least = operation.block(1)
+    if operation.running is None:
+        return least
+    return min(least, operation.running.each + operation.running.bias)
 
 
 def subsets(mask: int) -> Iterator[int]:

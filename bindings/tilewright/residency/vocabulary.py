@@ -17,7 +17,7 @@ from tilewright.residency.machine import ONE
 from tilewright.residency.plan import ORDERS, Plan
 from tilewright.residency.problem import Problem
 from tilewright.residency.shapes.groups import Group
-from tilewright.residency.shapes.shape import Shape
+from tilewright.residency.shapes.shape import Shape, group_of_passes
 from tilewright.residency.shapes.strips import strips_of
 from tilewright.spec.constraints import Names, Vocabulary, Word
 from tilewright.spec.network import OWN_INPUT
@@ -56,12 +56,16 @@ def _kernels(step: StepView, number: int) -> int:
 
 
 def _rows(step: StepView, _number: int) -> int:
-    return step.shape.pixels // (step.shape.columns or step.group.row)
+    return step.shape.pixels // (step.shape.columns or group_of_passes(step.group, step.shape).row)
 
 
 def _recomputed(step: StepView, number: int) -> int:
     shape = step.shape
-    if shape.columns is None or shape.order != ORDERS[0]:
+    if (
+        shape.columns is None
+        or shape.order != ORDERS[0]
+        or (shape.running and number == step.group.last.number)
+    ):
         return 0
     _, height, width = step.group.graph.tensors[number + 1].shape
     return height * (strips_of(step.group, shape.columns).read(number + 1) - width)
@@ -77,6 +81,7 @@ OF_SHAPE: dict[str, Callable[[StepView, int], Any]] = {
     "channels": lambda step, _number: step.shape.channels or 0,
     "recomputed": _recomputed,
     "double_buffering": lambda step, _number: step.shape.doubled,
+    "running": lambda step, _number: step.shape.running,
 }
 """Words that follow from how the step of an operation is cut up."""
 
@@ -256,6 +261,7 @@ def _of_steps(operations: Names, tensors: Names) -> list[Word]:
         of_operation("channels", "input channels that are added up at a time, 0 for all", "channels"),
         of_operation("recomputed", "pixels that it computes again, as strips share them", "pixels"),
         of_operation("double_buffering", "whether its step has second buffers", gives="truth"),
+        of_operation("running", "whether its step adds up pixels in running values", gives="truth"),
         of_operation("bytes", "bytes on chip in its step", "bytes"),
         of_operation("moved", "bytes that its step moves", "bytes"),
     ]

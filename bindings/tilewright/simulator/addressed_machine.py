@@ -54,6 +54,14 @@ class EndOfSlot(NamedTuple):
     """All that has been moved and computed since the last one happens at the same time."""
 
 
+class SomePixels(NamedTuple):
+    """Pixels of the operands that are added to running values; whether these are the first or the last."""
+
+    pixels: Numbers
+    first: bool
+    last: bool
+
+
 class Compute(NamedTuple):
     """Some pixels and output channels of an operation.
 
@@ -62,15 +70,17 @@ class Compute(NamedTuple):
     locate
         Finds what is read.
     weights
-        Where the weights are: flat for whole sums; of some input channels shape (channels, numbers), the bias
-        first if there is one and these are the first input channels. None without weights.
+        Where the weights are: flat for whole sums; of some input channels, or some pixels, shape (channels,
+        numbers), the bias first if there is one and these are the first. None without weights.
     inputs
         Input channels whose products are added to partial sums; None for whole sums.
     sums
-        Where partial sums are, one place after the other if they take several cells; none for the first
-        input channels.
+        Where partial sums or running values are, one place after the other if they take several cells; none
+        for the first input channels or pixels.
     results
-        Where the values are put: the output, or partial sums.
+        Where the values are put: the output, or partial sums, or running values.
+    added
+        Pixels of the operands that are added to running values; None for whole windows.
     """
 
     arithmetic: PixelArithmetic
@@ -81,6 +91,7 @@ class Compute(NamedTuple):
     results: tuple[Place, ...]
     inputs: Span | None = None
     sums: tuple[Place, ...] = ()
+    added: SomePixels | None = None
 
 
 Instruction = Load | Save | Check | EndOfSlot | Compute
@@ -185,16 +196,24 @@ class AddressedMachine:
             return self.chip.fetch(*instruction.locate(place, wanted, first, last))
 
         weights = self._read_weights(arithmetic.operation.number, instruction.weights)
-        if inputs is None:
+        added = instruction.added
+        if inputs is None and added is None:
             values = arithmetic.compute(read, weights, pixels, instruction.channels)
         else:
-            biases = int(not inputs[0] and bool(getattr(arithmetic.operation.spec, "bias", False)))
-            values = arithmetic.add(read, weights[:, biases:], pixels, inputs)
+            first = added.first if added is not None else inputs is not None and not inputs[0]
+            biases = int(first and bool(getattr(arithmetic.operation.spec, "bias", False)))
+            if added is not None:
+                values = arithmetic.add_pixels(
+                    read, weights[..., biases:], added.pixels, instruction.channels
+                )
+            else:
+                assert inputs is not None
+                values = arithmetic.add(read, weights[:, biases:], pixels, inputs)
             if biases:
                 values = values + weights[:, 0]
             sums = [self.chip.fetch(*place) for place in instruction.sums]  # all cells must be there
             if sums:
-                values = values + sums[0]
+                values = arithmetic.together(values, sums[0])
         for place in instruction.results:
             self.chip.store(*place, values)
 
@@ -213,10 +232,15 @@ def _work_of(instruction: Compute) -> tuple[int, Work]:
 
     A value is stored for the core once, with its last input channels; sums on the way are not counted.
     """
-    operation, inputs = instruction.arithmetic.operation, instruction.inputs
+    operation, inputs, added = instruction.arithmetic.operation, instruction.inputs, instruction.added
     values = len(instruction.pixels) * (instruction.channels[1] - instruction.channels[0])
     size = max(1, int(np.prod(operation.spec.output)))
     each = work_of_value(operation)
+    if added is not None:
+        share, every = values * len(added.pixels), int(np.prod(instruction.arithmetic.planes[0][1:]))
+        ends = (each.accesses - 2 * each.macs - each.vectors) * values * added.last
+        macs, vectors = each.macs * share // every, each.vectors * share // every
+        return macs, Work(macs, vectors, 2 * macs + vectors + ends)
     if inputs is None:
         return each.macs * values, each.times(values)
     depth = sum(shape[0] for shape in instruction.arithmetic.planes)

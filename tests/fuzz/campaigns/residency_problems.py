@@ -8,7 +8,7 @@ import random
 from pathlib import Path
 from typing import Any
 
-from tests.fuzz.networks import Products, network, read_inside, summed
+from tests.fuzz.networks import Products, network, read_inside, reduced, summed
 from tests.fuzz.problems import attack, refused
 from tests.fuzz.trials import Skip, Wrong
 from tests.oracles import Refused, TooLarge, residency
@@ -25,6 +25,9 @@ ALL_WAYS = 0.15
 
 TIES = 0.4
 """How often all plans of equal objective are looked at."""
+
+FLAGS = ("double_buffering", "running")
+"""What steps say or leave out."""
 
 CHANGES = 5
 """Mistakes of plans, one after the other."""
@@ -77,12 +80,14 @@ def table(rng: random.Random) -> dict[str, Any]:
 
 
 def network_table(rng: random.Random) -> dict[str, Any]:
-    """Return a network: of any layers, of sums of what has come through others, or of products."""
+    """Return a network: of any layers, of sums of what has come through others, products, whole planes."""
     most = rng.choice([1, 2, 3, 3, 4, 4, 5, 6])
     if rng.random() < 0.25:
         return Products(rng, most).network()
     side = 2 if most > 5 else rng.choice([2, 3, 4, 5])
     channels = rng.choice([1, 2, 3])
+    if rng.random() < 0.3:
+        return read_inside(rng, reduced(rng, most, side, channels))
     if rng.random() < 0.5:
         return read_inside(rng, summed(rng, max(3, most), side, channels))
     kinds = rng.choice(["cccpda", "ccdama", "ccpdamfsrj", "cddaa", "ccxxxpdam", "cxxxxmaj"])
@@ -238,13 +243,13 @@ def mistake(plan: Any, rng: random.Random) -> None:
     key = rng.choice(list(step))
     value = step[key]
     if rng.random() < 0.1:
-        key = rng.choice(["columns", "channels", "double_buffering"])
-        step[key] = rng.random() < 0.5 if key == "double_buffering" else rng.randint(1, 4)
+        key = rng.choice(["columns", "channels", *FLAGS])
+        step[key] = rng.random() < 0.5 if key in FLAGS else rng.randint(1, 4)
     elif rng.random() < 0.1:
-        step.pop(rng.choice(["columns", "channels", "double_buffering"]), None)
+        step.pop(rng.choice(["columns", "channels", *FLAGS]), None)
     elif key in ("pixels", "kernels", "columns", "channels"):
         step[key] = max(1, value + rng.choice([-1, 1, 2, value]))
-    elif key == "double_buffering":
+    elif key in FLAGS:
         step[key] = not value
     elif key == "order":
         step[key] = rng.choice(["pixels", "kernels", "tiles", "channels"])

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from functools import partial
 from itertools import accumulate
+from math import prod
 from typing import Any
 
 import numpy as np
@@ -107,7 +108,7 @@ class _Project:
         self._numbers = numbers
         for step in self._steps:
             if step.sums is not None:
-                self._refuse_sums(self._first(step.operations[0].operation))
+                self._refuse_sums(self._first(step.operations[-1].operation))
         self._elements = memory_taken(problem, plan, decode_plan(problem, plan))
         tensors = enumerate(self._graph.tensors)
         self._inputs = [number for number, tensor in tensors if tensor.given and tensor.readers]
@@ -126,15 +127,29 @@ class _Project:
         """Return the operation that a copy repeats, whose numbers it has; another one itself."""
         return self._graph.operations[self._graph.first.get(operation.number, operation.number)]
 
+    def _sum_bits(self, operation: Operation) -> int:
+        """Return the bits of a sum that is not complete, as C has integers; a maximum takes an element."""
+        arithmetic = self._numbers.operations[self._first(operation).name]
+        if arithmetic.kind == "MAX_POOL":
+            return 8 * self._size
+        if arithmetic.kind == "CONV":
+            return c_sum_bits([arithmetic.sum_bits])
+        assert operation.running is not None
+        return c_sum_bits([min(64, 8 * self._size + prod(operation.running.plane).bit_length())])
+
     def _refuse_sums(self, operation: Operation) -> None:
         """Refuse sums that do not fit where the plan keeps them, or to which a bias cannot be added first."""
         arithmetic, machine = self._numbers.operations[operation.name], self._problem.machine
-        bits = c_sum_bits([arithmetic.sum_bits])
+        bits = self._sum_bits(operation)
+        if arithmetic.kind == "MAX_POOL":
+            return
         if 8 * self._size * self._graph.sum_elements < bits:
             limit = (
                 f"layer {operation.name}: a sum of the C program has {bits} bits, at least {bits // 8} bytes"
             )
             raise InputError("machine.sum_bytes", machine.sum_bytes, limit)
+        if arithmetic.kind != "CONV":
+            return
         refuse_late_bias(self._problem.network, operation.op.spec, arithmetic, 8 * self._size)
 
     def _named(self) -> tuple[dict[int, str], list[str]]:
@@ -318,6 +333,8 @@ class _Project:
         operation, spec = each.operation, each.operation.op.spec
         arithmetic = self._numbers.operations[self._first(operation).name]
         window, groups, bias = window_fields(operation.op)
+        if each.adds_pixels:
+            window = ((1, 1), (1, 1), (0, 0), (1, 1))
         kernel, stride, padding, dilation = map(array_literal, window)
         weights = "NULL"
         if operation.parameters:
@@ -360,6 +377,7 @@ class _Project:
             planned.channels if summed else "ALL",
             step.depth if summed else "ALL",
             step.sums or 0,
+            self._sum_bits(step.operations[-1].operation) if planned.running else 0,
             int(planned.double_buffering),
             f"{name}_maps",
             len(step.maps),

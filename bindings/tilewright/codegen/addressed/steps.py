@@ -12,6 +12,7 @@ from tilewright.residency.shapes import tiles
 from tilewright.residency.shapes.shape import (
     Buffer,
     count_rounds,
+    group_of_passes,
     line_pixels,
     planes_or_strips,
     step_buffers,
@@ -24,7 +25,7 @@ from tilewright.spec.layer import Window
 ENTRIES = (
     *("operations", "order", "pixels", "kernels", "kept", "in_place", "addresses"),
     *("dropped", "fetched", "resident", "written"),
-    *("columns", "channels", "double_buffering"),
+    *("columns", "channels", "double_buffering", "running"),
 )
 """What the C knows of a step. One with more, that is not as it is left out, is refused."""
 
@@ -91,6 +92,8 @@ class OperationInStep:
     ----------
     kept
         Whether all its weights are there during the step.
+    adds_pixels
+        Whether it adds up what it reads pixel by pixel.
     """
 
     operation: Operation
@@ -98,6 +101,7 @@ class OperationInStep:
     parts: tuple[PartRead, ...]
     address: int
     kept: bool
+    adds_pixels: bool
 
 
 @dataclass(frozen=True)
@@ -109,7 +113,7 @@ class StepInMemory:
     rows, columns
         First and end of what each strip or tile has of each map.
     sums
-        Address of partial sums, where there are any.
+        Address of partial sums or running values, where there are any.
     depth
         Input channels that are added up block by block, in steps with such blocks.
     loaded, saved
@@ -182,8 +186,9 @@ class _Placing:
         self._staying = staying
         self._group, self._shape = read.group, read.choice.shape
         self._whole = frozenset(members(read.on_chip))
+        self._area = group_of_passes(self._group, self._shape)
         self._held = (
-            self._group.double_buffered_line_pixels(
+            self._area.double_buffered_line_pixels(
                 self._shape.pixels, count_rounds(self._group, self._shape), self._whole
             )
             if self._shape.doubled
@@ -226,7 +231,9 @@ class _Placing:
 
     @property
     def _sums(self) -> int | None:
-        """Address of partial sums."""
+        """Address of partial sums or running values."""
+        if self._shape.running:
+            return self._address(self._buffers["block", self._group.output])
         if self._depth is None or self._shape.channels == self._depth:
             return None
         return self._address(self._buffers["block", self._group.output])
@@ -237,7 +244,8 @@ class _Placing:
         return tuple(zip(*spans, strict=True))
 
     def _spans(self, number: int, axis: int) -> list[tuple[int, int]]:
-        extent = self._graph.tensors[number].shape[1 + axis]
+        output = number == self._group.output
+        extent = (self._area.plane if output else self._graph.tensors[number].shape[1:])[axis]
         if self._shape.order == "tiles":
             size = tile_size(self._shape)[axis]
             if number == self._group.output:
@@ -265,10 +273,13 @@ class _Placing:
         else:
             by_plane = self._shape.order == "channels"
             pixels = self._group.pixels if by_plane else min(self._shape.pixels, self._group.pixels)
+            copies, apart = 2 if self._shape.doubled else 1, self._graph.sum_elements
             if self._shape.order == "tiles":
                 pixels = self._shape.pixels
-            copies = 2 if self._shape.doubled else 1
-            apart = 1 if self._sums is None else self._graph.sum_elements
+            if self._shape.running:
+                assert self._group.last.running is not None
+                pixels, copies, apart = 1, 1, self._group.last.running.value
+            apart = 1 if self._sums is None else apart
         buffer = self._buffers["lines" if lines else "block", number]
         channels, rest = divmod(buffer.size, pixels * copies * apart)
         if rest or not 1 <= channels <= tensor.channels:
@@ -293,11 +304,11 @@ class _Placing:
     def _operation(self, operation: Operation) -> OperationInStep:
         weights = self._buffers.get(("weights", operation.number))
         parts, first = [], 0
+        adds = self._shape.running and operation is self._group.last
         for producer in operation.op.producers:
             tensor = self._graph.tensors[producer + 1]
-            parts.append(
-                PartRead(self._numbers.index(producer + 1), first, self._reads_whole(operation, tensor.shape))
-            )
+            whole = not adds and self._reads_whole(operation, tensor.shape)
+            parts.append(PartRead(self._numbers.index(producer + 1), first, whole))
             if operation.op.spec.kind not in ("add", "mul"):
                 first += tensor.size if in_a_row(operation) else tensor.channels
         return OperationInStep(
@@ -306,6 +317,7 @@ class _Placing:
             tuple(parts),
             self._address(weights) if weights else self._staying.get(operation.name, 0),
             bool(operation.staying) or operation.number in self._shape.kept,
+            adds,
         )
 
     def _reads_whole(self, operation: Operation, shape: tuple[int, int, int]) -> bool:

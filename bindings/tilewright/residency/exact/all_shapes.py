@@ -18,6 +18,7 @@ from tilewright.residency.graph import members
 from tilewright.residency.problem import Problem
 from tilewright.residency.shapes import tiles
 from tilewright.residency.shapes.groups import Group, pass_sizes
+from tilewright.residency.shapes.pareto_shapes import fixed_size
 from tilewright.residency.shapes.shape import (
     Shape,
     buffer_sizes,
@@ -111,15 +112,15 @@ def all_shapes(
         Whether there may be second buffers.
     """
     numbers = told.numbers
-    yield from filter(
-        None if wanted is None else wanted.allows, _cut_evenly(group, numbers, in_place, doubled=doubled)
-    )
-    if group.weighted:
-        blocks = _kernels(group, numbers) if KERNELS in numbers else (1,)
-        for pixels, kernels in product(range(group.row, group.pixels + 1, group.row), blocks):
-            least = Shape("pixels", pixels, kernels)
+    yield from filter(wanted.allows, _cut_evenly(group, numbers, in_place, doubled=doubled))
+    for area in (group, group.running):
+        if area is None or not area.keepable:
+            continue
+        blocks = _kernels(area, numbers) if KERNELS in numbers else (1,)
+        for pixels, kernels in product(range(area.row, area.pixels + 1, area.row), blocks):
+            least = Shape("pixels", pixels, kernels, running=area.is_running)
             if wanted.allows_passes(least):
-                yield from filter(wanted.allows, _some_kept(group, told.kept, whole, capacity, least))
+                yield from filter(wanted.allows, _some_kept(area, told.kept, whole, capacity, least))
 
 
 def spent_by(
@@ -146,12 +147,18 @@ def _cut_evenly(group: Group, numbers: Collection[str], in_place: int, *, double
     """Return the ways in which weights of all operations are kept, or of none."""
     alone = len(group.operations) == 1
     few = [1] if in_place < 0 or alone else group.pixels_that_replace(in_place)
-    for pixels in range(1, group.pixels + 1) if PIXELS in numbers else few:
-        yield Shape("pixels", pixels, 1, group.weighted)
-    yield from _in_strips(group, numbers)
+    for area in (group, group.running):
+        if area is None:
+            continue
+        blocks = _kernels(area, numbers) if area.keepable != area.weighted and KERNELS in numbers else (1,)
+        every = range(1, area.pixels + 1) if PIXELS in numbers else few
+        for pixels, kernels in product(every, blocks):
+            yield Shape("pixels", pixels, kernels, area.keepable, running=area.is_running)
+        if alone:
+            for pixels, kernels in product(_pixels(area, numbers), _kernels(area, numbers)):
+                yield Shape("kernels", pixels, kernels, running=area.is_running)
+    yield from _in_strips(group.running or group, numbers)
     if alone:
-        for pixels, kernels in product(_pixels(group, numbers), _kernels(group, numbers)):
-            yield Shape("kernels", pixels, kernels)
         yield from _by_channels(group, numbers)
     if doubled:
         yield from double_buffered_shapes(group)
@@ -168,13 +175,14 @@ def _kernels(group: Group, told: Collection[str]) -> Sequence[int]:
 
 def _in_strips(group: Group, told: Collection[str]) -> Iterator[Shape]:
     """Return passes over strips."""
-    height = group.graph.tensors[group.output].shape[1]
+    height = group.plane[0]
+    blocks = _kernels(group, told) if group.keepable != group.weighted and KERNELS in told else (1,)
     for columns in strip_widths(group):
         passes: Iterable[int] = [1]
         if PIXELS in told:
             passes = [*range(1, columns), *range(columns, height * columns + 1, columns)]
-        for pixels in passes:
-            yield Shape("pixels", pixels, 1, group.weighted, columns)
+        for pixels, kernels in product(passes, blocks):
+            yield Shape("pixels", pixels, kernels, group.keepable, columns, running=group.is_running)
 
 
 class _Kept(NamedTuple):
@@ -194,10 +202,9 @@ def _some_kept(
     """
     sizes = buffer_sizes(group, least, whole)
     active, output = group.active(least.pixels), group.graph.tensors[group.output]
-    fixed = sum(size for (what, _), size in sizes.items() if what != "weights")
-    found = [_Kept(fixed, 0, frozenset())]
+    found = [_Kept(fixed_size(group, sizes), 0, frozenset())]
     for operation in group.operations:
-        if not operation.weights:
+        if operation.number not in group.keepable:
             continue
         number, every = operation.number, operation.weights
         if number == group.last.number and group.output not in whole and not computed_whole(operation, least):
@@ -212,7 +219,7 @@ def _some_kept(
             if each.memory <= capacity and (not others or each.again < others[-1].again):
                 others.append(each)
         found = [each for others in alike.values() for each in others]
-    yield from (replace(least, kept=kept) for _, _, kept in found if kept != group.weighted)
+    yield from (replace(least, kept=kept) for _, _, kept in found if kept != group.keepable)
 
 
 def _by_channels(group: Group, told: Collection[str]) -> Iterator[Shape]:

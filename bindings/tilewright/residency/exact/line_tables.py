@@ -22,7 +22,8 @@ class LineTables:
     """The rows that groups pick, by tensor and who reads it: one for tensors that are alike.
 
     Shapes: first all weights are kept, and a pass is a pixel; then passes have one row, two rows, and so on;
-    then there are strips of some columns, with all weights kept.
+    then there are strips of some columns, with all weights kept. If pixels are added to running values, the
+    weights of the last operation are none of those that may be kept.
 
     Attributes
     ----------
@@ -38,12 +39,14 @@ class LineTables:
         What the output's block takes more if the last operation's weights are kept, shape (shapes,).
     weights, blocks
         Of each operation of the graph, and a block of them for one output channel.
+    running
+        Elements of running values, and of weights for a pass over what is added to them, shape (shapes,).
     """
 
     def __init__(self, group: Group) -> None:
         graph, last = group.graph, group.last
         self.graph = graph
-        channels, height, self.width = graph.tensors[group.output].shape
+        channels, (height, self.width) = graph.tensors[group.output].channels, group.plane
         self.by_rows = slice(1, 1 + height)
         self.columns = strip_widths(group)
         self.count = self.by_rows.stop + len(self.columns)
@@ -55,6 +58,14 @@ class LineTables:
         self.lines = np.zeros((16, self.count), dtype=np.int64)
         self.rough = np.zeros((16, self.count), dtype=np.bool_)
         self.lines[OUTPUT] = self.all(channels, at_once * rows)
+        self.running = self.all(0, 0)
+        if group.is_running:
+            assert last.running is not None
+            _, value, each, bias = last.running
+            own = self.all(1, rows) * each + bias if last.weights else 0
+            self.running = self.running + channels * value + own
+            self.wide[:] = self.lines[OUTPUT] = 0
+            self.weights[last.number] = self.blocks[last.number] = 0
         self._places: dict[tuple[int, int, int], int] = {}
         self._again: dict[int, Counts] = {}
         every = [self.width, *self.columns]
@@ -69,7 +80,8 @@ class LineTables:
     @classmethod
     def of(cls, group: Group) -> LineTables:
         """Return those of a group, the same for all with its last operation."""
-        return group.groups.share(("line tables", group.last.number), lambda: cls(group))
+        key = "line tables", group.last.number, group.is_running
+        return group.groups.share(key, lambda: cls(group))
 
     def all(self, other: int, rows: Counts | int) -> Counts:
         """Return a value for each shape."""

@@ -47,7 +47,7 @@ TOTALS = {"traffic": "moved", "cycles": "time", "energy": "energy"}
 SUMS = {f"all that is {field}": field for field in TOTALS.values()}
 """Terms of this module that totals are put together of, and what of `Spent` each counts."""
 
-_TRUTHS = ("same_step", "before", "in_place", "kept", "double_buffering")
+_TRUTHS = ("same_step", "before", "in_place", "kept", "double_buffering", "running")
 
 _NOT_CUT = Shape(ORDERS[0], 1, 1)
 

@@ -30,6 +30,80 @@ class TensorOption(NamedTuple):
 class StepArrays:
     """A group of several operations, with all the ways to cut it up that have room.
 
+    Where its last operation may have running values, there are first the shapes without, then those with
+    them.
+
+    Attributes
+    ----------
+    sizes
+        Elements of the tensors that are not of this step alone.
+    places
+        Their rows in `sizes`, `lines` and `again`.
+    weighted
+        The operations that have weights, in whose order `extras` and `savings` are.
+    lines, again, fixed, extras, savings, last, wide, rough
+        See `PassArrays`.
+    """
+
+    def __init__(self, group: Group, capacity: int) -> None:
+        areas = [group] if group.running is None else [group, group.running]
+        self.group, self._parts = group, [PassArrays(area, capacity) for area in areas]
+        first = self._parts[0]
+        self._counts = [len(part.fixed) for part in self._parts]
+        self.sizes, self.places, self.weighted = first.sizes, first.places, first.weighted
+        self.extras, self.last = first.extras, first.last
+        self.savings, self.wide, self.again = (self._joined(name) for name in ("savings", "wide", "again"))
+        self._look()
+
+    def _joined(self, name: str) -> Any:
+        """Return an array of all shapes."""
+        parts = [getattr(part, name) for part in self._parts]
+        return parts[0] if len(parts) == 1 else np.concatenate(parts, axis=-1)
+
+    def _look(self) -> None:
+        self.lines, self.fixed, self.rough = (self._joined(name) for name in ("lines", "fixed", "rough"))
+
+    def _part(self, number: int) -> tuple[int, int]:
+        """Return which of the two kinds a shape is of, and its number there."""
+        first = self._counts[0]
+        return (0, number) if number < first else (1, number - first)
+
+    def refine(self, shapes: Collection[int]) -> None:
+        """Count what line buffers take with shapes of which they have only been estimated."""
+        for place, part in enumerate(self._parts):
+            own = [number for each, number in map(self._part, shapes) if each == place]
+            if own:
+                part.refine(own)
+        self._look()
+
+    def fits(self, operand: int) -> list[bool]:
+        """Return whether the output can take the place of an operand, for each shape."""
+        every = np.ones(len(self.weighted), dtype=np.bool_)
+        shapes = (self.shape(number, every) for number in range(len(self.fixed)))
+        return [replaces(self.group, shape, operand) for shape in shapes]
+
+    def fits_moving_once(self, capacity: int) -> bool:
+        """Return whether there is room to move nothing again with no tensor on chip as a whole."""
+        saving = self.savings > 0
+        needed = self.fixed + self.lines.sum(axis=0) + (saving * self.extras[:, None]).sum(axis=0)
+        if self.last >= 0:
+            needed += self.wide * saving[self.last]
+        fits = np.flatnonzero((needed <= capacity) & ~self.again.any(axis=0))
+        rough = fits[self.rough[fits]]
+        if len(rough) < len(fits) or not len(rough):
+            return bool(len(fits))
+        self.refine(rough.tolist())
+        return self.fits_moving_once(capacity)
+
+    def shape(self, number: int, weights: NDArray[np.bool_]) -> Shape:
+        """Return a shape by its number, given which weights are kept."""
+        part, own = self._part(number)
+        return self._parts[part].shape(own, weights)
+
+
+class PassArrays:
+    """A group, with all the ways to cut it up in passes over what its last operation computes, or adds up.
+
     Attributes
     ----------
     places
@@ -38,6 +112,8 @@ class StepArrays:
         pixels, with all weights kept, in which the output can take the place of an operand.
     lines, again
         Elements of line buffers, or of the output's block; what is read again of what is not whole on chip.
+    rough
+        Shapes of which line buffers have only been estimated.
     fixed
         Elements of all else, with a block of each operation's weights unless these are kept.
     extras, savings
@@ -70,7 +146,7 @@ class StepArrays:
         self._others = rows
         self.places = {tensor: place for place, tensor in enumerate(ends)}
         self.sizes = np.array([tensors[tensor].size for tensor in ends], dtype=np.int64)
-        self._held = self._with_pixels(buffers.all(total, blocks), total)
+        self._held = self._with_pixels(buffers.all(total, blocks) + buffers.running, total)
         if not len(self.weighted) and sizes <= {1}:
             self._held[buffers.by_rows] = knapsack.NEVER
         if total > capacity:
@@ -116,36 +192,18 @@ class StepArrays:
             self.buffers.refine(self.group, shape)
         self._look()
 
-    def fits(self, operand: int) -> list[bool]:
-        """Return whether the output can take the place of an operand, for each shape."""
-        every = np.ones(len(self.weighted), dtype=np.bool_)
-        shapes = (self.shape(number, every) for number in range(len(self.fixed)))
-        return [replaces(self.group, shape, operand) for shape in shapes]
-
-    def fits_moving_once(self, capacity: int) -> bool:
-        """Return whether there is room to move nothing again with no tensor on chip as a whole."""
-        saving = self.savings > 0
-        needed = self.fixed + self.lines.sum(axis=0) + (saving * self.extras[:, None]).sum(axis=0)
-        if self.last >= 0:
-            needed += self.wide * saving[self.last]
-        fits = np.flatnonzero((needed <= capacity) & ~self.again.any(axis=0))
-        rough = fits[self.rough[fits]]
-        if len(rough) < len(fits) or not len(rough):
-            return bool(len(fits))
-        self.refine(rough.tolist())
-        return self.fits_moving_once(capacity)
-
     def shape(self, number: int, weights: NDArray[np.bool_]) -> Shape:
         """Return a shape by its number, given which weights are kept."""
-        by_rows = self.buffers.by_rows
+        by_rows, running = self.buffers.by_rows, self.group.is_running
         if by_rows.start <= number < by_rows.stop:
             pixels = (number - by_rows.start + 1) * self.buffers.width
-            return Shape("pixels", pixels, 1, frozenset(self.weighted[weights].tolist()))
-        every, more = frozenset(self.weighted.tolist()), number - self.buffers.count
+            kept = frozenset(self.weighted[weights].tolist()) & self.group.keepable
+            return Shape("pixels", pixels, 1, kept, running=running)
+        every, more = self.group.keepable, number - self.buffers.count
         if more >= 0:
-            return Shape("pixels", self._pixels[more], 1, every)
+            return Shape("pixels", self._pixels[more], 1, every, running=running)
         columns = None if number < by_rows.start else self.buffers.columns[number - by_rows.stop]
-        return Shape("pixels", 1, 1, every, columns)
+        return Shape("pixels", 1, 1, every, columns, running=running)
 
 
 class TensorOptions:

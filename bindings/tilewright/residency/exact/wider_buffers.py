@@ -9,7 +9,13 @@ from tilewright.residency.graph import members
 from tilewright.residency.placement import Item, Placed
 from tilewright.residency.plan import MAP, kind_of
 from tilewright.residency.shapes.groups import Groups, pass_sizes
-from tilewright.residency.shapes.shape import Shape, elements_moved, replaces, step_buffers
+from tilewright.residency.shapes.shape import (
+    Shape,
+    elements_moved,
+    group_of_passes,
+    replaces,
+    step_buffers,
+)
 from tilewright.residency.shapes.tiles import summed_channels
 from tilewright.residency.transitions import StepChoice
 
@@ -108,15 +114,17 @@ def _wider(groups: Groups, choice: StepChoice, alive: int, room: int) -> Shape:
     if choice.shape.doubled:
         return choice.shape
     best, most = choice.shape, cost(choice.shape)
-    if best.channels is not None:  # whole sums are simpler, and as good where there is room
-        best = first((Shape("pixels", 1, 1, group.weighted), Shape("kernels", 1, 1)), best)
-    elif best.columns is not None:  # and so are whole rows
+    if best.channels is not None or best.running:  # whole sums are simpler, and as good where there is room
+        simple = [Shape("pixels", 1, 1, group.weighted), Shape("kernels", 1, 1)]
+        best = first(simple[: 1 + (len(group.operations) == 1)], best)
+    if best.columns is not None and best.order == "pixels":  # and so are whole rows
         best = first([replace(best, pixels=1, columns=None)], best)
+    area = group_of_passes(group, best)
     units = max(operation.units for operation in group.operations)
     best = first((replace(best, kernels=kernels) for kernels in reversed(pass_sizes(units))), best)
     if best.order != "tiles":
-        width = best.columns or group.row
-        rows = [size * width for size in pass_sizes(groups.graph.tensors[group.output].shape[1])]
+        width = best.columns or area.row
+        rows = [size * width for size in pass_sizes(area.plane[0])]
         parts = [size for size in pass_sizes(width) if size < width]
         more = [pixels for pixels in reversed([*parts, *rows]) if pixels > best.pixels]
         best = first((replace(best, pixels=pixels) for pixels in more), best)

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Collection, Hashable, Iterator
 from functools import cached_property
+from math import prod
 from typing import Any, NamedTuple, TypeVar
 
 import numpy as np
@@ -95,7 +96,11 @@ class Group:
         Buffers of the shapes that have been looked at.
     in_strips
         The group in strips of some columns: see `strips.strips_of`.
+    is_running
+        Whether the last operation adds up what it reads pixel by pixel.
     """
+
+    is_running = False
 
     def __init__(
         self, groups: Groups, operations: tuple[Operation, ...], counted: dict[Hashable, Any] | None = None
@@ -120,14 +125,27 @@ class Group:
         return self.last.number + 1
 
     @cached_property
+    def plane(self) -> tuple[int, int]:
+        """Rows and columns that passes go over: those of the last operation's output."""
+        return self.graph.tensors[self.output].shape[1:]
+
+    @cached_property
     def pixels(self) -> int:
-        """Pixels of the last operation's output."""
-        return self.graph.tensors[self.output].pixels
+        """Pixels that passes go over."""
+        return prod(self.plane)
 
     @cached_property
     def row(self) -> int:
-        """Pixels of a row of the last operation's output."""
-        return self.graph.tensors[self.output].shape[2]
+        """Pixels of a row of these."""
+        return self.plane[1]
+
+    @cached_property
+    def running(self) -> RunningGroup | None:
+        """The group in passes over what the last operation reads, if that has running values."""
+        if self.last.running is None:
+            return None
+        counted: dict[Hashable, Any] = self.groups.alike.share(("counted running", self.last.number), dict)
+        return RunningGroup(self.groups, self.operations, counted)
 
     @cached_property
     def weights(self) -> int:
@@ -138,6 +156,11 @@ class Group:
     def weighted(self) -> frozenset[int]:
         """Numbers of the operations that have weights to load."""
         return frozenset(operation.number for operation in self.operations if operation.weights)
+
+    @property
+    def keepable(self) -> frozenset[int]:
+        """Numbers of the operations whose weights may be kept during the step."""
+        return self.weighted
 
     @cached_property
     def computed(self) -> tuple[int, ...]:
@@ -299,7 +322,7 @@ class Group:
     @cached_property
     def _begins(self) -> Counts:
         """Where the ends of passes of one row, of two rows, and so on begin, one behind the other."""
-        height = self.pixels // self.row
+        height = self.plane[0]
         passes = -(-height // np.arange(1, height + 1, dtype=np.int64))
         return np.cumsum([0, *(passes + 1)], dtype=np.int64)
 
@@ -396,6 +419,47 @@ class Group:
             return free
 
         return self.share("read before", 0, tensor, find)
+
+
+class RunningGroup(Group):
+    """A group whose last operation adds up what it reads pixel by pixel: a pass has some of these pixels.
+
+    The last operation is counted as a window of one pixel with an output of the same plane, so that all that
+    is counted of passes holds. Weights of the last operation are read pixel by pixel, each once.
+    """
+
+    is_running = True
+    running = None
+
+    @cached_property
+    def plane(self) -> tuple[int, int]:
+        """Rows and columns of what the last operation reads."""
+        assert self.last.running is not None
+        return self.last.running.plane
+
+    @cached_property
+    def keepable(self) -> frozenset[int]:
+        """Numbers of the operations whose weights may be kept: all but the last one."""
+        return self.weighted - {self.last.number}
+
+    def _by_pixel(self, tensor: int) -> Reading:
+        return Reading(tensor, self.plane, self.plane, extent=(1, 1))
+
+    def readers(self, tensor: int) -> Iterator[tuple[Operation, Reading]]:
+        """Return the operations that read a tensor here, and how."""
+        for one, reading in super().readers(tensor):
+            yield one, self._by_pixel(tensor) if one is self.last else reading
+
+    def readings_of(self, tensor: int) -> tuple[list[int], Counts]:
+        """Return the operations that read a tensor here, by number, and how."""
+        from tilewright.residency.shapes import line_buffers  # start-up time: numba
+
+        numbers, readings = super().readings_of(tensor)
+        if self.last.number in numbers:
+            readings = readings.copy()
+            own = line_buffers.encode_readings([self._by_pixel(tensor)])
+            readings[numbers.index(self.last.number)] = own[0]
+        return numbers, readings
 
 
 def pass_sizes(length: int) -> list[int]:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
 from typing import NamedTuple, TypeVar
 
@@ -75,9 +75,11 @@ def pareto_shapes(
 
     found: list[ParetoShape] = []
     if None in columns:
-        found += _by_rows(group, whole, limits, in_place)
+        for area in (group, group.running):
+            if area is not None:
+                found += _by_rows(area, whole, limits, in_place)
+                found += _by_kernels(area, whole, streamed)
         if len(group.operations) == 1:
-            found += _by_kernels(group, whole, streamed)
             found += shapes_by_tiles(group, whole, limits)
         found = best(found)
     strips = [each for each in columns if each is not None]
@@ -94,10 +96,12 @@ def undominated(shapes: Iterable[ShapeT]) -> list[ShapeT]:
 
 
 def _by_kernels(group: Group, whole: frozenset[int], streamed: int) -> Iterable[ParetoShape]:
-    """Return the shapes in blocks of output channels."""
+    """Return the shapes of one operation in blocks of output channels."""
+    if len(group.operations) > 1:
+        return
     sizes = [1] if group.last.channelwise or not streamed else pass_sizes(group.last.units)
     for kernels in sizes:
-        shape = Shape("kernels", 1, kernels)
+        shape = Shape("kernels", 1, kernels, running=group.is_running)
         memory = sum(buffer_sizes(group, shape, whole).values())
         again = 0 if group.last.channelwise else (count_blocks(group.last, shape) - 1) * streamed
         yield ParetoShape(memory, again, shape)
@@ -108,15 +112,15 @@ def _by_kernels(group: Group, whole: frozenset[int], streamed: int) -> Iterable[
 
 def _by_rows(group: Group, whole: frozenset[int], limits: Limits, in_place: int) -> Iterable[ParetoShape]:
     """Return the shapes in passes over whole planes: all weights are kept, or passes have whole rows."""
-    if group.weights <= limits.memory:
+    weights = [group.graph.operations[number].weights for number in group.keepable]
+    if sum(weights) <= limits.memory:
         for pixels in [1] if in_place < 0 else group.pixels_that_replace(in_place):
             yield _all_kept(group, whole, None, pixels)
-    if not group.weights:
+    if not weights:
         return
     # Of weights that are not all kept, so many elements are loaded for each pass, at least.
-    loaded = min(operation.weights for operation in group.operations if operation.weights)
-    loaded = max(group.weights - limits.memory, loaded)
-    height = group.graph.tensors[group.output].shape[1]
+    loaded = max(sum(weights) - limits.memory, min(weights))
+    height = group.plane[0]
     too_many: list[int] = []
     # Of those that lead to as many passes any number of rows may be the best: padding, and the last pass,
     # which has what remains, make buffers smaller. Only multiples of a number never take less than it.
@@ -134,22 +138,21 @@ def _by_rows(group: Group, whole: frozenset[int], limits: Limits, in_place: int)
 
 def _all_kept(group: Group, whole: frozenset[int], columns: int | None, pixels: int = 1) -> ParetoShape:
     """Return the shape that keeps all weights: buffers are smallest with one pixel a pass."""
-    shape = Shape("pixels", pixels, 1, group.weighted, columns)
+    shape = Shape("pixels", pixels, 1, group.keepable, columns, running=group.is_running)
     memory = sum(buffer_sizes(group, shape, whole).values())
     return ParetoShape(memory, reread(group, whole, columns), shape)
 
 
 def _some_kept(group: Group, whole: frozenset[int], limits: Limits, pixels: int) -> list[ParetoShape] | None:
     """Return the shapes that load some weights for each pass of some rows; None if not even buffers fit."""
-    least = Shape("pixels", pixels, 1)
+    least = Shape("pixels", pixels, 1, running=group.is_running)
     sizes = buffer_sizes(group, least, whole)
     if sum(sizes.values()) > limits.memory:
         return None
     active = group.active(pixels)
-    fixed = sum(size for (what, _), size in sizes.items() if what != "weights")
-    found = [_Kept(fixed, 0, frozenset())]
+    found = [_Kept(fixed_size(group, sizes), 0, frozenset())]
     for operation in group.operations:
-        if not operation.weights:
+        if operation.number not in group.keepable:
             continue
         number = operation.number
         block, again = sizes["weights", number], (active[number] - 1) * operation.weights
@@ -164,6 +167,13 @@ def _some_kept(group: Group, whole: frozenset[int], limits: Limits, pixels: int)
             each for each in loaded if each.memory <= limits.memory and each.again <= limits.again
         )
     return [ParetoShape(memory, again, replace(least, kept=kept)) for memory, again, kept in found]
+
+
+def fixed_size(group: Group, sizes: Mapping[tuple[str, int], int]) -> int:
+    """Return the elements of all buffers but weights that may be kept, given their sizes."""
+    return sum(
+        size for (what, number), size in sizes.items() if what != "weights" or number not in group.keepable
+    )
 
 
 class _Kept(NamedTuple):
@@ -182,10 +192,12 @@ def _in_strips(
     known: Sequence[ParetoShape],
 ) -> Iterable[ParetoShape]:
     """Return the shapes in strips of some columns that may be better than those that are known."""
+    group = group.running or group
+    weights = sum(group.graph.operations[number].weights for number in group.keepable)
     for columns in widths:
         again = reread(group, whole, columns)
         lines = sum(least_line(group, tensor, columns) for tensor in group.lines if tensor not in whole)
-        least = group.weights + lines
+        least = weights + lines
         if again > limits.again or least > limits.memory:
             continue
         if not any(each.memory <= least and each.again <= again for each in known):

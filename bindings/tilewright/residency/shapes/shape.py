@@ -26,6 +26,8 @@ class Shape:
     ----------
     doubled
         Whether it has second buffers.
+    running
+        Whether the last operation adds up what it reads pixel by pixel.
     """
 
     order: str
@@ -35,6 +37,7 @@ class Shape:
     columns: int | None = None
     channels: int | None = None
     doubled: bool = False
+    running: bool = False
 
 
 class Buffer(NamedTuple):
@@ -71,7 +74,8 @@ def step_buffers(group: Group, shape: Shape, whole: Collection[int]) -> list[Buf
     graph, found = group.graph, []
     copies = 2 if shape.doubled else 1
     if shape.doubled:
-        lines = group.double_buffered_line_pixels(shape.pixels, count_rounds(group, shape), whole)
+        rounds = count_rounds(group, shape)
+        lines = group_of_passes(group, shape).double_buffered_line_pixels(shape.pixels, rounds, whole)
     else:
         lines = line_pixels(group, shape)
     for tensor in group.lines:
@@ -84,8 +88,16 @@ def step_buffers(group: Group, shape: Shape, whole: Collection[int]) -> list[Buf
         if operation.weights:
             kept = operation.number in shape.kept
             size = operation.weights if kept else copies * operation.block(shape.kernels)
+            if shape.running and operation is group.last:
+                size = weights_of_pixels(operation, shape)
             found.append(Buffer("weights", operation.number, size))
-    if group.output not in whole:
+    if shape.running:
+        assert group.last.running is not None
+        at_once = graph.tensors[group.output].channels
+        if shape.order == "kernels":
+            at_once = min(at_once, shape.kernels)
+        found.append(Buffer("block", group.output, at_once * group.last.running.value))
+    elif group.output not in whole:
         channels = graph.tensors[group.output].channels
         at_once = channels if computed_whole(group.last, shape) else min(channels, shape.kernels)
         found.append(Buffer("block", group.output, copies * min(shape.pixels, group.pixels) * at_once))
@@ -123,9 +135,23 @@ def line_pixels(group: Group, shape: Shape) -> dict[int, int]:
     return planes_or_strips(group, shape).line_pixels(shape.pixels)
 
 
+def weights_of_pixels(operation: Operation, shape: Shape) -> int:
+    """Return the elements of weights for a pass over what an operation adds up pixel by pixel."""
+    assert operation.running is not None
+    _, _, each, bias = operation.running
+    return min(shape.kernels, operation.units) * (each * shape.pixels + bias)
+
+
+def group_of_passes(group: Group, shape: Shape) -> Group:
+    """Return the group in passes over what its last operation computes, or over what it adds up."""
+    return group.running or group if shape.running else group
+
+
 def planes_or_strips(group: Group, shape: Shape) -> Group | Strips:
     """Return what passes go over: whole planes or strips of them."""
-    return group if shape.columns is None or shape.order == "tiles" else strips_of(group, shape.columns)
+    if shape.columns is None or shape.order == "tiles":
+        return group_of_passes(group, shape)
+    return strips_of(group, shape.columns)
 
 
 def replaces(group: Group, shape: Shape, tensor: int) -> bool:
@@ -165,7 +191,11 @@ def buffer_sizes(group: Group, shape: Shape, whole: Collection[int]) -> dict[tup
     every = group.shapes.get(shape)
     if every is None:
         every = group.shapes[shape] = step_buffers(group, shape, ())
-    return {(what, number): size for what, number, size in every if what == "weights" or number not in whole}
+    return {
+        (what, number): size
+        for what, number, size in every
+        if what == "weights" or number not in whole or (what == "block" and shape.running)
+    }
 
 
 def computed_whole(operation: Operation, shape: Shape) -> bool:
@@ -189,8 +219,9 @@ def weights_moved(group: Group, shape: Shape) -> int:
     if shape.order == "tiles":
         return count_passes(group, shape) * group.last.weights
     active = planes_or_strips(group, shape).active(shape.pixels)
+    once = {*shape.kept, *([group.last.number] if shape.running else [])}
     return sum(
-        operation.weights * (1 if operation.number in shape.kept else active[operation.number])
+        operation.weights * (1 if operation.number in once else active[operation.number])
         for operation in group.operations
     )
 
@@ -240,7 +271,11 @@ def elements_moved(group: Group, shape: Shape, streamed: Collection[int], writte
 
 def double_buffered_shapes(group: Group) -> Iterator[Shape]:
     """Return the shapes that may have second buffers: all weights are kept, or there are blocks of them."""
-    for rows in _rows_of_a_pass(group):
+    if group.running is not None and not group.last.weights:
+        for rows in pass_sizes(group.running.plane[0]):
+            pixels = rows * group.running.row
+            yield Shape("pixels", pixels, 1, group.weighted, doubled=True, running=True)
+    for rows in pass_sizes(group.plane[0]):
         pixels = rows * group.row
         yield Shape("pixels", pixels, 1, group.weighted, doubled=True)
         if _may_be_in_blocks(group):
@@ -250,10 +285,13 @@ def double_buffered_shapes(group: Group) -> Iterator[Shape]:
 
 def why_not_double_buffered(group: Group, shape: Shape) -> str | None:
     """Say why a shape cannot have second buffers, or None."""
-    rows, rest = divmod(shape.pixels, group.row)
+    area = group_of_passes(group, shape)
+    rows, rest = divmod(shape.pixels, area.row)
+    if shape.running and (shape.order != "pixels" or group.last.weights):
+        return "adds up pixels in blocks of output channels, or with weights"
     if shape.order not in ("pixels", "kernels") or shape.columns is not None:
         return "is in tiles, strips or blocks of input channels"
-    if rest or rows not in _rows_of_a_pass(group):
+    if rest or rows not in pass_sizes(area.plane[0]):
         return f"passes of {shape.pixels} pixels are not the fewest whole rows for their number"
     if shape.order == "pixels":
         return None if shape.kept == group.weighted else "loads weights for each pass"
@@ -262,11 +300,6 @@ def why_not_double_buffered(group: Group, shape: Shape) -> str | None:
     if shape.kernels not in pass_sizes(group.last.units):
         return f"blocks of {shape.kernels} output channels are not the smallest for their number"
     return None
-
-
-def _rows_of_a_pass(group: Group) -> list[int]:
-    """Return the rows that a pass may have: the fewest for each number of passes."""
-    return pass_sizes(group.graph.tensors[group.output].shape[1])
 
 
 def _may_be_in_blocks(group: Group) -> bool:

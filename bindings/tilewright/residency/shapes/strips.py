@@ -39,6 +39,7 @@ class Strips:
     def _needed(self, tensor: int) -> tuple[Counts, Counts]:
         width = self.group.graph.tensors[tensor].shape[2]
         if tensor == self.group.output:
+            width = self.group.row
             starts = np.arange(0, width, self.columns, dtype=np.int64)
             return starts, np.minimum(starts + self.columns, width)
         from tilewright.residency.shapes import line_buffers  # start-up time: numba
@@ -70,7 +71,7 @@ class Strips:
     def _begins(self, pixels: int) -> Counts:
         """Return where the ends of each strip begin, one strip behind the other, and the end of all."""
         widths = self._widths(self.group.output)
-        height = self.group.graph.tensors[self.group.output].shape[1]
+        height = self.group.plane[0]
         passes = -(-height * widths // self._own(widths, pixels))
         return np.cumsum([0, *(passes + 1)], dtype=np.int64)
 
@@ -102,7 +103,7 @@ class Strips:
     def _counted(self, tensor: int, pixels: int) -> tuple[Counts, Counts, Counts]:
         """Return the ends of all passes, strip by strip, and what there is of each strip: see `Group`."""
         group = self.group
-        height, widths = group.graph.tensors[group.output].shape[1], self._widths(group.output)
+        height, widths = group.plane[0], self._widths(group.output)
         begins = self._begins(pixels)
         if tensor == group.output:
             own, total, counts = self._own(widths, pixels), height * widths, np.diff(begins)
@@ -142,7 +143,8 @@ class Strips:
 
 
 def strips_of(group: Group, columns: int) -> Strips:
-    """Return a group in strips, always the same."""
+    """Return a group in strips, always the same: of what is added up, where the last output is a pixel."""
+    group = group.running or group
     if columns not in group.in_strips:
         group.in_strips[columns] = Strips(group, columns)
     found: Strips = group.in_strips[columns]
@@ -152,7 +154,8 @@ def strips_of(group: Group, columns: int) -> Strips:
 def strip_widths(group: Group) -> list[int]:
     """Return the columns of strips: the least for each number of strips from two on, the widest first.
 
-    There are none where windows go over an operand that is put together of parts: a strip might have no
+    Where the last output is one pixel that has running values, they are of what is added up. There are none
+    where windows go over an operand that is put together of parts: a strip might have no
     column of one.
     """
     parts = any(
@@ -161,12 +164,13 @@ def strip_widths(group: Group) -> list[int]:
         for access in operation.op.accesses
         if access.at is not None
     )
-    width = group.graph.tensors[group.output].shape[2] if group.graph.tiles and not parts else 1
+    width = (group.running or group).row if group.graph.tiles and not parts else 1
     return [columns for columns in reversed(pass_sizes(width)) if columns < width]
 
 
 def least_line(group: Group, tensor: int, columns: int) -> int:
     """Return the elements of a line buffer, at least: the rows under a window, of the last one a pixel."""
+    group = group.running or group
 
     def least() -> int:
         return (most_rows(group, tensor) - 1) * strips_of(group, columns).widest(tensor) + 1

@@ -157,6 +157,35 @@ class PixelArithmetic:
         found: Values = (terms.astype(kind) @ weights.T.astype(kind)).astype(np.int64)
         return found
 
+    def add_pixels(self, read: Read, weights: Values, pixels: Numbers, channels: Span) -> Values:
+        """Return what some pixels of a whole plane add to its one output pixel, shape (1, channels).
+
+        Parameters
+        ----------
+        weights
+            Of these channels and pixels, shape (channels, input channels times pixels); none for a pool.
+        """
+        spec = self.operation.spec
+        deep = channels if isinstance(spec, Pool) else (0, sum(shape[0] for shape in self.planes))
+        values = self._joined(read, pixels, *deep)
+        if not self.numeric:
+            return np.zeros((1, channels[1] - channels[0]), dtype=np.int64)
+        values = small(values)
+        if isinstance(spec, Pool):
+            pooled: Values = values.max(axis=0) if spec.op == "max" else values.sum(axis=0)
+            return pooled[None]
+        terms = values.T.reshape(-1)
+        kind = exact_type(terms, weights, len(terms))
+        found: Values = (weights.astype(kind) @ terms.astype(kind)).astype(np.int64)
+        return found[None]
+
+    def together(self, values: Values, before: Values) -> Values:
+        """Return the values of two parts of what an operation adds up, or takes the largest of."""
+        spec = self.operation.spec
+        largest = isinstance(spec, Pool) and spec.op == "max"
+        found: Values = np.maximum(values, before) if largest else values + before
+        return found
+
     def _of_all(self, read: Read, weights: Values, pixels: Numbers, channels: Span) -> Values:
         """Return parts of the output where each value needs all of the operands."""
         spec, count = self.operation.spec, channels[1] - channels[0]

@@ -212,7 +212,7 @@ static void load_block(const run_t *r, int map, range_t pixels)
 static void load_pass(const run_t *r)
 {
     const step_t *s = r->step;
-    if (s->order != PIXELS && !r->pass)
+    if (s->order != PIXELS && !r->pass && !s->running)
         load_weights(r, &s->operations[0], r->block);
     if (s->order == TILES && s->channels >= s->depth && r->block.begin)
         return; /* what the tile reads is there */
@@ -372,6 +372,147 @@ static int64_t copied(const work_t *w, int c, int y, int x)
     return operand(part, place(w->run, part->map, pixel / t->columns, pixel % t->columns, value / each, 0));
 }
 
+/* Running values --------------------------------------------------------------------------------------- */
+
+/* Whether a pass adds the first pixels, or the last ones: their plane stands for that of the last map. */
+static int is_first(const run_t *r)
+{
+    return !r->column_part && !r->pass;
+}
+
+static int is_last(const run_t *r)
+{
+    return r->column_part == r->step->column_parts - 1 && r->pass == r->passes - 1;
+}
+
+/* The output channel with which the block of running values begins. */
+static int first_running(const run_t *r)
+{
+    return r->step->order == KERNELS ? r->block.begin : 0;
+}
+
+static long running_bit(const run_t *r, const operation_t *o, int channel)
+{
+    const int apart = o->kind == MAX_POOL ? 1 : SUM_ELEMENTS;
+    return (r->step->sums + (long)(channel - first_running(r)) * apart) * ELEMENT_BITS;
+}
+
+/* The weights of an output channel that a pass has, with the first pixels the bias before them. */
+static long row_of_pixels(const run_t *r, const operation_t *o)
+{
+    const long plane = pixels_of(r->step->maps[o->parts[0].map].tensor);
+    const long pixels = r->ends[o->map] - r->before[o->map];
+    return is_first(r) * o->has_bias + (o->each - o->has_bias) / plane * pixels;
+}
+
+/* The pixels of a pass that lie side by side in their plane, from one of them on. */
+static int side_by_side(const run_t *r, int m, int pixel)
+{
+    const range_t columns = columns_of(r, m);
+    const int width = length(columns), left = r->ends[m] - pixel;
+    return r->step->column_parts == 1 ? left : MIN(left, width - pixel % width);
+}
+
+static void load_weights_of_pixels(const run_t *r, const operation_t *o, range_t units)
+{
+    const tensor_t *t = r->step->maps[o->parts[0].map].tensor;
+    const range_t columns = columns_of(r, o->map);
+    const int width = length(columns), plane = pixels_of(t), depth = (int)((o->each - o->has_bias) / plane);
+    long to = o->address;
+    for (int k = units.begin; k < units.end; k++) {
+        const unsigned char *from = o->weights + k * o->each * ELEMENT_BYTES;
+        if (is_first(r) && o->has_bias)
+            dma_load(memory + to++ * ELEMENT_BYTES, from, ELEMENT_BYTES);
+        for (int c = 0; c < depth; c++)
+            for (int p = r->before[o->map], some; p < r->ends[o->map]; p += some) {
+                const long pixel = (long)(p / width) * t->columns + columns.begin + p % width;
+                some = side_by_side(r, o->map, p);
+                dma_load(memory + to * ELEMENT_BYTES, from + (o->has_bias + (long)c * plane + pixel) * ELEMENT_BYTES,
+                         (long)some * ELEMENT_BYTES);
+                to += some;
+            }
+    }
+}
+
+/* What an output channel has of a part's channel: its products with weights, its sum, or the largest of all. */
+static int64_t with_pixels(const work_t *w, int64_t value, const part_t *part, int channel, long weights)
+{
+    const run_t *r = w->run;
+    const operation_t *o = w->operation;
+    const range_t columns = columns_of(r, o->map);
+    const int width = length(columns), begin = r->before[o->map];
+    sum_t sum = (sum_t)value;
+    for (int p = begin; p < r->ends[o->map]; p++) {
+        const int y = p / width, x = columns.begin + p % width;
+        const int64_t read = operand(part, place(r, part->map, y, x, channel, first_held(w, part)));
+        const long at = o->stays ? (long)y * r->step->maps[part->map].tensor->columns + x : p - begin;
+        if (o->kind == CONV)
+            sum += (sum_t)(read * element(weights + at));
+        else
+            value = o->kind == MAX_POOL ? MAX(value, read) : value + read;
+    }
+    return o->kind == CONV ? (int64_t)sum : value;
+}
+
+/* An output channel's products with the pixels of a pass, and what has been added before; the bias comes first. */
+static int64_t connected_pixels(const work_t *w, int k, int64_t value)
+{
+    const run_t *r = w->run;
+    const operation_t *o = w->operation;
+    const int plane = pixels_of(r->step->maps[o->parts[0].map].tensor);
+    const int each = o->stays ? plane : r->ends[o->map] - r->before[o->map];
+    long weights = o->address + (o->stays ? k * o->each : (k - w->first_unit) * row_of_pixels(r, o));
+    if (is_first(r))
+        value = o->has_bias ? (int64_t)((sum_t)element(weights) << o->bias_shift) : 0;
+    if (is_first(r) || o->stays)
+        weights += o->has_bias;
+    for (int p = 0; p < o->part_count; p++) {
+        const part_t *part = &o->parts[p];
+        const int first = first_channel(r, o, part);
+        for (int c = 0; c < r->step->maps[part->map].tensor->channels; c++)
+            value = with_pixels(w, value, part, c, weights + (long)(first + c) * each);
+    }
+    return value;
+}
+
+static void save_running(const run_t *r, const operation_t *o, range_t channels)
+{
+    const map_t *map = &r->step->maps[o->map];
+    for (int c = channels.begin; c < channels.end; c++)
+        dma_save(map->tensor->dram + (long)c * ELEMENT_BYTES,
+                 memory + place(r, o->map, 0, 0, c, map->whole ? 0 : first_running(r)) * ELEMENT_BYTES, ELEMENT_BYTES);
+}
+
+/* Add the pixels of a pass to some running values; with the last ones the output is there. */
+static void add_pixels(const run_t *r, const operation_t *o, range_t channels)
+{
+    const map_t *map = &r->step->maps[o->map];
+    const work_t work = {r, o, channels, channels.begin};
+    if (o->weight_count && !o->stays)
+        load_weights_of_pixels(r, o, channels);
+    for (int k = channels.begin; k < channels.end; k++) {
+        const long bit = running_bit(r, o, k);
+        int64_t value = is_first(r) ? (o->kind == MAX_POOL ? INT64_MIN : 0) : load(memory, bit, r->step->running);
+        if (o->kind == CONV) {
+            value = connected_pixels(&work, k, value);
+        } else {
+            int channel = k;
+            const part_t *part = part_of(&work, &channel);
+            value = with_pixels(&work, value, part, channel, 0);
+        }
+        if (!is_last(r)) {
+            store(memory, bit, r->step->running, value);
+            continue;
+        }
+        if (o->kind == CONV)
+            value = wrapped((sum_t)value, o->sum_bits);
+        value = rescaled(o->relu ? MAX(value, 0) : value, o->shift, o->divisor, o->bits);
+        store(memory, place(r, o->map, 0, 0, k, map->whole ? 0 : first_running(r)) * ELEMENT_BITS, ELEMENT_BITS, value);
+    }
+    if (map->written && is_last(r) && !r->step->doubled)
+        save_running(r, o, channels);
+}
+
 /* Execution -------------------------------------------------------------------------------------------- */
 
 static void save(const run_t *r, int map, range_t channels)
@@ -423,6 +564,16 @@ static range_t channels_of(const run_t *r, const operation_t *o, range_t units)
 static void compute(const run_t *r, const operation_t *o)
 {
     const range_t every = {0, o->units};
+    const step_t *s = r->step;
+    if (s->running && o == &s->operations[s->operation_count - 1]) {
+        const range_t all = s->order == KERNELS ? r->block : every;
+        const int size = s->order == PIXELS && o->weight_count ? MIN(s->kernels, o->units) : length(all);
+        for (range_t some = {all.begin, all.begin}; some.begin < all.end; some.begin = some.end) {
+            some.end = MIN(some.begin + size, all.end);
+            add_pixels(r, o, some);
+        }
+        return;
+    }
     if (r->step->order != PIXELS) {
         compute_block(r, o, channels_of(r, o, r->block), r->block);
         return;
@@ -451,7 +602,10 @@ static void save_pass(const run_t *r)
     for (int i = 0; i < s->operation_count; i++) {
         const operation_t *o = &s->operations[i];
         const range_t all = {0, o->units};
-        if (s->maps[o->map].written)
+        if (s->running && i == s->operation_count - 1) {
+            if (s->maps[o->map].written && is_last(r))
+                save_running(r, o, all);
+        } else if (s->maps[o->map].written)
             save(r, o->map, channels_of(r, o, s->order == PIXELS ? all : r->block));
     }
 }

@@ -84,11 +84,12 @@ typedef enum { PIXELS, KERNELS, TILES, CHANNELS } order_t;
 typedef struct {
     const char *name;
     order_t order;
-    int pixels;  /* of the last map, that a pass computes */
+    int pixels;  /* of the last map, that a pass computes, or of the plane that is added up to its pixel */
     int kernels; /* output channels of which weights are on chip at a time, if they are not kept */
     int columns; /* of a strip or tile; 0 if there are none */
     int channels, depth; /* input channels that are added up at a time, and how many there are */
-    long sums;           /* address of the sums of a block, until it is complete */
+    long sums;           /* address of the sums of a block, until it is complete, and of running values */
+    int running;         /* bits of a running value, if the last operation adds up its map's pixels in passes */
     int doubled;         /* whether the next pass is loaded, and the one before is saved, around each pass */
     const map_t *maps;
     int map_count;
