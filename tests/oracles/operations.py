@@ -62,6 +62,10 @@ class Operation:
         ]
         self.over_plane = self.is_pool and self.outputs == [1, 1] and self._under((0, 0)) == self._whole()
         self.per_value = self.kernel[0] * self.kernel[1] if self.is_pool else self.operands - 1
+        if layer["kind"] == "function":  # along some axes
+            self.per_value = max(
+                1, _up(layer["macs"], self.images * self.maps * self.plane[0] * self.plane[1])
+            )
 
     def _whole(self) -> frozenset[tuple[int, int]]:
         return frozenset(product(range(self.plane[0]), range(self.plane[1])))
@@ -142,6 +146,9 @@ class Operation:
             raise TooLarge
         if self.layer["kind"] == "map":  # a normalisation, which looks at all maps
             every = [tile for tile in every if tile[0] == self.maps]
+        for axis, name in enumerate(("channels", "rows", "columns")):
+            if name in (self.layer.get("along") or ()):
+                every = [tile for tile in every if tile[axis] == self.sizes[axis]]
         fitting = [tile for tile in every if self.fits(tile)]
         if self.over_plane:
             fewest = min(map(self.tiles, fitting), default=0)

@@ -141,8 +141,10 @@ class Game(NamedTuple):
     parameters: dict[str, Any]
 
 
-def pebble_game(work: Work, capacity: int, widths: tuple[int, int, int] = (1, 1, 1)) -> Game:
-    """Bound the accesses of every schedule on a memory of `capacity` elements (theorem 2).
+def pebble_game(
+    work: Work, capacity: int, widths: tuple[int, int, int] = (1, 1, 1), passing: int = 0
+) -> Game:
+    """Bound the accesses of every schedule on a memory of `capacity` elements (theorems 2 and 3).
 
     Cut into windows, a schedule pays in each for what the window's MACs need and the memory does not hold
     when it begins. Every number of windows and all charges are valid; the best of many is returned.
@@ -151,6 +153,8 @@ def pebble_game(work: Work, capacity: int, widths: tuple[int, int, int] = (1, 1,
     ----------
     widths
         Of an input, a weight and a sum, in the unit of the capacity.
+    passing
+        Elements that a MAC takes and that need not be in the memory, as they may pass by.
 
     Notes
     -----
@@ -175,7 +179,34 @@ def pebble_game(work: Work, capacity: int, widths: tuple[int, int, int] = (1, 1,
         if accesses > best.accesses:
             shown = ":".join(f"{charge / PARTS:g}" for charge in chosen)
             best = Game("pebble game", accesses, {"windows": number, "charges": shown})
+    if work.least == work.most == 1:
+        segments, accesses = product_bound(work.macs, capacity // min(widths) + passing)
+        if accesses > best.accesses:
+            best = Game("pebble game", accesses, {"segments": segments})
     return best
+
+
+def product_bound(macs: int, capacity: int) -> tuple[int, int]:
+    """Bound the accesses of every schedule of products of matrices (theorem 3).
+
+    Parameters
+    ----------
+    macs
+        Of all products, whatever they have in common.
+    capacity
+        Elements that the memory holds.
+
+    Returns
+    -------
+    segments, accesses
+        Parts of a schedule with as many accesses, of which no one has more than ``capacity ** 1.5`` MACs; 0
+        accesses where all MACs may be in one.
+    """
+    each = capacity**1.5
+    if macs < each * (1 + MARGIN):
+        return 1, 0
+    accesses = 2 * macs / np.sqrt(capacity) + (1 - 2 * 3**-1.5) * capacity
+    return int(np.ceil(macs / each)), int(np.ceil(accesses * (1 - MARGIN)))
 
 
 @lru_cache(maxsize=256)

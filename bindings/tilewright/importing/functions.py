@@ -9,7 +9,7 @@ from math import prod
 from onnx import TensorProto
 
 from tilewright.importing.model import OnnxOperation, Value
-from tilewright.importing.shapes import Table, any_shape, axes, shape
+from tilewright.importing.shapes import Shape, Table, any_shape, axes, shape
 
 MOVES = (
     "CenterCropPad", "Col2Im", "Compress", "Concat", "DepthToSpace", "Expand", "Gather", "GatherElements",
@@ -81,7 +81,34 @@ def function(operation: OnnxOperation) -> list[Table]:
     along, result = operation.attributes.get("along"), operation.outputs[0]
     if along is not None and result is not None and shape(operation, result) == own:
         table["along"] = axes(operation, operation.given[0], along)
+    if operation.operator in RECURRENT:
+        table |= _recurrence(operation, own)
     return _each(operation, table, loose=False)
+
+
+def _recurrence(operation: OnnxOperation, own: Shape) -> Table:
+    """Return the sizes of a recurrent layer, where its state begins with zeros and its weights are fixed."""
+    inputs = [*operation.inputs, *[None] * 8][:8]
+    by_input, by_state = (_shape(operation, place) for place in (1, 2))
+    begins = all(value is None or _is_zero(value) for value in inputs[5:7])
+    fixed = all(value is not None and value.fixed for value in inputs[1:3])
+    if not (begins and fixed and inputs[4] is None and len(operation.given) == 1 and by_state):
+        return {}
+    (directions, rows, hidden), features = by_state, by_input[-1]
+    steps, units = prod(own) // features, directions * hidden
+    result = next(value for value in operation.outputs if value is not None)
+    if prod(own) % features or prod(shape(operation, result)) not in (units, steps * units):
+        return {}
+    if parameters(operation) < directions * rows * (features + hidden):
+        return {}
+    after = operation.operator == "GRU" and bool(operation.attributes.get("linear_before_reset"))
+    sizes: Table = {"steps": steps, "hidden": hidden, "directions": directions}
+    return {"recurrence": sizes | ({"reset_after": True} if after else {})}
+
+
+def _is_zero(value: Value) -> bool:
+    """Whether a tensor is known to hold nothing but zeros."""
+    return value.data is not None and not value.data.any()
 
 
 def numbers_at(operation: OnnxOperation) -> int | None:
@@ -114,9 +141,12 @@ def parameters(operation: OnnxOperation) -> int:
     """Count the numbers that may have been trained; single ones are part of the operation."""
     if operation.operator in ("Resize", "Upsample", "QuantizeLinear", "DequantizeLinear", "Pad", "Where"):
         return 0
+    fixed = operation.fixed
+    if operation.operator in RECURRENT:  # whose states begin with zeros where no others are given
+        fixed = [value for value in fixed if value not in operation.inputs[5:7] or not _is_zero(value)]
     counts = [
         prod(value.shape)
-        for value in operation.fixed
+        for value in fixed
         if value.shape is not None and operation.types.get(value.name) in TRAINED
     ]
     return sum(number for number in counts if number > 1)

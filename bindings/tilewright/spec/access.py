@@ -12,6 +12,7 @@ from typing import Literal
 
 from tilewright.spec.graph import Operation
 from tilewright.spec.network import (
+    GATES,
     NORMALISATIONS,
     AnyLayer,
     Concat,
@@ -47,7 +48,7 @@ BY_VALUE = (
 )  # fmt: skip
 """Functions of single values, where all that they read has the shape of what they give."""
 
-RECURRENT = ("gru", "lstm", "rnn")
+RECURRENT = tuple(GATES)
 """Functions with a state of their own, which takes a memory that no room counts."""
 
 

@@ -65,6 +65,9 @@ UNCHANGED: tuple[Unchanged, ...] = get_args(Unchanged)
 FREE: tuple[str, ...] = (*UNCHANGED, *get_args(Rescaling), "cast")
 """Those, and functions that only change how a value is stored, as integers that stand for numbers."""
 
+GATES = {"lstm": 4, "gru": 3, "rnn": 1}
+"""Recurrent functions, with the products that make one value of their state."""
+
 NORMALISATIONS: tuple[Normalisation, ...] = get_args(Normalisation)
 """Functions of several channels."""
 
@@ -379,6 +382,28 @@ class MatMul(NetworkLayer):
         return Layer.model_validate({**table, "kernels": groups * self.columns, "groups": groups})
 
 
+class Recurrence(Spec):
+    """How often a recurrent layer computes a state from the one before.
+
+    Attributes
+    ----------
+    steps : int
+        Points in time. Of an image, each has as many values of the input.
+    hidden : int
+        Values of the state, of one direction: what one point in time gives.
+    directions : int
+        2 where a second state goes through time backwards, with weights of its own.
+    reset_after : bool
+        Of a GRU, whether its reset gate multiplies what a product has made of the state (ONNX's
+        ``linear_before_reset``). Else it multiplies the state, and one product needs all of the other two.
+    """
+
+    steps: Size
+    hidden: Size
+    directions: Annotated[int, Field(ge=1, le=2)] = 1
+    reset_after: bool = False
+
+
 class Function(NetworkLayer):
     """An operation that is understood and has no kind of its own: what it reads and gives, and its work.
 
@@ -398,9 +423,12 @@ class Function(NetworkLayer):
     along : list of axes, optional
         Of a function that keeps the shape of its only input, as softmax does: the axes along which a value
         needs all others. Along the others it needs its own place alone. Without it, a value may need all.
+    recurrence : table, optional
+        Of ``lstm``, ``gru`` and ``rnn``: its points in time and the size of its state. It gives the state of
+        each of them, or of the last one.
     """
 
-    later: ClassVar[tuple[str, ...]] = ("numbers_at", "along")
+    later: ClassVar[tuple[str, ...]] = ("numbers_at", "along", "recurrence")
 
     kind: Literal["function"]
     op: Name
@@ -410,16 +438,39 @@ class Function(NetworkLayer):
     parameters: Count = 0
     numbers_at: Count | None = None
     along: tuple[Axis, ...] | None = None
+    recurrence: Recurrence | None = None
 
     def model_post_init(self, _context: object) -> None:
         """Refuse what belongs to another function."""
         super().model_post_init(_context)
+        if self.recurrence is not None:
+            self._check_recurrence(self.recurrence)
         if self.along is not None and self.output != self.input:
             limit = f"layer {self.name}: is for functions whose output has the shape of their input"
             raise InputError("layer.along", list(self.along), limit)
         if self.numbers_at is not None and (self.op != "concat" or not self.parameters):
             limit = f"layer {self.name}: is for op concat with parameters only"
             raise InputError("layer.numbers_at", self.numbers_at, limit)
+
+    def _check_recurrence(self, told: Recurrence) -> None:
+        """Refuse a recurrence whose sizes are not those of what is read, given and trained."""
+        where, given = f"layer {self.name}", prod(self.output)
+        if self.op not in GATES:
+            raise InputError("layer.recurrence", self.op, f"{where}: is for ops {', '.join(GATES)} only")
+        if prod(self.input) % told.steps:
+            limit = f"{where}: must divide the {prod(self.input)} values of the input"
+            raise InputError("layer.recurrence.steps", told.steps, limit)
+        units = told.directions * told.hidden
+        if given not in (units, told.steps * units):
+            limit = f"{where}: gives {units} values at each of {told.steps} points in time, or at the last"
+            raise InputError("layer.output", list(self.output), limit)
+        least = units * GATES[self.op] * (prod(self.input) // told.steps + told.hidden)
+        if self.parameters < least or (self.parameters - least) % units:
+            limit = f"{where}: must be {least} weights, and as many more for each of {units} values"
+            raise InputError("layer.parameters", self.parameters, limit)
+        if self.macs % (told.steps * least):
+            limit = f"{where}: must be a multiple of the {told.steps * least} of an image"
+            raise InputError("layer.macs", self.macs, limit)
 
 
 class Opaque(NetworkLayer):

@@ -21,7 +21,7 @@ from tilewright.tiling.npu.plan import NpuPlan
 from tilewright.tiling.operations.machines import unit
 from tilewright.tiling.operations.operation import Operation
 from tilewright.tiling.operations.plan import OperationPlan
-from tilewright.tiling.operations.walk import Walk
+from tilewright.tiling.operations.scan import ScanWalk, walk_of
 from tilewright.tiling.plan import Plan
 from tilewright.tiling.problem import Problem
 
@@ -304,13 +304,15 @@ def _full(nest: Nest, number: int) -> str:
 
 def _operation(part: Problem, plan: OperationPlan) -> Line:
     operation = part.one_operation
-    walk = Walk(operation, plan)
+    walk = walk_of(operation, plan)
     does = operation.op
     if operation.kernel != (1, 1) or operation.stride != (1, 1):
         does = _window(does, operation.kernel, operation.stride)
     if operation.on == "host":
         return Line("", f"{does} on host", "", {}, "-", "", "")
     memory, full = unit(part.machine, operation).fullness(walk.buffers)
+    if isinstance(walk, ScanWalk):
+        return _scan(does, walk, (memory, full))
     if not operation.windowed:
         pieces = f"{walk.steps} pieces of {plan.tile[2]} of {walk.length} values"
         loops = pieces if walk.steps > 1 else "-"
@@ -319,6 +321,16 @@ def _operation(part: Problem, plan: OperationPlan) -> Line:
     sizes = {"n": (1, operation.batch), **dict(tiles)}
     order = [(loop, -(-sizes[loop][1] // sizes[loop][0])) for loop in "ncxy"]  # rows innermost
     return Line("", does, memory, sizes, _looped(order), _rows_shared(operation, order), full)
+
+
+def _scan(does: str, walk: ScanWalk, full: tuple[str, str]) -> Line:
+    """Write a line of a recurrent layer: values of the state as maps, points in time as columns."""
+    scan, tile = walk.scan, walk.tile
+    sizes = {"n": (tile.images, scan.images), "c": (tile.hidden, scan.hidden), "x": (1, scan.steps)}
+    order = [(loop, -(-whole // some)) for loop, (some, whole) in sizes.items() if loop != "c"]
+    order.append(("c", len(walk.pieces)))
+    stays = f"state, {_size((tile.resident, scan.hidden))} of the weights" if tile.resident else "state"
+    return Line("", does, full[0], sizes, _looped(order), stays, full[1])
 
 
 def _rows_shared(operation: Operation, order: Sequence[tuple[str, int]]) -> str:

@@ -177,13 +177,29 @@ class OperationTile(Table):
     columns: Positive
 
 
+class StateTile(Table):
+    """How a recurrent layer goes through its states."""
+
+    hidden: Positive
+    """Values of the state that are computed at a time."""
+    steps: Positive
+    """Points in time whose input is on chip."""
+    images: Positive
+    """Images whose states are on chip."""
+    resident: Count
+    """Values of the state, the first ones, whose weights stay from one point in time to the next."""
+
+
 class TiledOperation(Table):
-    """An operation between layers, cut into tiles: images outermost, then maps, columns and rows."""
+    """An operation between layers, cut into tiles: images outermost, then maps, columns and rows.
+
+    A recurrent layer goes through its directions, of each through images, points in time and values.
+    """
 
     shape: Operation
     on: Literal["vector", "host"]
     """What does it."""
-    tile: OperationTile
+    tile: OperationTile | StateTile
     tiles: Positive
     buffers_elements: Amounts
     """Of the largest tile, by tensor."""

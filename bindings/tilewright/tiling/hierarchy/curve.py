@@ -24,7 +24,7 @@ def any_schedule(layer: Layer, machine: HierarchyMachine, capacity: int) -> int:
     added_up = any(extents(layer)[loop] > 1 for loop in REDUCED)
     widths = bits.input, bits.weights, bits.partial if added_up else bits.output
     usable = 8 * capacity // machine.levels[1].copies
-    return pebble_game(_work(layer), usable, widths).accesses
+    return pebble_game(_work(layer), usable, widths, passing=3).accesses
 
 
 @lru_cache(maxsize=256)

@@ -17,7 +17,8 @@ import numpy as np
 
 from tilewright.simulator.program import Box, Values
 from tilewright.tiling.operations.operation import Operation
-from tilewright.tiling.operations.plan import OperationPlan
+from tilewright.tiling.operations.plan import OperationPlan, ScanTile
+from tilewright.tiling.operations.scan import walk_of
 from tilewright.tiling.operations.walk import OUTPUT, Walk
 
 LARGEST = 2**22
@@ -72,6 +73,12 @@ LEAST = np.iinfo(np.int64).min
 def not_computed(operation: Operation, tiles: int) -> str | None:
     """Say why an operation is not computed, or None where it is."""
     op = operation.op
+    if operation.recurrence is not None:
+        return (
+            f"{op} is too large"
+            if max(operation.elements, operation.work) > LARGEST or tiles > MOST_TILES
+            else None
+        )
     if operation.needs == "flow":
         return f"{op} is moved in pieces of which none has all that an output depends on"
     if operation.windowed:
@@ -163,7 +170,8 @@ class ComputeTile:
 def random_values(operation: Operation, seed: int) -> dict[str, Values]:
     """Return random numbers for what an operation reads, integers from -8 to 8."""
     rng = np.random.default_rng(seed)
-    operands = Walk(operation, OperationPlan((1, 1, 1))).operands
+    tile = (1, 1, 1) if operation.recurrence is None else ScanTile(1, 1, 1, 0)
+    operands = walk_of(operation, OperationPlan(tile)).operands
     return {name: rng.integers(-8, 9, shape, dtype=np.int64) for name, shape in operands.items()}
 
 

@@ -14,7 +14,8 @@ from tilewright.tiling.dsp.compute import undominated
 from tilewright.tiling.dsp.machine import DspMachine
 from tilewright.tiling.operations.operation import Operation
 from tilewright.tiling.operations.plan import OperationPlan
-from tilewright.tiling.operations.steps import Timing, steps
+from tilewright.tiling.operations.scan import AnyWalk
+from tilewright.tiling.operations.steps import Timing
 from tilewright.tiling.operations.units import (
     Costs,
     Unit,
@@ -23,6 +24,7 @@ from tilewright.tiling.operations.units import (
     host_program,
     on_host,
     rate,
+    steps_of,
     tensors,
 )
 from tilewright.tiling.operations.vector_loop import has_loop
@@ -75,7 +77,7 @@ class DspUnit(Unit):
         """Return how full the memory is."""
         return "", f"{100 * self.width * sum(buffers.values()) / self.machine.buffer_capacity:.0f} %"
 
-    def program(self, walk: Walk) -> Program:
+    def program(self, walk: AnyWalk) -> Program:
         """Return what is executed."""
         machine = self.machine
         if self.host:
@@ -95,11 +97,11 @@ class DspUnit(Unit):
             tensors=moved,
             memories=(Memory("mem", machine.capacity),),
             engines=engines,
-            steps=steps(walk, Timing("bus", "dsp", computing, streamed)),
+            steps=steps_of(walk, Timing("bus", "dsp", computing, streamed)),
             copies=machine.copies,
         )
 
-    def costs(self, walk: Walk, level: str) -> Costs:
+    def costs(self, walk: AnyWalk, level: str) -> Costs:
         """Return what a plan costs by the closed form."""
         return self._costs(walk, [self._core(walk)])[0]
 
@@ -120,52 +122,54 @@ class DspUnit(Unit):
             for at in undominated(priced):
                 yield OperationPlan(plan.tile, options[at].loop), costs[at]
 
-    def _costs(self, walk: Walk, cores: Sequence[tuple[Counts, Counts]]) -> list[Costs]:
+    def _costs(self, walk: AnyWalk, cores: Sequence[tuple[Counts, Counts]]) -> list[Costs]:
         """Return what tiles cost, for each of some cycles of the core and units that it streams."""
         machine = self.machine
         loads = [self.width * moved.elements for moved in walk.loaded.values()]
         stores = [self.width * walk.stored.elements]
-        accesses = int(sum(counts.sum() for counts in (*loads, *stores)))
+        accesses = int(sum(walk.weights @ counts for counts in (*loads, *stores)))
         if self.host:
             cycles = on_host(machine, self.bytes)
             return [self._priced(accesses, cycles, 0, 0)]
         setup, width = machine.dma_setup_cycles, machine.bus_units_per_cycle
         load, store = (added(-(-counts // width) for counts in group) for group in (loads, stores))
         sets = setup * added((counts > 0).astype(np.int64) for counts in loads)
-        ends = setup * np.ones(walk.steps, dtype=np.int64)
+        ends = setup * walk.writes
         found = []
         for computing, streamed in cores:
             streaming = -(-streamed // width)
-            busy = int((computing + sets + ends).sum())
+            busy = int(walk.weights @ (computing + sets + ends))
             if not machine.double_buffering:
                 working = np.maximum(computing, streaming)
-                cycles = int((working + sets + ends + load + store).sum())
+                cycles = int(walk.weights @ (working + sets + ends + load + store))
             else:
-                core = computing + _next(sets) + _last(ends)
-                bus = _last(store) + _next(load) + streaming
-                alone = sets[0] + load[0] + ends[-1] + store[-1]
-                cycles = int(np.maximum(core, bus).sum() + alone)
-            found.append(self._priced(accesses, cycles, busy, int(streamed.sum())))
+                core = computing + walk.after(sets) + walk.before(ends)
+                bus = walk.before(store) + walk.after(load) + streaming
+                alone = walk.first(sets + load) + walk.last(ends + store)
+                cycles = int(walk.weights @ np.maximum(core, bus)) + alone
+            found.append(self._priced(accesses, cycles, busy, int(walk.weights @ streamed)))
         return found
 
-    def measured(self, walk: Walk, report: Report, level: str) -> Costs:
+    def measured(self, walk: AnyWalk, report: Report, level: str) -> Costs:
         """Return what an executed plan costs."""
         line = report.lockstep if self.machine.double_buffering else report.sequential
         assert line is not None
         busy = 0
         if not self.host:
-            busy = int(self._core(walk)[0].sum()) + self.machine.dma_setup_cycles * report.transfers
+            busy = int(walk.weights @ self._core(walk)[0]) + self.machine.dma_setup_cycles * report.transfers
         return self._priced(self.width * report.accesses, line.cycles, busy, report.streamed)
 
-    def breakdown(self, walk: Walk, report: Report) -> dict[str, Any]:
+    def breakdown(self, walk: AnyWalk, report: Report) -> dict[str, Any]:
         """Return the inner loop."""
-        return {"inner_loop": str(loop_of(self.operation, self.machine, walk))} if self.has_loop else {}
+        if not self.has_loop or not isinstance(walk, Walk):
+            return {}
+        return {"inner_loop": str(loop_of(self.operation, self.machine, walk))}
 
-    def limited_by(self, walk: Walk, costs: Costs) -> str:
+    def limited_by(self, walk: AnyWalk, costs: Costs) -> str:
         """Name what the time is spent on, most of all."""
         if self.host:
             return "host"
-        computing, streamed = (int(counts.sum()) for counts in self._core(walk))
+        computing, streamed = (int(walk.weights @ counts) for counts in self._core(walk))
         bus = -(-(costs["accesses"] + self.has_loop * streamed) // self.machine.bus_units_per_cycle)
         work = "inner loop" if self.has_loop else "vector unit"
         return work if computing > bus else "bus"
@@ -174,13 +178,13 @@ class DspUnit(Unit):
         energy = cost.energy(self.machine, accesses, busy, streamed)
         return {"accesses": accesses, "cycles": cycles, "energy": energy}
 
-    def _core(self, walk: Walk) -> tuple[Counts, Counts]:
+    def _core(self, walk: AnyWalk) -> tuple[Counts, Counts]:
         """Return the cycles of each tile, and the units between memory and registers that are counted."""
         machine, unit = self.machine, self.machine.vector_unit
         if self.host:
-            return np.zeros(walk.steps, dtype=np.int64), np.zeros(walk.steps, dtype=np.int64)
+            return np.zeros_like(walk.weights), np.zeros_like(walk.weights)
         if self.has_loop:
-            assert unit is not None
+            assert unit is not None and isinstance(walk, Walk)
             cycles, transfers = compute_of_tiles(self.operation, machine, walk)
             return cycles, transfers * unit.lanes
         if machine.vector_ops_per_cycle is None or (unit is not None and self.operation.needs == "flow"):
@@ -189,15 +193,5 @@ class DspUnit(Unit):
             return -(-stored // (unit.lanes * unit.memory_slots)), self.width * stored
         cycles = -(-walk.work // rate(machine))
         if not machine.register_file_bytes:
-            return cycles, np.zeros(walk.steps, dtype=np.int64)
-        return cycles, self.width * added([*walk.held.values(), walk.stored.elements])
-
-
-def _next(counts: Counts) -> Counts:
-    """Return of each step what the next one has."""
-    return np.append(counts[1:], 0)
-
-
-def _last(counts: Counts) -> Counts:
-    """Return of each step what the one before has."""
-    return np.append([0], counts[:-1])
+            return cycles, np.zeros_like(walk.weights)
+        return cycles, self.width * added([*walk.held.values(), walk.made])

@@ -23,9 +23,11 @@ from tilewright.tiling.hierarchy.machine import HierarchyMachine
 from tilewright.tiling.hierarchy.measures import whole
 from tilewright.tiling.measures import MovedBytes, MovedEnergy
 from tilewright.tiling.operations.operation import Operation
-from tilewright.tiling.operations.steps import Timing, steps
-from tilewright.tiling.operations.units import Costs, Unit, host_program, on_host, rate, tensors
-from tilewright.tiling.operations.walk import OUTPUT, Walk
+from tilewright.tiling.operations.scan import AnyWalk, ScanWalk
+from tilewright.tiling.operations.scan_steps import elements_read
+from tilewright.tiling.operations.steps import Timing
+from tilewright.tiling.operations.units import Costs, Unit, host_program, on_host, rate, steps_of, tensors
+from tilewright.tiling.operations.walk import OUTPUT, Sums
 
 
 class HierarchyUnit(Unit):
@@ -76,7 +78,7 @@ class HierarchyUnit(Unit):
             return self.own.name, ", ".join(f"{name} {share:.0f} %" for name, share in shares.items())
         return self.own.name, f"{12.5 * sum(needed.values()) / capacity:.0f} %"
 
-    def program(self, walk: Walk) -> Program:
+    def program(self, walk: AnyWalk) -> Program:
         """Return what is executed."""
         if self.host:
             return host_program(walk, self._host_cycles)
@@ -86,27 +88,27 @@ class HierarchyUnit(Unit):
             tensors=moved,
             memories=(Memory("input", self._room(walk, "input")), Memory(OUTPUT, self._room(walk, OUTPUT))),
             engines=(Engine("port"), Engine("vector")),
-            steps=steps(walk, Timing("port", "vector", np.zeros(walk.steps, dtype=np.int64))),
+            steps=steps_of(walk, Timing("port", "vector", np.zeros(len(walk.weights), dtype=np.int64))),
         )
 
-    def _room(self, walk: Walk, operand: str) -> int | None:
+    def _room(self, walk: AnyWalk, operand: str) -> int | None:
         """Return the elements that a tile may reserve of the memory, None without a limit."""
         if self.own.capacity_bytes is None:
             return None
         buffers = walk.buffers
         return buffers[OUTPUT] if operand == OUTPUT else sum(buffers.values()) - buffers[OUTPUT]
 
-    def costs(self, walk: Walk, level: str) -> Costs:
+    def costs(self, walk: AnyWalk, level: str) -> Costs:
         """Return what a plan costs by the closed form."""
-        return self._priced(*walk.sums, level)
+        return self._priced(walk.sums, level)
 
-    def measured(self, walk: Walk, report: Report, level: str) -> Costs:
+    def measured(self, walk: AnyWalk, report: Report, level: str) -> Costs:
         """Return what an executed plan costs."""
-        return self._priced(*self._executed(walk, report), level)
+        return self._priced(self._executed(walk, report), level)
 
-    def breakdown(self, walk: Walk, report: Report) -> dict[str, Any]:
+    def breakdown(self, walk: AnyWalk, report: Report) -> dict[str, Any]:
         """Return what each level reads and writes of each operand, in bytes and attojoules."""
-        moved = self._moved(*self._executed(walk, report))
+        moved = self._moved(self._executed(walk, report))
         levels = {level.name: level for level in self.machine.levels if not level.fanout}
         sizes: dict[str, MovedBytes] = {}
         energies: dict[str, MovedEnergy] = {}
@@ -126,14 +128,18 @@ class HierarchyUnit(Unit):
             return {"levels_bytes": sizes}
         return {"levels_bytes": sizes, "levels_aj": energies, "vector_aj": self._work_energy}
 
-    def _executed(self, walk: Walk, report: Report) -> tuple[int, int, int]:
-        """Return the elements that an executed plan loads, works on tile by tile, and writes."""
-        loaded = sum(report.total(counts) for counts in report.loaded.values())
-        written = sum(report.total(counts) for counts in report.written.values())
+    def _executed(self, walk: AnyWalk, report: Report) -> Sums:
+        """Return the elements that an executed plan loads, works on tile by tile, writes and keeps."""
+        loaded, written, made = (
+            sum(report.total(counts) for counts in rows.values())
+            for rows in (report.loaded, report.written, report.computed)
+        )
+        if isinstance(walk, ScanWalk):
+            return Sums(loaded, elements_read(walk), written, made - written)
         held = sum(
             box.size(walk.operands[name]) for boxes, _, _ in walk.tiles() for name, box in boxes.items()
         )
-        return loaded, held, written
+        return Sums(loaded, held, written, made - written)
 
     @property
     def _work_energy(self) -> int:
@@ -141,7 +147,7 @@ class HierarchyUnit(Unit):
         price = self.machine.mac_pj if self.machine.vector_op_pj is None else self.machine.vector_op_pj
         return 0 if self.host else self.operation.work * attojoules(price, 1)
 
-    def limited_by(self, walk: Walk, costs: Costs) -> str:
+    def limited_by(self, walk: AnyWalk, costs: Costs) -> str:
         """Name what the time is spent on, most of all."""
         if self.host:
             return "host"
@@ -154,20 +160,24 @@ class HierarchyUnit(Unit):
         written = operation.batch * prod(operation.output)
         return on_host(self.machine, -(-(read * bits["input"] + written * bits["output"]) // 8))
 
-    def _moved(self, loaded: int, held: int, stored: int) -> dict[str, dict[str, tuple[int, int]]]:
-        """Return the elements of each operand that each level reads and writes."""
+    def _moved(self, sums: Sums) -> dict[str, dict[str, tuple[int, int]]]:
+        """Return the elements of each operand that each level reads and writes; what is kept is input."""
+        loaded, held, stored, kept = sums
         found: dict[str, dict[str, tuple[int, int]]] = {level.name: {} for level in self.machine.levels}
         inputs, outputs = self.paths["input"], self.paths["output"]
         for place, level in enumerate(inputs):
             last = place == len(inputs) - 1
             # What the unit works on in the outermost memory itself is not moved anywhere before.
-            found[level.name]["input"] = (held if last and place else loaded, loaded if place else 0)
+            found[level.name]["input"] = (
+                held if last and place else loaded,
+                loaded + last * kept if place else 0,
+            )
         for place, level in enumerate(outputs):
             found[level.name]["output"] = (stored if place else 0, stored)
         return found
 
-    def _priced(self, loaded: int, held: int, stored: int, level: str) -> Costs:
-        machine, moved = self.machine, self._moved(loaded, held, stored)
+    def _priced(self, sums: Sums, level: str) -> Costs:
+        machine, moved = self.machine, self._moved(sums)
         outermost = moved[machine.levels[0].name]
         levels = {each.name: each for each in machine.levels if not each.fanout}
         energy = self._work_energy

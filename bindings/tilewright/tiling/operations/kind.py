@@ -12,24 +12,29 @@ from tilewright.core.measures import counted
 from tilewright.simulator import Report, execute
 from tilewright.tiling.machine_kind import LayerProblem
 from tilewright.tiling.measures import Between, CycledBetween, TimedBetween
-from tilewright.tiling.operations.arithmetic import not_computed, random_values, whole
+from tilewright.tiling.operations.arithmetic import not_computed, random_values
 from tilewright.tiling.operations.machines import unit
-from tilewright.tiling.operations.plan import LOOPS, OperationPlan
+from tilewright.tiling.operations.plan import OperationPlan
+from tilewright.tiling.operations.scan import AnyWalk, walk_of
+from tilewright.tiling.operations.scan import misfit as other_tile
+from tilewright.tiling.operations.scan_numbers import whole
 from tilewright.tiling.operations.search import lower_bound, outside_of_space, priced, ranked
 from tilewright.tiling.operations.units import Costs
 from tilewright.tiling.operations.vector_search import misfit
-from tilewright.tiling.operations.walk import OUTPUT, Walk
+from tilewright.tiling.operations.walk import OUTPUT
 
 LayerPlan = OperationPlan
 
 
-def _walk(problem: LayerProblem, plan: OperationPlan) -> Walk:
-    return Walk(problem.one_operation, plan)
+def _walk(problem: LayerProblem, plan: OperationPlan) -> AnyWalk:
+    return walk_of(problem.one_operation, plan)
 
 
 def violation(problem: LayerProblem, plan: OperationPlan) -> str | None:
     """Say what is wrong with a plan, or None for a valid one."""
     operation, machine = problem.one_operation, problem.machine
+    if (other := other_tile(operation, plan)) is not None:
+        return other
     walk = _walk(problem, plan)
     return (
         walk.malformed()
@@ -110,7 +115,7 @@ def simulate(
 
 
 def _measures(
-    problem: LayerProblem, walk: Walk, report: Report, costs: Costs, further: Mapping[str, Any]
+    problem: LayerProblem, walk: AnyWalk, report: Report, costs: Costs, further: Mapping[str, Any]
 ) -> Between:
     """Return what was measured of an executed plan, whose costs are told by objective."""
     operation, machine = problem.one_operation, problem.machine
@@ -121,7 +126,7 @@ def _measures(
     told = {
         "operation": operation.op,
         "on": operation.on,
-        "tile": dict(zip(LOOPS, walk.plan.tile, strict=True)),
+        "tile": walk.plan.tile._asdict(),
         "tiles": walk.steps,
         "buffers_elements": walk.buffers,
         "vector_operations": operation.work,
@@ -160,7 +165,7 @@ def exhaustive(problem: LayerProblem, deadline: float) -> Exact | None:
     def order(each: Any) -> tuple[Any, ...]:
         first = [each.costs[name] for name in (counted, *further)]
         sizes = [-size for size in each.plan.tile]
-        return (*first, ranked(each.costs, Walk(operation, each.plan)), sizes)
+        return (*first, ranked(each.costs, walk_of(operation, each.plan)), sizes)
 
     within.sort(key=order)
     if not problem.traded:

@@ -5,9 +5,19 @@ from __future__ import annotations
 from tilewright.simulator import Engine, Memory, Program, Report
 from tilewright.tiling.npu.machine import NpuMachine
 from tilewright.tiling.operations.operation import Operation
-from tilewright.tiling.operations.steps import Timing, steps
-from tilewright.tiling.operations.units import Costs, Unit, bits_of, host_program, on_host, rate, tensors
-from tilewright.tiling.operations.walk import OUTPUT, Counts, Moved, Walk
+from tilewright.tiling.operations.scan import AnyWalk
+from tilewright.tiling.operations.steps import Timing
+from tilewright.tiling.operations.units import (
+    Costs,
+    Unit,
+    bits_of,
+    host_program,
+    on_host,
+    rate,
+    steps_of,
+    tensors,
+)
+from tilewright.tiling.operations.walk import OUTPUT, Counts, Moved
 
 
 class NpuUnit(Unit):
@@ -44,7 +54,7 @@ class NpuUnit(Unit):
         shares = {name: 100 * held / self.capacity[name] for name, held in self._needed(buffers).items()}
         return "", ", ".join(f"{name} {share:.0f} %" for name, share in shares.items())
 
-    def program(self, walk: Walk) -> Program:
+    def program(self, walk: AnyWalk) -> Program:
         """Return what is executed."""
         machine = self.machine
         if self.host:
@@ -59,35 +69,35 @@ class NpuUnit(Unit):
             tensors=moved,
             memories=tuple(Memory(name, capacity) for name, capacity in self.capacity.items()),
             engines=(dram, Engine("vector")),
-            steps=steps(walk, Timing("dram", "vector", durations, bursts=bursts, moving=moving)),
+            steps=steps_of(walk, Timing("dram", "vector", durations, bursts=bursts, moving=moving)),
         )
 
-    def costs(self, walk: Walk, level: str) -> Costs:
+    def costs(self, walk: AnyWalk, level: str) -> Costs:
         """Return what a plan costs by the closed form."""
         machine = self.machine
         moved = [*walk.loaded.values(), walk.stored]
-        accesses = self.width * int(sum(each.elements.sum() for each in moved))
+        accesses = self.width * int(sum(walk.weights @ each.elements for each in moved))
         if self.host:
             return {"accesses": accesses, "time": self._host_time}
         cycles, size, bursts = self.counts(walk)
         time = cycles * machine.cycle_ps + size * machine.byte_ps + bursts * machine.burst_ps
         return {"accesses": accesses, "time": time}
 
-    def counts(self, walk: Walk) -> tuple[int, int, int]:
+    def counts(self, walk: AnyWalk) -> tuple[int, int, int]:
         """Return cycles, bytes and bursts of a plan: what takes time, unless the host works."""
         moved = [*walk.loaded.values(), walk.stored]
         size, bursts = (
-            int(sum(self._pieces(each, size).sum() for each in moved))
+            int(sum(walk.weights @ self._pieces(each, size) for each in moved))
             for size in (1, self.machine.burst_bytes)
         )
-        return int((-(-walk.work // rate(self.machine))).sum()), size, bursts
+        return int(walk.weights @ -(-walk.work // rate(self.machine))), size, bursts
 
-    def measured(self, walk: Walk, report: Report, level: str) -> Costs:
+    def measured(self, walk: AnyWalk, report: Report, level: str) -> Costs:
         """Return what an executed plan costs."""
         assert report.sequential is not None
         return {"accesses": self.width * report.accesses, "time": report.sequential.cycles}
 
-    def limited_by(self, walk: Walk, costs: Costs) -> str:
+    def limited_by(self, walk: AnyWalk, costs: Costs) -> str:
         """Name what the time is spent on, most of all."""
         if self.host:
             return "host"

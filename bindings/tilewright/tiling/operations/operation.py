@@ -17,8 +17,10 @@ from tilewright.spec.graph import Operation as GraphOperation
 from tilewright.spec.layer import MAX_SIZE, Length, Pad, Window
 from tilewright.spec.network import (
     FREE,
+    GATES,
     Add,
     AnyLayer,
+    Axis,
     Concat,
     Count,
     Function,
@@ -31,6 +33,7 @@ from tilewright.spec.network import (
     Opaque,
     Padding,
     Pool,
+    Recurrence,
     Reshape,
     Shape,
     Slice,
@@ -84,7 +87,7 @@ class Operation(Spec):
         that tiles have all of them. ``all``: everything; where that does not fit, its cost is a lower bound.
         ``order``: what lies under a tile, in runs that are not those of a stream. ``flow``: what one output
         depends on, which does not fit; what is read and given passes in pieces, and its cost is a lower
-        bound, too.
+        bound, too. ``state``: the state of a recurrent layer, what it is computed from, and some weights.
     batch
         Images.
     parameters
@@ -95,10 +98,14 @@ class Operation(Spec):
         MACs among these.
     across
         Of a local response normalisation, the maps whose squares are added up; 0 where that is not said.
+    along
+        Axes of which a tile has all, as a value needs all others along them: of a softmax or normalisation.
+    recurrence
+        Of a recurrent layer that is executed point in time by point in time, its sizes.
     """
 
     table_name: ClassVar[str] = "operation"
-    later: ClassVar[tuple[str, ...]] = ("across",)
+    later: ClassVar[tuple[str, ...]] = ("across", "along", "recurrence")
 
     op: Name
     on: Literal["vector", "host"] = "vector"
@@ -108,15 +115,21 @@ class Operation(Spec):
     stride: tuple[Length, Length] = (1, 1)
     padding: tuple[Pad, Pad, Pad, Pad] = (0, 0, 0, 0)
     windowed: bool = False
-    needs: Literal["piece", "maps", "all", "order", "flow"] = "piece"
+    needs: Literal["piece", "maps", "all", "order", "flow", "state"] = "piece"
     batch: Annotated[int, Field(ge=1, le=MAX_SIZE)] = 1
     parameters: Count = 0
     work: Work = 0
     macs: Work = 0
     across: Annotated[int, Field(ge=0, le=MAX_SIZE)] = 0
+    along: tuple[Axis, ...] = ()
+    recurrence: Recurrence | None = None
 
     def model_post_init(self, _context: object) -> None:
         """Refuse windows that do not give the output, and inputs that a windowed operation cannot read."""
+        if (self.recurrence is None) == (self.needs == "state"):
+            raise InputError(
+                "operation.needs", self.needs, "is state where there is a recurrence, and only there"
+            )
         if not self.windowed:
             return
         maps = self.output[0]
@@ -136,6 +149,14 @@ class Operation(Spec):
     def elements(self) -> int:
         """Values of all that is read and given, of all images and the parameters."""
         return self.batch * (sum(map(prod, self.inputs)) + prod(self.output)) + self.parameters
+
+    @property
+    def smallest(self) -> tuple[int, int, int]:
+        """Maps, rows and columns of the smallest tile of a windowed one."""
+        whole = {*self.along, *(("channels",) if self.needs == "maps" else ())}
+        sizes = zip(("channels", "rows", "columns"), self.output, strict=True)
+        maps, rows, columns = (size if axis in whole else 1 for axis, size in sizes)
+        return maps, rows, columns
 
     @property
     def least_read(self) -> int:
@@ -260,6 +281,14 @@ def _operation(layer: AnyLayer, given: list[Shape], images: int, batch: int) -> 
     elif isinstance(layer, Function | Opaque):
         work = max(macs, outputs if isinstance(layer, Function) else 0)
         inputs = list(read(layer, given))
+    along: tuple[Axis, ...] = ()
+    if isinstance(layer, Function) and layer.along is not None and len(given) == 1:
+        maps = layer.output[0]
+        if maps == 1 or parameters in (0, maps, 2 * maps):  # which are not those of places
+            how, along, work = "window", layer.along, outputs * -(-work // outputs)
+    recurrence = layer.recurrence if isinstance(layer, Function) and len(inputs) == 1 else None
+    if isinstance(layer, Function) and recurrence is not None:
+        work = macs = batch * _products(layer, recurrence)
     response = layer.response if isinstance(layer, Map) else None
     window = layer if how == "window" and isinstance(layer, Window) else None
     return Operation(
@@ -270,10 +299,18 @@ def _operation(layer: AnyLayer, given: list[Shape], images: int, batch: int) -> 
         stride=window.stride if window else (1, 1),
         padding=window.padding if window else (0, 0, 0, 0),
         windowed=how in ("window", "place"),
-        needs="order" if isinstance(layer, Reshape) else NEEDS[how],
+        needs="state" if recurrence else "order" if isinstance(layer, Reshape) else NEEDS[how],
         batch=batch,
         parameters=parameters,
         work=work,
         macs=macs,
         across=0 if response is None else response.size,
+        along=along,
+        recurrence=recurrence,
     )
+
+
+def _products(layer: Function, told: Recurrence) -> int:
+    """Return the MACs of a recurrent layer for an image."""
+    given = told.hidden + prod(layer.input) // told.steps
+    return told.directions * told.steps * told.hidden * GATES[layer.op] * given

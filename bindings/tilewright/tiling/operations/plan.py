@@ -23,43 +23,77 @@ class OperationTile(NamedTuple):
     columns: int
 
 
+class ScanTile(NamedTuple):
+    """How a recurrent layer goes through its states.
+
+    Attributes
+    ----------
+    hidden
+        Values of the state that are computed at a time.
+    steps
+        Points in time whose input is on chip.
+    images
+        Images whose states are on chip.
+    resident
+        Values of the state, the first ones, whose weights stay from one point in time to the next.
+    """
+
+    hidden: int
+    steps: int
+    images: int
+    resident: int
+
+
 @dataclass(frozen=True)
 class OperationPlan:
     """How much of an operation is done at a time.
 
     Attributes
     ----------
-    tile : OperationTile, or (maps, rows, columns)
+    tile : OperationTile, or (maps, rows, columns); of a recurrent layer ScanTile
         Outputs of a tile; of a stream, which has no geometry, the last one alone is not 1. What a host does
         is done at once.
     inner_loop
         On a DSP with a vector unit, how the core goes through a tile; None is the fastest for all tiles.
     """
 
-    tile: OperationTile
+    tile: OperationTile | ScanTile
     inner_loop: InnerLoop | None = None
 
     if TYPE_CHECKING:  # any tuple is taken
 
-        def __init__(self, tile: tuple[int, int, int], inner_loop: InnerLoop | None = None) -> None: ...
+        def __init__(
+            self, tile: tuple[int, int, int] | ScanTile, inner_loop: InnerLoop | None = None
+        ) -> None: ...
 
     def __post_init__(self) -> None:
-        object.__setattr__(self, "tile", OperationTile(*self.tile))
+        if not isinstance(self.tile, ScanTile):
+            object.__setattr__(self, "tile", OperationTile(*self.tile))
 
     def to_json(self) -> dict[str, Any]:
         """Return the plan as the JSON object of a result file."""
         loop = {} if self.inner_loop is None else {"inner_loop": self.inner_loop.to_json()}
-        return {"operation": dict(zip(LOOPS, self.tile, strict=True)), **loop}
+        return {"operation": self.tile._asdict(), **loop}
 
     @classmethod
     def from_json(cls, data: Any, file: str | None = None) -> OperationPlan:
         """Read the JSON object of a result file; its meaning is judged by the simulator, not here."""
         known = isinstance(data, dict) and set(data) - {"inner_loop"} == {"operation"}
         tile = data["operation"] if known else None
+        loop = InnerLoop.from_json(data["inner_loop"], file) if known and "inner_loop" in data else None
+        if isinstance(tile, dict) and set(tile) == set(ScanTile._fields):
+            return cls(_scan_tile(tile, file), loop)
         if not isinstance(tile, dict) or set(tile) != set(LOOPS) or not are_sizes(tile.values(), MOST):
             limit = (
                 f"must be an object with operation, which has {', '.join(LOOPS)} of a tile, each at least 1"
             )
             raise InputError("plan", data, limit, file)
-        loop = InnerLoop.from_json(data["inner_loop"], file) if "inner_loop" in data else None
         return cls((tile["maps"], tile["rows"], tile["columns"]), loop)
+
+
+def _scan_tile(tile: dict[str, Any], file: str | None) -> ScanTile:
+    found = ScanTile(**tile)
+    if not are_sizes(found[:3], MOST) or not (found.resident == 0 or are_sizes(found[3:], MOST)):
+        limit = "must have hidden, steps and images of at least 1, and resident of at least 0"
+        raise InputError("plan.operation", tile, limit, file)
+    return found

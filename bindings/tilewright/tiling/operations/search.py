@@ -3,14 +3,17 @@
 from __future__ import annotations
 
 import time
+from bisect import bisect_left
 from collections.abc import Iterator
 from functools import lru_cache
+from itertools import product
 from typing import NamedTuple
 
 from tilewright.spec.errors import InputError, OutOfTimeError
 from tilewright.tiling.operations.machines import unit
 from tilewright.tiling.operations.operation import Operation
-from tilewright.tiling.operations.plan import OperationPlan
+from tilewright.tiling.operations.plan import LOOPS, OperationPlan, ScanTile
+from tilewright.tiling.operations.scan import AnyWalk, walk_of
 from tilewright.tiling.operations.units import Costs, Machine
 from tilewright.tiling.operations.walk import Walk
 from tilewright.tiling.tile import even_steps
@@ -32,29 +35,30 @@ class Priced(NamedTuple):
 @lru_cache(maxsize=1024)
 def largest(operation: Operation, machine: Machine) -> int | None:
     """Return the most columns of a tile that fits; for windows, of one row and map. None if none does."""
-    fits, deep = unit(machine, operation), _least_maps(operation)
+    fits = unit(machine, operation)
+    if operation.recurrence is not None:
+        smallest = _smallest(operation)
+        return 1 if fits.overflow(walk_of(operation, smallest).buffers) is None else None
     width = operation.output[2] if operation.windowed else Walk(operation, OperationPlan((1, 1, 1))).length
     if operation.on == "host":
         return width
-    low, high = 0, width
+    deep, tall, least = operation.smallest if operation.windowed else (1, 1, 1)
+    low, high = (0, width) if least == 1 else (width - 1, width)
     while low < high:  # what fits fits in smaller pieces, too
         middle = (low + high + 1) // 2
-        if fits.overflow(Walk(operation, OperationPlan((deep, 1, middle))).buffers) is None:
+        if fits.overflow(Walk(operation, OperationPlan((deep, tall, middle))).buffers) is None:
             low = middle
         else:
             high = middle - 1
-    return low or None
-
-
-def _least_maps(operation: Operation) -> int:
-    """Return the maps of the smallest tile."""
-    return operation.output[0] if operation.needs == "maps" else 1
+    return low if low >= least else None
 
 
 def as_it_fits(operation: Operation, machine: Machine) -> Operation:
     """Return an operation as one of which a lower bound is known, if its smallest tile does not fit."""
-    if operation.needs == "maps" and largest(operation, machine) is None:
-        operation = operation.model_copy(update={"windowed": False, "needs": "all"})
+    if operation.needs == "state" and (operation.on == "host" or largest(operation, machine) is None):
+        operation = operation.model_copy(update={"needs": "all", "recurrence": None})
+    if (operation.along or operation.needs == "maps") and largest(operation, machine) is None:
+        operation = operation.model_copy(update={"windowed": False, "needs": "all", "along": ()})
     if largest(operation, machine) is not None:
         return operation
     pieces = {"windowed": False, "needs": "flow", "inputs": operation.touched}
@@ -96,12 +100,21 @@ def check(operation: Operation, machine: Machine) -> None:
         Says what is needed.
     """
     columns = largest(operation, machine)
-    smallest = OperationPlan((_least_maps(operation), 1, columns or 1))
+    deep, tall, across = operation.smallest if operation.windowed else (1, 1, 1)
+    smallest = OperationPlan((deep, tall, max(columns or 1, across)))
+    if operation.recurrence is not None:
+        if operation.on == "host":
+            raise InputError(
+                "operation.recurrence", operation.op, "is for a vector unit, which keeps the state"
+            )
+        smallest = _smallest(operation)
+    walk = walk_of(operation, smallest)
     if columns is None:
-        told = unit(machine, operation).overflow(Walk(operation, smallest).buffers)
+        told = unit(machine, operation).overflow(walk.buffers)
         raise InputError("operation", operation.op, f"its smallest tile does not fit: {told}")
-    unit(machine, operation).check(Walk(operation, smallest))
-    if operation.on != "host" and not operation.windowed and Walk(operation, smallest).steps > MOST_TILES:
+    if isinstance(walk, Walk):
+        unit(machine, operation).check(walk)
+    if operation.on != "host" and not operation.windowed and walk.steps > MOST_TILES:
         raise InputError("operation", operation.op, f"needs more than {MOST_TILES:,} tiles")
 
 
@@ -117,20 +130,61 @@ def tiles(operation: Operation, machine: Machine) -> Iterator[OperationPlan]:
     if operation.on == "host" or _at_once(operation, machine):
         yield whole(operation)
         return
+    if operation.recurrence is not None:
+        yield from _scans(operation, machine)
+        return
     if not operation.windowed:
         length = Walk(operation, OperationPlan((1, 1, 1))).length
         fewest = -(-length // columns)
         sizes = dict.fromkeys(-(-length // (fewest + more)) for more in range(FURTHER + 1))
         yield from (OperationPlan((1, 1, size)) for size in sizes)
         return
-    fits = unit(machine, operation)
+    fits, (least, lowest, _) = unit(machine, operation), operation.smallest
     widths = [width] if columns == width else [step for step in even_steps(width) if step <= columns]
     for across in reversed(widths):
-        for tall in reversed(even_steps(rows)):
-            for deep in [maps] if operation.needs == "maps" else reversed(even_steps(maps)):
+        for tall in [step for step in reversed(even_steps(rows)) if step >= lowest]:
+            for deep in [step for step in reversed(even_steps(maps)) if step >= least]:
                 plan = OperationPlan((deep, tall, across))
                 if fits.overflow(Walk(operation, plan).buffers) is None:
                     yield plan
+
+
+def _smallest(operation: Operation) -> OperationPlan:
+    """Return the plan of a recurrent layer that needs least memory."""
+    assert operation.recurrence is not None
+    return OperationPlan(ScanTile(1, 1, 1, int(operation.recurrence.hidden == 1)))
+
+
+def _scans(operation: Operation, machine: Machine) -> Iterator[OperationPlan]:
+    """Yield the plans of a recurrent layer that are looked at: all, but those in which fewer weights stay.
+
+    Nothing costs less where fewer stay, unless weights are read once anyway.
+    """
+    told, fits = operation.recurrence, unit(machine, operation)
+    assert told is not None
+    for images, steps, hidden in product(
+        halvings(operation.batch), halvings(told.steps), even_steps(told.hidden)
+    ):
+        once = told.steps == 1 and images == operation.batch
+
+        def plan(resident: int, sizes: tuple[int, int, int] = (hidden, steps, images)) -> OperationPlan:
+            return OperationPlan(ScanTile(*sizes, resident))
+
+        every = [told.hidden, *range(0, told.hidden - hidden, hidden)[::-1]]
+        if once and len(every) > 1:
+            every = [0]
+        # What fits fits with fewer, too.
+        place = bisect_left(
+            every, True, key=lambda each: fits.overflow(walk_of(operation, plan(each)).buffers) is None
+        )
+        if place < len(every):
+            yield plan(every[place])
+
+
+def halvings(size: int) -> tuple[int, ...]:
+    """Return the steps of a loop of one iteration, of two, four and so on, and of as many as there can be."""
+    numbers = [2**power for power in range(size.bit_length())]
+    return tuple(dict.fromkeys(-(-size // number) for number in (*numbers, size)))
 
 
 def whole(operation: Operation) -> OperationPlan:
@@ -143,6 +197,14 @@ def whole(operation: Operation) -> OperationPlan:
 def outside_of_space(operation: Operation, machine: Machine, plan: OperationPlan) -> str | None:
     """Say why a plan is not among those that are compared, or None."""
     columns = largest(operation, machine)
+    if isinstance(plan.tile, ScanTile):
+        assert operation.recurrence is not None
+        for name, size in (("steps", operation.recurrence.steps), ("images", operation.batch)):
+            if getattr(plan.tile, name) not in (known := halvings(size)):
+                return f"tile: {getattr(plan.tile, name)} {name}, which are {', '.join(map(str, known))}"
+        if walk_of(operation, plan).steps > MOST_TILES:
+            return f"tile: more than {MOST_TILES:,} tiles"
+        return None
     if operation.on == "host":
         return None if plan.tile == whole(operation).tile else "tile: a host does an operation at once"
     if Walk(operation, plan).steps > MOST_TILES:
@@ -151,8 +213,10 @@ def outside_of_space(operation: Operation, machine: Machine, plan: OperationPlan
         return None
     if _at_once(operation, machine) and plan.tile != whole(operation).tile:
         return "tile: a part, where all fits, which the operation needs"
-    if operation.needs == "maps" and plan.tile[0] < operation.output[0]:
-        return "tile: parts of the maps, all of which the operation needs"
+    if operation.windowed:
+        for name, size, least in zip(LOOPS, plan.tile, operation.smallest, strict=True):
+            if size < least:
+                return f"tile: parts of the {name}, all of which the operation needs"
     if not operation.windowed:
         length = Walk(operation, plan).length
         fewest, steps = -(-length // columns), -(-length // plan.tile[2])
@@ -166,7 +230,7 @@ def priced(operation: Operation, machine: Machine, level: str, deadline: float) 
     return list(_priced(operation, machine, level, _Deadline(deadline)))
 
 
-def ranked(costs: Costs, walk: Walk) -> tuple[int, ...]:
+def ranked(costs: Costs, walk: AnyWalk) -> tuple[int, ...]:
     """Return what a plan moves, its time, energy and memory, which break ties."""
     moved = "traffic" if "traffic" in costs else "accesses"
     named = (costs[name] for name in (moved, "cycles", "time", "energy") if name in costs)
@@ -188,7 +252,7 @@ class _Deadline:
 
 @lru_cache(maxsize=1024)
 def _priced(operation: Operation, machine: Machine, level: str, deadline: _Deadline) -> tuple[Priced, ...]:
-    most = (plan for plan in tiles(operation, machine) if Walk(operation, plan).steps <= MOST_TILES)
+    most = (plan for plan in tiles(operation, machine) if walk_of(operation, plan).steps <= MOST_TILES)
     found: list[Priced] = []
     for plan, costs in unit(machine, operation).choices(list(most), level):
         if time.monotonic() > deadline.at:

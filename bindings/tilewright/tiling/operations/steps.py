@@ -45,6 +45,10 @@ class Timing:
         bursts, moving = (_of(counts, OUTPUT, tile) for counts in (self.bursts, self.moving))
         return WriteBack(OUTPUT, box, self.moves, bursts=bursts, cycles=moving)
 
+    def of_streamed(self, tile: int) -> int:
+        """Return the units between memory and registers of a tile."""
+        return 0 if self.streamed is None else int(self.streamed[tile])
+
 
 def _of(counts: Mapping[str, Counts] | None, name: str, tile: int) -> int:
     return 0 if counts is None else int(counts[name][tile])

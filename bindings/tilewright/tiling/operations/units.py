@@ -8,11 +8,14 @@ from typing import Any, Protocol
 import numpy as np
 
 from tilewright.simulator import Engine, Memory, Program, Report, Tensor
+from tilewright.simulator.program import LazySteps
 from tilewright.tiling.dsp.machine import DspMachine
 from tilewright.tiling.hierarchy.machine import HierarchyMachine
 from tilewright.tiling.npu.machine import NpuMachine
 from tilewright.tiling.operations.operation import Operation
 from tilewright.tiling.operations.plan import OperationPlan
+from tilewright.tiling.operations.scan import AnyWalk, ScanWalk, walk_of
+from tilewright.tiling.operations.scan_steps import scan_steps
 from tilewright.tiling.operations.steps import Timing, steps
 from tilewright.tiling.operations.walk import OUTPUT, Counts, Walk
 
@@ -37,25 +40,25 @@ class Unit(Protocol):
     def fullness(self, buffers: dict[str, int]) -> tuple[str, str]:
         """Return the name of the memory that tiles lie in, where there are several, and how full it is."""
 
-    def program(self, walk: Walk) -> Program:
+    def program(self, walk: AnyWalk) -> Program:
         """Return what is executed."""
 
-    def costs(self, walk: Walk, level: str) -> Costs:
+    def costs(self, walk: AnyWalk, level: str) -> Costs:
         """Return what a plan costs by the closed form; `level` is the memory whose accesses are counted."""
 
     def choices(self, plans: Sequence[OperationPlan], level: str) -> Iterator[tuple[OperationPlan, Costs]]:
         """Yield plans and their costs: the given ones, or for each those of its tiles that may be best."""
         for plan in plans:
-            yield plan, self.costs(Walk(self.operation, plan), level)
+            yield plan, self.costs(walk_of(self.operation, plan), level)
 
-    def measured(self, walk: Walk, report: Report, level: str) -> Costs:
+    def measured(self, walk: AnyWalk, report: Report, level: str) -> Costs:
         """Return what an executed plan costs."""
 
-    def breakdown(self, walk: Walk, report: Report) -> dict[str, Any]:
+    def breakdown(self, walk: AnyWalk, report: Report) -> dict[str, Any]:
         """Return what else is told of an executed plan, where a machine has several memories."""
         return {}
 
-    def limited_by(self, walk: Walk, costs: Costs) -> str:
+    def limited_by(self, walk: AnyWalk, costs: Costs) -> str:
         """Name what the time is spent on, most of all."""
 
 
@@ -76,7 +79,7 @@ def on_host(machine: Machine, size: int) -> int:
     return machine.host.cycles(size)
 
 
-def host_program(walk: Walk, time: int) -> Program:
+def host_program(walk: AnyWalk, time: int) -> Program:
     """Return the program of an operation that the host does, which takes that time and no memory on chip."""
     durations = np.full(walk.steps, time // walk.steps, dtype=np.int64)  # of each image
     durations[0] += time % walk.steps
@@ -84,17 +87,26 @@ def host_program(walk: Walk, time: int) -> Program:
         tensors=tensors(walk, lambda _: {"memory": "host"}),
         memories=(Memory("host"),),
         engines=(Engine("bus"), Engine("host")),
-        steps=steps(walk, Timing("bus", "host", durations)),
+        steps=steps_of(walk, Timing("bus", "host", durations)),
     )
 
 
-def tensors(walk: Walk, where: Callable[[str], Mapping[str, Any]]) -> tuple[Tensor, ...]:
+def steps_of(walk: AnyWalk, timing: Timing) -> LazySteps:
+    """Return the steps of a plan: one for each tile, and one that writes the last one back."""
+    return scan_steps(walk, timing) if isinstance(walk, ScanWalk) else steps(walk, timing)
+
+
+def tensors(walk: AnyWalk, where: Callable[[str], Mapping[str, Any]]) -> tuple[Tensor, ...]:
     """Return what is moved; `where` tells of each tensor in which memory it lies."""
     given = (
-        Tensor(name, shape, "kernels" if name == "parameters" else "input", **where(name))
+        Tensor(name, shape, "kernels" if name.startswith("parameters") else "input", **where(name))
         for name, shape in walk.operands.items()
     )
-    return *given, Tensor(OUTPUT, walk.given, "output", macs_per_element=1, **where(OUTPUT))
+    kept = (
+        Tensor(name, shape, "intermediate", macs_per_element=1, **where(name))
+        for name, shape in walk.kept.items()
+    )
+    return *given, *kept, Tensor(OUTPUT, walk.given, "output", macs_per_element=1, **where(OUTPUT))
 
 
 def added(counts: Iterable[Counts]) -> Counts:

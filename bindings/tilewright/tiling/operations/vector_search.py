@@ -15,6 +15,7 @@ from tilewright.tiling.dsp.inner_loop import DIMENSIONS, TAPS, Counts, InnerLoop
 from tilewright.tiling.dsp.inner_search import LoopFamily, unrollings
 from tilewright.tiling.dsp.machine import DspMachine
 from tilewright.tiling.operations.operation import Operation
+from tilewright.tiling.operations.scan import AnyWalk
 from tilewright.tiling.operations.units import Machine
 from tilewright.tiling.operations.vector_loop import (
     AXES,
@@ -166,14 +167,14 @@ def room_needed(operation: Operation, machine: DspMachine, walk: Walk) -> dict[s
     return smallest
 
 
-def misfit(operation: Operation, machine: Machine, walk: Walk) -> str | None:
+def misfit(operation: Operation, machine: Machine, walk: AnyWalk) -> str | None:
     """Say why a plan's inner loop cannot run, or None."""
     loop = walk.plan.inner_loop
     if loop is None:
         return None
     if machine.kind != "dsp" or (unit := machine.vector_unit) is None:
         return "inner loop: the machine has no vector_unit"
-    if operation.on != "vector" or not has_loop(operation):
+    if operation.on != "vector" or not has_loop(operation) or not isinstance(walk, Walk):
         return f"inner loop: none is modelled of {operation.op}"
     if not {loop.vector, loop.pipelined} <= set(AXES):
         return f"inner loop: operations have the dimensions {', '.join(AXES)}"

@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from functools import cached_property, lru_cache
 from itertools import pairwise, product
 from math import prod
+from types import MappingProxyType
 from typing import NamedTuple
 
 import numpy as np
@@ -13,7 +14,7 @@ from numpy.typing import NDArray
 
 from tilewright.simulator.program import Box
 from tilewright.tiling.operations.operation import Operation
-from tilewright.tiling.operations.plan import LOOPS, OperationPlan
+from tilewright.tiling.operations.plan import LOOPS, OperationPlan, OperationTile
 from tilewright.tiling.tile import even_step
 
 Counts = NDArray[np.int64]
@@ -66,6 +67,8 @@ class Sums(NamedTuple):
     loaded: int
     held: int
     stored: int
+    kept: int = 0
+    """What tiles give to others and never leaves the chip."""
 
 
 class Moved(NamedTuple):
@@ -83,12 +86,15 @@ class Walk:
 
     Attributes
     ----------
-    operands
-        The names of the tensors that are read, with their shapes.
+    operands, kept
+        The names of the tensors that are read, and of those that never leave the chip, with their shapes.
     """
 
+    kept: Mapping[str, tuple[int, ...]] = MappingProxyType({})
+
     def __init__(self, operation: Operation, plan: OperationPlan) -> None:
-        self.operation, self.plan = operation, plan
+        assert isinstance(plan.tile, OperationTile)
+        self.operation, self.plan, self.tile = operation, plan, plan.tile
         self.operands: dict[str, tuple[int, ...]] = {}
         several = len(operation.inputs) > 1
         for number, shape in enumerate(operation.inputs, 1):
@@ -115,10 +121,10 @@ class Walk:
     def malformed(self) -> str | None:
         """Say what is wrong with the sizes of a tile: tiles are as even as their number allows."""
         sizes = self.operation.output if self.operation.windowed else (1, 1, self.length)
-        for name, size, most in zip(LOOPS, self.plan.tile, sizes, strict=True):
+        for name, size, most in zip(LOOPS, self.tile, sizes, strict=True):
             if size > most:
                 return f"tile: {size} {name}, the output has {most}"
-        for size, step in zip(sizes, self.plan.tile, strict=True):
+        for size, step in zip(sizes, self.tile, strict=True):
             if step != (even := even_step(size, step)):
                 return f"tile: {-(-size // step)} tiles of {size} are of {even} each, not of {step}"
         return None
@@ -126,25 +132,51 @@ class Walk:
     @cached_property
     def axes(self) -> tuple[Axis, Axis]:
         """Tiles along rows and columns."""
-        return Axis.of(self.operation, 0, self.plan.tile[1]), Axis.of(self.operation, 1, self.plan.tile[2])
+        return Axis.of(self.operation, 0, self.tile[1]), Axis.of(self.operation, 1, self.tile[2])
 
     @cached_property
     def maps(self) -> list[Span]:
         """Tiles along the maps."""
-        return spans(self.operation.output[0], self.plan.tile[0])
+        return spans(self.operation.output[0], self.tile[0])
 
     @cached_property
     def pieces(self) -> list[Span]:
         """Tiles of a stream."""
-        return spans(self.length, self.plan.tile[2])
+        return spans(self.length, self.tile[2])
 
     @property
     def steps(self) -> int:
         """Number of tiles."""
         if not self.operation.windowed:
-            return -(-self.length // self.plan.tile[2])
-        trips = [-(-size // step) for size, step in zip(self.operation.output, self.plan.tile, strict=True)]
+            return -(-self.length // self.tile[2])
+        trips = [-(-size // step) for size, step in zip(self.operation.output, self.tile, strict=True)]
         return self.operation.batch * prod(trips)
+
+    @cached_property
+    def weights(self) -> Counts:
+        """How many tiles stand for each: one."""
+        return np.ones(self.steps, dtype=np.int64)
+
+    @property
+    def writes(self) -> Counts:
+        """Transfers that write what each tile gives."""
+        return self.weights
+
+    def after(self, counts: Counts) -> Counts:
+        """Return of each tile what the next one has."""
+        return np.append(counts[1:], 0)
+
+    def before(self, counts: Counts) -> Counts:
+        """Return of each tile what the one before has."""
+        return np.append([0], counts[:-1])
+
+    def first(self, counts: Counts) -> int:
+        """Return what the first tile has."""
+        return int(counts[0])
+
+    def last(self, counts: Counts) -> int:
+        """Return what the last tile has."""
+        return int(counts[-1])
 
     # Sizes, all tiles at once ------------------------------------------------------------------------
 
@@ -166,16 +198,16 @@ class Walk:
     def buffers(self) -> dict[str, int]:
         """Elements that are reserved for each tensor: as many as a tile has of it at most."""
         if not self.operation.windowed:
-            piece, total = self.plan.tile[2], self.length
+            piece, total = self.tile[2], self.length
             every = {name: size for name, (size,) in self.operands.items()} | {OUTPUT: self.given[0]}
             return {name: -(-size * piece // total) for name, size in every.items()}
-        maps = self.plan.tile[0]
+        maps = self.tile[0]
         rows, columns = (max(high - low for low, high in axis.inputs) for axis in self.axes)
         found = {}
         for name, shape in self.operands.items():
             each = shape[1] if name == "parameters" else 1 if self._is_spread(shape) else rows * columns
             found[name] = maps * each
-        return found | {OUTPUT: prod(self.plan.tile)}
+        return found | {OUTPUT: prod(self.tile)}
 
     @cached_property
     def loaded(self) -> dict[str, Moved]:
@@ -194,6 +226,11 @@ class Walk:
             return self._pieces_of(self.given[0])
         rows, columns = (_lengths(axis.outputs) for axis in self.axes)
         return self._boxes(rows, columns, self.operation.output[2])
+
+    @property
+    def made(self) -> Counts:
+        """Elements that each tile computes."""
+        return self.stored.elements
 
     @cached_property
     def sums(self) -> Sums:
