@@ -747,8 +747,8 @@ def test_weights_may_be_elsewhere(file: Path) -> None:
             [N("Relu", ["x"], ["y"])],
             {"sizes": {"x": ["batch", 3, "height", 9]}},
             "graph.input.x",
-            ["batch", 3, "height", 9],
-            "dimension 0 (batch) .. dimension 2 (height) .. --input x=1,3,224,9",
+            [1, 3, "height", 9],
+            "dimension 2 (height) .. --input x=1,3,224,9",
         ),
         ([N("Relu", ["x"], ["y"])], {"sizes": {"x": None}}, "graph.input", "x", "--input x=1,3,224,224"),
         ([N("Relu", ["x"], ["y"])], {"sizes": {"x": [1, 10**7]}}, "graph.input.x", [1, 10**7], "4000000"),
@@ -1009,8 +1009,8 @@ def test_json_says_what_the_table_says(tilewright: Run, tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("arguments", "told"),
     [
-        (["net.onnx"], "graph.input.x = ['N', 4, 8, 8] .. dimension 0 (N) .. --input"),
-        (["net.onnx", "--input", "x=1,4,8"], "--input = 'x=1,4,8' .. x=N,4,8,8"),
+        (["net.onnx"], "graph.input.x = ['length', 4, 8, 8] .. dimension 0 (length) .. --input"),
+        (["net.onnx", "--input", "x=1,4,8"], "--input = 'x=1,4,8' .. x=length,4,8,8"),
         (["net.onnx", "--input", "x=1,4,8,8"], "RandomNormalLike (in y) .. --allow-unknown"),
         (["net.onnx", "--input", "x=1,a"], "'x=1,a' .. data=1,3,224,224"),
         (["net.onnx", "--input", "=1"], "'=1' .. data=1,3,224,224"),
@@ -1029,7 +1029,7 @@ def test_json_says_what_the_table_says(tilewright: Run, tmp_path: Path) -> None:
     ],
 )  # fmt: skip
 def test_bad_input_writes_nothing(tilewright: Run, tmp_path: Path, arguments: list[str], told: str) -> None:
-    open_size = {"sizes": {"x": ["N", 4, 8, 8]}}
+    open_size = {"sizes": {"x": ["length", 4, 8, 8]}}
     onnx.save(model([N("RandomNormalLike", ["x"], ["y"])], **open_size), tmp_path / "net.onnx")
     onnx.save(model([N("Conv", ["x", "w"], ["y"])], [weight("w", 6, 4, 3, 3)]), tmp_path / "made.onnx")
     (tmp_path / "small.toml").write_text('kind = "dsp"\nmemory_bytes = 16\n')

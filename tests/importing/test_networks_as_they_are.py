@@ -450,6 +450,38 @@ def test_several_inputs(file: Path) -> None:
     assert 'kind = "input"' in text
 
 
+def test_sizes_that_are_left_open(file: Path) -> None:
+    """There is one image, and a size with a name is the same for all inputs."""
+    nodes = [N("Add", ["x", "z"], ["a"]), N("Conv", ["a", "w"], ["y"])]
+    sizes: dict[str, Any] = {name: ["batch", 3, "side", "side"] for name in "xz"}
+    save(file, nodes, [w("w", 4, 3, 3, 3)], inputs=sizes)
+    with pytest.raises(InputError) as refused:
+        network(file)
+    assert tells(str(refused.value), "dimension 2 (side) .. --input x=1,3,224,224")
+    found = network(file, {"x": (2, 3, 8, 8)})
+    assert found.source.endswith("for an input of x 2x3x8x8 and z 2x3x8x8")
+    save(file, nodes, [w("w", 4, 3, 3, 3)], inputs={name: ["batch", 3, 8, 8] for name in "xz"})  # type: ignore[list-item]
+    assert network(file).source.endswith("for an input of x 1x3x8x8 and z 1x3x8x8")
+
+
+def test_an_opaque_operation_has_the_shape_that_the_file_declares(file: Path) -> None:
+    branch = helper.make_graph(
+        [N("Exp", ["x"], ["t"])], "t", [], [helper.make_tensor_value_info("t", TensorProto.FLOAT, None)]
+    )
+    nodes = [
+        N("ReduceMax", ["x"], ["m"], keepdims=0), N("Cast", ["m"], ["b"], to=TensorProto.BOOL),
+        N("If", ["b"], ["y"], then_branch=branch, else_branch=branch),
+    ]  # fmt: skip
+    declared = helper.make_tensor_value_info("y", TensorProto.FLOAT, ["batch", 7])
+    graph = helper.make_graph(
+        nodes, "graph", [helper.make_tensor_value_info("x", TensorProto.FLOAT, ["batch", 6])], [declared]
+    )
+    onnx.save(helper.make_model(graph, opset_imports=[helper.make_opsetid("", 17)], ir_version=8), file)
+    with pytest.raises(InputError, match="subgraphs"):
+        network(file)
+    assert network(file, allow_unknown=True).layers[-1].output == (7, 1, 1)
+
+
 def test_sizes_that_the_file_states_can_be_replaced(file: Path) -> None:
     nodes = [
         N("Conv", ["x", "w"], ["c"], pads=[1] * 4), N("Reshape", ["c", "s"], ["r"]), N("Relu", ["r"], ["y"]),

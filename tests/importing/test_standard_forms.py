@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter
+from math import prod
 from pathlib import Path
 
 import numpy as np
@@ -106,6 +107,36 @@ def test_weights_of_few_bits_are_those_that_they_stand_for(tmp_path: Path) -> No
     (product,) = found.convolutions
     assert (product.kernels, product.input, product.bits) == (8, (32, 1, 8), (32, 4, 32))
     assert found.macs == 8 * 32 * 8
+
+
+def test_a_recurrent_layer_of_integers_is_one_of_floats(tmp_path: Path) -> None:
+    """Its weights are stored by column, those of each direction for themselves."""
+    rng = np.random.default_rng(0)
+    stored = [
+        numpy_helper.from_array(rng.integers(-9, 9, (2, size, 32)).astype(np.int8), name)
+        for name, size in (("w", 5), ("r", 8))
+    ]
+    stored += [numpy_helper.from_array(np.full(2, 0.02, np.float32), name) for name in ("ws", "rs")]
+    stored += [numpy_helper.from_array(np.zeros(2, np.int8), name) for name in ("wz", "rz")]
+    inputs = ["x", "w", "r", "", "", "", "", "", "ws", "wz", "rs", "rz"]
+    node = N("DynamicQuantizeLSTM", inputs, ["y"], hidden_size=8, direction="bidirectional", **MS)
+    nodes = [node, N("Relu", ["y"], ["z"])]
+    graph = helper.make_graph(
+        nodes,
+        "graph",
+        [helper.make_tensor_value_info("x", TensorProto.FLOAT, [6, 1, 5])],
+        [helper.make_tensor_value_info("z", TensorProto.FLOAT, None)],
+        stored,
+    )
+    domains = [helper.make_opsetid("", 11), helper.make_opsetid("com.microsoft", 1)]
+    path = tmp_path / "net.onnx"
+    onnx.save(helper.make_model(graph, opset_imports=domains, ir_version=8), path)
+    onnxruntime = pytest.importorskip("onnxruntime")
+    (right,) = onnxruntime.InferenceSession(path).run(None, {"x": np.zeros((6, 1, 5), np.float32)})
+    found = network(path)
+    (layer,) = (each for each in found.layers if getattr(each, "op", "") == "lstm")
+    assert layer.parameters == 2 * 32 * (5 + 8)
+    assert right.shape == (6, 2, 1, 8) and prod(layer.output) == right.size
 
 
 def sequence(path: Path, place: bool) -> Path:

@@ -427,7 +427,7 @@ def reshaped(layouts: Layouts, operation: OnnxOperation) -> None:
     groups = _groups(source.shape, result.shape)
     if not groups:
         groups = [(list(range(len(source.shape))), list(range(len(result.shape))))]
-    spans = [_span(inner, source.shape, before) for inner, _ in groups]
+    spans = [_span(inner, source.shape, before) for inner, _ in groups] if before else [(0.0, 0)]
     if any(span is None for span in spans):
         before = _side_by_side([inner for inner, _ in groups], source.shape, before)
         stored = layouts.ordered(source, before)

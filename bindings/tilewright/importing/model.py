@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Container, Iterator, Mapping, Sequence
+from collections.abc import Container, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from math import prod
 from pathlib import Path
@@ -44,6 +44,9 @@ MAX_NODES = 100_000
 
 MAX_COMPUTED = 4096
 """Most numbers of a tensor that are looked at: shapes and padding are small, weights are of no interest."""
+
+SEQUENCE = re.compile("seq|time|len|frame|step|token", re.IGNORECASE)
+"""Names of first dimensions that are no images."""
 
 COMPUTED = re.compile(
     "Abs|Add|And|Cast|Ceil|Concat|Constant|ConstantOfShape|Div|Equal|Expand|EyeLike|Flatten|"
@@ -376,13 +379,32 @@ def _inputs(
             raise InputError("--input", name, f"no such input; there are: {', '.join(inputs) or 'none'}")
     if not inputs:
         raise InputError("graph.input", [], "a network has an input that its outputs depend on")
-    found = [_sized(value, sizes) for value in inputs.values()]
+    bound = _bound(inputs.values(), sizes)
+    found = [_sized(value, sizes, bound) for value in inputs.values()]
     found.sort(key=lambda value: len(value.type.tensor_type.shape.dim) < 2)
     return found
 
 
-def _sized(value: onnx.ValueInfoProto, sizes: Mapping[str, Sequence[int]]) -> onnx.ValueInfoProto:
-    """Return an input with all of its sizes."""
+def _bound(inputs: Iterable[onnx.ValueInfoProto], sizes: Mapping[str, Sequence[int]]) -> dict[int | str, int]:
+    """Return the sizes that the file has names for and that are given for an input."""
+    found: dict[int | str, int] = {}
+    for value in inputs:
+        stated = _stated(value.type.tensor_type) or []
+        named = zip(stated, sizes.get(value.name, ()), strict=False)
+        found |= {name: size for name, size in named if isinstance(name, str) and name != "?"}
+    return found
+
+
+def _sized(
+    value: onnx.ValueInfoProto, sizes: Mapping[str, Sequence[int]], bound: Mapping[int | str, int]
+) -> onnx.ValueInfoProto:
+    """Return an input with all of its sizes; of images that are left open there is one.
+
+    Parameters
+    ----------
+    sizes, bound
+        By input, and by the names that the file has for some.
+    """
     name = value.name
     if not value.type.HasField("tensor_type"):
         raise InputError("graph.input", name, "is no tensor")
@@ -391,7 +413,9 @@ def _sized(value: onnx.ValueInfoProto, sizes: Mapping[str, Sequence[int]]) -> on
     if stated is None and name not in sizes:
         limit = f"has no shape; give it, for example --input {name}=1,3,224,224"
         raise InputError("graph.input", name, limit)
-    given = list(sizes.get(name, stated or ()))
+    given = [bound.get(size, size) for size in sizes.get(name, stated or ())]
+    if len(given) > 1 and isinstance(given[0], str) and not SEQUENCE.search(given[0]):
+        given[0] = 1
     if stated is not None and len(given) != len(stated):
         limit = f"the file has {name}={','.join(map(str, stated))}, of {len(stated)} dimensions"
         raise InputError("--input", f"{name}={','.join(map(str, given))}", limit)
@@ -667,16 +691,16 @@ class _Reader:
         return {"axis": axis if single else None}
 
     def check_outputs(self) -> None:
-        """Refuse outputs that the file declares in another shape than its operators give."""
+        """Refuse outputs that the file declares in another shape than its operators give.
+
+        Where it leaves a size open, it has not thought of the sizes that are given now.
+        """
         for value in self.proto.graph.output:
             stated = _stated(self.declared[value.name].tensor_type) if value.name in self.declared else None
             found = self.values[value.name].shape if value.name in self.values else None
-            if stated is None or found is None:
+            if stated is None or found is None or any(isinstance(size, str) for size in stated):
                 continue
-            differ = [
-                isinstance(one, int) and one != other for one, other in zip(stated, found, strict=False)
-            ]
-            if len(stated) != len(found) or any(differ):
+            if stated != list(found):
                 limit = f"is declared, and the operators before it give {list(found)}"
                 raise InputError(f"graph.output.{value.name}", stated, limit)
 
@@ -685,10 +709,14 @@ class _Reader:
         if _shape(found) is None and name in self.sizes:
             element = found.tensor_type.elem_type if found is not None else TensorProto.FLOAT
             return helper.make_tensor_type_proto(element or TensorProto.FLOAT, self.sizes[name])
+        inferred = found
         if _shape(found) is None:
             found = self.declared.get(name, found)
         if _shape(found) is not None or not self.allow_unknown or name not in self.read:
             return found
+        for known in (inferred, found):
+            if known is not None and (of_images := _of_images(known, self.batch)) is not None:
+                return of_images
         source = next((each for each in inputs if each is not None and not each.fixed and each.shape), None)
         if source is None:
             return found
@@ -845,6 +873,15 @@ def _shape(type_: TypeProto | None) -> tuple[int, ...] | None:
     if any(not dimension.HasField("dim_value") or dimension.dim_value < 0 for dimension in dimensions):
         return None
     return tuple(dimension.dim_value for dimension in dimensions)
+
+
+def _of_images(type_: TypeProto, images: int) -> TypeProto | None:
+    """Return the type of a tensor of which all is known but the images, with so many; None of other tensors."""
+    found = TypeProto()
+    found.CopyFrom(type_)
+    if found.HasField("tensor_type") and found.tensor_type.HasField("shape") and found.tensor_type.shape.dim:
+        found.tensor_type.shape.dim[0].dim_value = images
+    return None if _shape(found) is None else found
 
 
 def _of_element(type_: TypeProto, element: int) -> TypeProto:

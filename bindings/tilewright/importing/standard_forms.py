@@ -197,6 +197,19 @@ def _normalised(forms: Forms) -> None:
         forms.add("LayerNormalization", source, scale, offset, gives=forms.outputs[0], **named)
 
 
+def _quantised_lstm(forms: Forms) -> None:
+    """Write the recurrent layer of integers that are read as they are stored: of each direction, by column."""
+    weights = []
+    for place, scale in ((1, 8), (2, 10)):
+        given = [forms.inputs[at] for at in (place, scale, scale + 1)]
+        numbers = forms.add("DequantizeLinear", *given, axis=0)
+        weights.append(forms.add("Transpose", numbers, perm=[0, 2, 1]))
+    functions = forms.told("activation_alpha", "activation_beta", "activations", "clip", "input_forget")
+    told = forms.told("direction", "hidden_size") | functions
+    forms.add("LSTM", forms.inputs[0], *weights, *forms.inputs[3:8], gives=forms.outputs[0], **told)
+    forms.nodes[-1].output.extend(forms.outputs[1:3])
+
+
 def _attention(forms: Forms) -> None:
     """Write attention without masks, states and sharing of heads: two products and a softmax."""
     shapes = [forms.shape(place) for place in range(3)]
@@ -254,13 +267,14 @@ WRITERS: Mapping[tuple[str, str], Callable[[Forms], None]] = {
     (MICROSOFT, "SkipLayerNormalization"): _normalised,
     (MICROSOFT, "SkipSimplifiedLayerNormalization"): _normalised,
     (MICROSOFT, "MultiHeadAttention"): _attention,
+    (MICROSOFT, "DynamicQuantizeLSTM"): _quantised_lstm,
     ("", "Attention"): _attention,
 }
 """What writes the standard form of an operator of onnxruntime, by domain and name."""
 
 NEWEST = {
-    "Clip": 13, "Gelu": 20, "LayerNormalization": 17, "RMSNormalization": 23, "Softmax": 13, "Split": 13,
-    "Squeeze": 13, "Swish": 24, "Unsqueeze": 13,
+    "Clip": 13, "DequantizeLinear": 13, "Gelu": 20, "LayerNormalization": 17, "RMSNormalization": 23,
+    "Softmax": 13, "Split": 13, "Squeeze": 13, "Swish": 24, "Unsqueeze": 13,
 }  # fmt: skip
 """Versions since which written operators are what they are here, where files may be older."""
 
@@ -281,7 +295,7 @@ def standard_form(
     if write is None or not node.output:
         return None
     forms = Forms(node, shapes)
-    if any(forms.outputs[1:3]):  # statistics for training
+    if any(forms.outputs[1:3]) and write is not _quantised_lstm:  # statistics for training, no states
         return None
     try:
         write(forms)
