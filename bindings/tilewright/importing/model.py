@@ -876,7 +876,7 @@ def _shape(type_: TypeProto | None) -> tuple[int, ...] | None:
 
 
 def _of_images(type_: TypeProto, images: int) -> TypeProto | None:
-    """Return the type of a tensor of which all is known but the images, with so many; None of other tensors."""
+    """Return the type of a tensor of so many images, of which all else is known; None of other tensors."""
     found = TypeProto()
     found.CopyFrom(type_)
     if found.HasField("tensor_type") and found.tensor_type.HasField("shape") and found.tensor_type.shape.dim:

@@ -198,7 +198,7 @@ def _normalised(forms: Forms) -> None:
 
 
 def _quantised_lstm(forms: Forms) -> None:
-    """Write the recurrent layer of integers that are read as they are stored: of each direction, by column."""
+    """Write a recurrent layer whose weights are integers, stored by column for each direction."""
     weights = []
     for place, scale in ((1, 8), (2, 10)):
         given = [forms.inputs[at] for at in (place, scale, scale + 1)]
