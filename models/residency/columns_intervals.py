@@ -151,10 +151,12 @@ def _add_memory(b: Any, found: Columns, executed: Any, memory: Any) -> None:
     weights = [
         sum(graph.operations[number].weights for number in members(column.staying)) for column in columns
     ]
-    b.staying = pyo.Expression(
+    most = min(capacity, sum(graph.operations[n].weights for n in members(graph.all))) if any(weights) else 0
+    b.weights = pyo.Expression(
         expr=b.nowhere + sum(size * b.chosen[n] for n, size in enumerate(weights) if size)
     )
-    most = min(capacity, sum(graph.operations[n].weights for n in members(graph.all))) if any(weights) else 0
+    b.staying = pyo.Var(bounds=(0, most))  # elements; a variable, as every step has to leave room for them
+    b.weights_stay = pyo.Constraint(expr=b.staying == b.weights)
 
     @b.Constraint(range(len(columns)))
     def all_fits_on_chip(_b: Any, number: int) -> Any:
@@ -169,14 +171,15 @@ def _add_memory(b: Any, found: Columns, executed: Any, memory: Any) -> None:
             return held <= (capacity - column.memory) * b.chosen[number] + others
         return held + column.memory * b.chosen[number] <= memory + others
 
-    if found.minimised:
+    if found.minimised and not any(weights):
         return
 
     @b.Constraint(members(graph.all & ~graph.begin))
     def the_step_of_an_operation_fits(_b: Any, number: int) -> Any:
         """Follow from the others, and bound the memory closely."""
         with_it = [n for n, c in enumerate(columns) if _executes(found, c.begin, c.end) >> number & 1]
-        return sum(columns[n].memory * b.chosen[n] for n in with_it) + b.staying <= memory
+        taken = sum(columns[n].memory * b.chosen[n] for n in with_it) + b.staying
+        return taken <= (capacity * executed if found.minimised else memory)
 
 
 def _executes(found: Columns, begin: int, end: int) -> int:
@@ -195,6 +198,7 @@ def start(m: Any, plan: Plan) -> None:
             if not b.on_chip[key].fixed:
                 b.on_chip[key] = int(key in on_chip)
         b.nowhere = 0
+        b.staying = pyo.value(b.weights)
         m.executed[place] = int(values is not None and place == number)
     first = m.networks[0].found
     if first.minimised:
