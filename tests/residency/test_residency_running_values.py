@@ -13,6 +13,7 @@ from conftest import examples
 from residency_cases import agrees_with_an_oracle, optimum, problem_of, survives
 from tests.codegen.residency_in_c import SANITIZED, assert_right
 from tests.fuzz.networks import read_inside, reduced
+from tests.oracles import residency as residency_oracle
 from tests.residency.test_residency_shapes import executed, whole
 
 from tilewright.residency import Plan, Problem, Step, objective, simulate, violation
@@ -190,3 +191,13 @@ def test_running_values_in_c(last: Json, columns: int | None, tmp_path: Path) ->
     more = {"weights of tail": 0, "block of tail": 100}
     steps = replace(step, columns=columns, addresses=places), replace(after, addresses=more)
     assert_right(tmp_path, problem, Plan(steps), 3, *SANITIZED)
+
+
+def test_an_output_of_one_pixel_has_no_strips_of_its_own() -> None:
+    """In eight elements a channel at a time is computed, and added up after that."""
+    layers = [
+        {"name": "l0", "input": [2, 1, 4], "kernels": 2, "kernel": [1, 1], "groups": 2},
+        {"name": "l1", "input": [2, 1, 4], "kind": "pool", "op": "average", "kernel": [1, 4]},
+    ]
+    problem = problem_of({"layers": layers}, 8, machine={"sum_bytes": 2})
+    assert objective(problem, optimum(problem)) == residency_oracle.best(problem.model_dump(mode="json"))

@@ -7,19 +7,26 @@ import random
 import numpy as np
 import pytest
 from conftest import examples
-from residency_cases import random_problem
+from residency_cases import problem_of, random_problem
+from tests.fuzz.networks import reduced
 
 from tilewright.addresses import order_search
 from tilewright.residency.exact.traffic_steps import TrafficSteps
 from tilewright.residency.graph import members
 from tilewright.residency.shapes.groups import Groups, group_mask
 from tilewright.residency.transitions import State, Transitions
+from tilewright.spec.errors import InputError
 
 
 def random_step(rng: random.Random) -> tuple[TrafficSteps, int, int, int, int]:
     """Return a group of several operations with what may be on chip and in DRAM before: none twice."""
     while True:
         graph = random_problem(rng, 7).graph
+        if rng.random() < 0.3:
+            try:
+                graph = problem_of({"layers": reduced(rng, 5, 4)}, 10_000).graph
+            except InputError:
+                continue
         done = graph.begin
         for _ in range(rng.randint(0, 3)):
             ready = [op.number for op in graph.operations if not done >> op.number & 1]

@@ -48,7 +48,8 @@ class LineTables:
         self.graph = graph
         channels, (height, self.width) = graph.tensors[group.output].channels, group.plane
         self.by_rows = slice(1, 1 + height)
-        self.columns = strip_widths(group)
+        # Where the last output is a pixel with running values, strips are of what is added up to it.
+        self.columns = strip_widths(group) if group.running is None else []
         self.count = self.by_rows.stop + len(self.columns)
         rows = np.minimum(np.arange(1, height + 1, dtype=np.int64) * self.width, group.pixels)
         at_once = channels if computed_whole(last, Shape("pixels", 1, 1)) else 1
