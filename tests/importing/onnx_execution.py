@@ -276,8 +276,10 @@ def _rows_first(operation: OnnxOperation, found: dict[str, Array], tensors: dict
     left, right = (found[value.name] for value in operation.given)
     fits = [size == left.shape[-2] for size in right.shape[-2:]]
     result = operation.outputs[0]
-    if fits[0] != fits[1] or result is None or result.name not in tensors:
+    if fits[0] != fits[1]:
         return fits[0]
+    if result is None or result.name not in tensors:  # of an operator that stands for several
+        return not operation.attributes.get("transposed", False)
     product, right_one = np.swapaxes(left, -1, -2) @ right, tensors[result.name]
     return product.shape == right_one.shape and np.allclose(product, right_one, rtol=1e-3, atol=1e-3)
 

@@ -388,8 +388,39 @@ def test_recurrent_layers_are_functions_with_their_work(file: Path) -> None:
         found = network(file)
         gru = next(layer for layer in found.layers if layer.kind == "function")
         assert (gru.op, gru.macs, gru.parameters) == ("gru", batch * 12 * 18 * (4 + 6), 18 * (4 + 6))
+        assert gru.recurrence is not None and gru.recurrence.told() == {
+            "steps": 12, "hidden": 6, "directions": 1, "reset_after": False,
+        }  # fmt: skip
         assert found.layers[-2].kind == "conv" and found.layers[-2].input == (6, 1, 12)  # positions are times
         onnx_execution.check_file_shapes(file)
+
+
+def test_recurrent_layers_say_how_often_they_compute_a_state(file: Path) -> None:
+    """Where their state begins with zeros, their weights are fixed, and no sequence is shorter."""
+
+    def found(
+        *more: str, outputs: tuple[str, ...] = ("y",), begins: float = 0, sides: int = 2, **attributes: Any
+    ) -> Any:
+        hidden, gates = 3, {"LSTM": 4, "GRU": 3, "RNN": 1}[attributes.pop("kind", "LSTM")]
+        name = {4: "LSTM", 3: "GRU", 1: "RNN"}[gates]
+        weights = [w("w", sides, gates * hidden, 4), w("r", sides, gates * hidden, hidden)]
+        weights += [w("b", sides, 2 * gates * hidden), numpy_helper.from_array(np.full(1, 5, np.int32), "n")]
+        weights.append(numpy_helper.from_array(np.full((sides, 1, hidden), begins, np.float32), "h"))
+        turn = "bidirectional" if sides == 2 else "forward"
+        node = N(
+            name, ["x", "w", "r", *more], list(outputs), hidden_size=hidden, direction=turn, **attributes
+        )
+        save(file, [node], weights, inputs={"x": [5, 1, 4]}, outputs=["y"])
+        return next(layer for layer in network(file).layers if layer.kind == "function")
+
+    both = {"steps": 5, "hidden": 3, "directions": 2, "reset_after": False}
+    for layer in (found("b"), found("b", "", "h"), found("b", outputs=("", "y"))):
+        assert layer.recurrence.told() == both
+        assert layer.parameters == 2 * (4 * 3 * (4 + 3) + 2 * 4 * 3)
+    after = found("b", kind="GRU", sides=1, linear_before_reset=1)
+    assert after.recurrence.told() == both | {"directions": 1, "reset_after": True}
+    assert found(kind="RNN", sides=1).recurrence.told() == both | {"directions": 1}
+    assert found("b", "n").recurrence is None and found("b", "", "h", begins=1).recurrence is None
 
 
 def test_quantised_operators_are_those_in_floating_point(file: Path) -> None:

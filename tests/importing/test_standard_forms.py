@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import random
+import tempfile
 from collections import Counter
 from math import prod
 from pathlib import Path
@@ -10,7 +12,9 @@ import numpy as np
 import onnx
 import onnx_execution
 import pytest
-from conftest import tells
+from conftest import examples, tells
+from hypothesis import given, settings
+from hypothesis import strategies as st
 from onnx import TensorProto, helper, numpy_helper
 
 from tilewright.importing import network, open_network
@@ -99,6 +103,44 @@ def test_an_operator_is_what_it_stands_for(tmp_path: Path, name: str) -> None:
         tensors |= {"y/AttnBiasT__1": np.where(later, -np.inf, 0).astype(np.float32)}
         tensors |= {"y/RowAllMasked__1": np.zeros((8, 1), bool)}
     assert onnx_execution.check_model(model, proto, tensors) >= 2 + len(inputs)
+
+
+@settings(max_examples=examples(300, 20))
+@given(st.integers(0, 2**32))
+def test_sums_of_products_are_products_of_matrices(seed: int) -> None:
+    """With heads and images apart, in any order of dimensions."""
+    rng = random.Random(seed)
+    labels = iter("bcdefghijk")
+    pairs, rows, columns, summed = (
+        [next(labels) for _ in range(rng.randint(low, 2))] for low in (0, 0, 0, 1)
+    )
+    sides = [[*pairs, *rows, *summed], [*pairs, *summed, *columns], [*pairs, *rows, *columns]]
+    for each in sides:
+        rng.shuffle(each)
+    first, second, result = ("a" + "".join(each) for each in sides)
+    sizes = {label: rng.randint(1, 4) for label in "bcdefghijk"} | {"a": rng.choice([1, 1, 2])}
+    node = N("Einsum", ["x", "z"], ["y"], equation=f"{first},{second}->{result}")
+    shapes = {name: [sizes[each] for each in side] for name, side in (("x", first), ("z", second))}
+    with tempfile.TemporaryDirectory() as folder:
+        path = written(Path(folder) / "net.onnx", node, shapes, {}, 17)
+        model, found = open_network(path, {})
+        (product,) = found.network.convolutions
+        assert product.kind == "matmul" and "function" not in {each.kind for each in found.network.layers}
+        assert product.macs == prod(sizes[label] for label in {*first, *second})
+        proto = onnx.load(path)
+        tensors = onnx_execution.by_onnxruntime(proto, onnx_execution.small_integers(model))
+        assert onnx_execution.check_model(model, proto, tensors) >= 4
+
+
+@pytest.mark.parametrize(
+    ("equation", "second"),
+    [("aab,abc->ac", [2, 3, 4]), ("abc,acd->abcd", [2, 3, 4]), ("...bc,acd->abd", [2, 3, 4]),
+     ("abc,cbd->d", [3, 2, 4]), ("abc,cd->abd", [3, 4])],
+)  # fmt: skip
+def test_other_sums_of_products_stay_functions(tmp_path: Path, equation: str, second: list[int]) -> None:
+    node = N("Einsum", ["x", "z"], ["y"], equation=equation)
+    found = network(written(tmp_path / "net.onnx", node, {"x": [2, 2, 3], "z": second}, {}, 17))
+    assert [layer.op for layer in found.layers if layer.kind == "function"] == ["einsum"]
 
 
 def test_weights_of_few_bits_are_those_that_they_stand_for(tmp_path: Path) -> None:

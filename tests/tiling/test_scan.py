@@ -16,6 +16,7 @@ from tests.oracles import Refused
 from tests.oracles import scan as oracle
 
 import tilewright as tw
+from tilewright.codegen.schedule import schedule
 from tilewright.spec.errors import InputError
 from tilewright.tiling import Plan, Problem, at_least, kind_of, objective, simulate, violation
 from tilewright.tiling.operations.arithmetic import random_values
@@ -137,6 +138,33 @@ def test_what_is_computed_is_the_layer_without_its_exponentials(seed: int) -> No
     assert mine.ravel().tolist() == wrapped
 
 
+@settings(max_examples=examples(300, 20))
+@given(st.integers(0, 2**32))
+def test_no_plan_moves_less_than_any_schedule_must(seed: int) -> None:
+    """Weights of the state are read at each second point in time, but for what stays (tiling-bounds.md)."""
+    rng = random.Random(seed)
+    layer = recurrent(rng)
+    told = layer["recurrence"] | {"steps": rng.randint(1, 9)}
+    features = rng.randint(1, 4)
+    units = told["directions"] * told["hidden"]
+    least = units * GATES[layer["op"]] * (features + told["hidden"])
+    layer |= {"recurrence": told, "input": [features, 1, told["steps"]], "parameters": least}
+    layer["output"] = [units, 1, told["steps"]]
+    table = {"network": {"layers": [layer]}, "objective": {"minimise": "accesses"}}
+    memory = rng.randint(10, 300)
+    try:
+        problem = Problem.model_validate(table | {"machine": DSP | {"memory_bytes": memory}})
+    except InputError:
+        return
+    part = problem.parts[0].problem
+    found = proven_best(part)
+    if at_least(part, Plan(found.layers)):
+        return
+    state = GATES[layer["op"]] * told["hidden"] ** 2
+    again = max(0, told["steps"] // 2 - 1) * max(0, state - memory)
+    assert found.value >= part.one_operation.least + told["directions"] * again
+
+
 @settings(max_examples=examples(100, 10))
 @given(st.integers(0, 2**32))
 def test_more_memory_never_moves_more(seed: int) -> None:
@@ -238,3 +266,13 @@ def test_a_host_and_a_state_that_has_no_room_give_lower_bounds() -> None:
         table = {"network": {"layers": [LSTM]}, "machine": DSP | changes}
         result = tw.solve(Problem.model_validate(table), time_limit=20)
         assert (result.status, list(result.at_least or ())) == ("feasible", ["r"])
+
+
+def test_the_schedule_has_the_tile_of_a_recurrent_layer() -> None:
+    layers = [LSTM, {"name": "last", "input": [4, 1, 6], "kernels": 2, "kernel": [1, 1]}]
+    table = {"network": {"layers": layers}, "machine": DSP | {"memory_bytes": 100}}
+    result = tw.solve(Problem.model_validate(table), time_limit=20)
+    assert result.status == "optimal"
+    assert "lstm" in result.summary() and "of the weights" in result.summary()
+    told = schedule("a", "0" * 64, Problem.model_validate(table), result.plan)
+    assert told["operations"]["r"]["tile"] == result.plan.layers[0].tile._asdict()

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Container, Mapping, Sequence
-from math import sqrt
+from math import prod, sqrt
 from typing import Any
 
 import numpy as np
@@ -170,6 +170,54 @@ def _fused_matmul(forms: Forms) -> None:
         _scale(forms, forms.add("MatMul", *sides), alpha, forms.outputs[0])
 
 
+def _einsum(forms: Forms) -> None:
+    """Write a sum of products of two tensors as a product of matrices, between other orders of dimensions.
+
+    Labels are those of pairs of matrices, rows, columns and what is summed over: those of both tensors and
+    the result, of the first and the result, of the second and the result, of both.
+    """
+    equation = forms.attributes.get("equation", b"").decode().replace(" ", "")
+    given, arrow, result = equation.partition("->")
+    first, comma, second = given.partition(",")
+    shapes = [forms.shape(place) for place in (0, 1)]
+    sizes: dict[str, int] = {}
+    for labels, shape in zip((first, second), shapes, strict=True):
+        if shape is None or len(shape) != len(labels) or min(shape, default=0) < 1:
+            raise KeyError("shape")
+        for label, size in zip(labels, shape, strict=True):
+            if sizes.setdefault(label, size) != size:
+                raise KeyError("broadcast")
+    pairs = [label for label in first if label in second and label in result]
+    rows = [label for label in first if label not in second]
+    columns = [label for label in second if label not in first]
+    summed = [label for label in first if label in second and label not in result]
+    every = [*pairs, *rows, *columns]
+    # Images, which come first, are pairs of matrices, or there is one.
+    images = sizes[first[0]] == 1 or (pairs[:1] == [first[0]] and second[0] == first[0] == result[0])
+    plain = arrow and comma and all(len(set(each)) == len(each) for each in (first, second, result))
+    if not plain or not images or not summed or sorted(every) != sorted(result):
+        raise KeyError("equation")
+
+    def matrix(source: str, labels: str, order: Sequence[str], parts: Sequence[Sequence[str]]) -> str:
+        perm = [labels.index(label) for label in order]
+        turned = source if perm == sorted(perm) else forms.add("Transpose", source, perm=perm)
+        if all(len(part) == 1 for part in parts):
+            return turned
+        own = [sizes[label] for label in pairs] + [prod(sizes[label] for label in part) for part in parts]
+        return forms.add("Reshape", turned, forms.number(np.array(own)))
+
+    left = matrix(forms.inputs[0], first, [*pairs, *rows, *summed], [rows, summed])
+    right = matrix(forms.inputs[1], second, [*pairs, *summed, *columns], [summed, columns])
+    perm = [every.index(label) for label in result]
+    parted, turned = (len(rows), len(columns)) != (1, 1), perm != sorted(perm)
+    found = forms.add("MatMul", left, right, gives="" if parted or turned else forms.outputs[0])
+    if parted:
+        own = forms.number(np.array([sizes[label] for label in every]))
+        found = forms.add("Reshape", found, own, gives="" if turned else forms.outputs[0])
+    if turned:
+        forms.add("Transpose", found, gives=forms.outputs[0], perm=perm)
+
+
 def _scale(forms: Forms, source: str, factor: float, gives: str = "") -> str:
     number = forms.number(np.array(factor, np.float32))
     like = forms.add("CastLike", number, source)
@@ -292,6 +340,10 @@ def standard_form(
     write = WRITERS.get((node.domain, node.op_type))
     if (node.domain, node.op_type) == ("", "Gemm") and all(name in computed for name in node.input[:2]):
         write = _gemm
+    if (node.domain, node.op_type, len(node.input)) == ("", "Einsum", 2) and all(
+        name in computed for name in node.input
+    ):
+        write = _einsum
     if write is None or not node.output:
         return None
     forms = Forms(node, shapes)

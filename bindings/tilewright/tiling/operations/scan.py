@@ -252,9 +252,9 @@ class ScanWalk:
     @property
     def _waiting(self) -> int:
         """Points in time whose states are on chip together: those of a chunk, and the last before it."""
-        sizes = [last - first for first, last in spans(self.scan.steps, self.tile.steps)]
-        ways = [sizes, sizes[::-1]][: self.scan.directions]
-        return max(max(first, *(1 + size for size in others)) if others else first for first, *others in ways)
+        steps, step = self.scan.steps, self.tile.steps
+        several = 1 + step if steps > 2 * step or self.scan.directions == 2 else 1 + steps - step
+        return steps if step == steps else max(step, several)
 
     # Counts, of tiles that are alike once -----------------------------------------------------------------
 
