@@ -166,8 +166,9 @@ def summed(rng: random.Random, most: int, side: int, channels: int = 3) -> list[
 def reduced(rng: random.Random, most: int, side: int, channels: int = 3) -> list[Json]:
     """Return up to `most` layers: windows, whole planes added up to a pixel, and what follows one pixel.
 
-    Planes are added up by pools, by fully connected layers and by convolutions as large as their plane. What
-    comes of them may scale the map that they were computed from, as in squeeze-and-excitation.
+    Planes are added up by pools, fully connected layers, and convolutions as large as their plane, depthwise
+    ones among them. What comes of them may scale the map that they were computed from, as in
+    squeeze-and-excitation.
     """
     shapes: dict[str, Shape] = {
         "input": (rng.randint(1, channels), rng.choice([1, rng.randint(1, side)]), rng.randint(2, side))
@@ -203,7 +204,10 @@ def reduced(rng: random.Random, most: int, side: int, channels: int = 3) -> list
             shapes[name] = (shape[0], 1, 1)
         elif kind == "f":
             table |= {"kernels": kernels, "kernel": list(shape[1:]), "bias": rng.random() < 0.4}
-            if rng.random() < 0.5 and "input" not in table["inputs"]:
+            if rng.random() < 0.3:
+                kernels = shape[0]
+                table |= {"kernels": kernels, "groups": kernels}
+            elif rng.random() < 0.5 and "input" not in table["inputs"]:
                 table |= {"kind": "fc", "input": [shape[0] * shape[1] * shape[2], 1, 1], "kernel": [1, 1]}
             shapes[name] = (kernels, 1, 1)
         else:

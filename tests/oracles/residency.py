@@ -137,7 +137,10 @@ class Op:
         if self.kind not in ("pool", "conv", "fc") or self.plane != [1, 1] or len(planes) != 1:
             return None
         ((height, width),) = planes
-        if height * width == 1 or self.views or len(set(self.reads)) < len(self.reads) or self.groups > 1:
+        if height * width == 1 or self.views or len(set(self.reads)) < len(self.reads):
+            return None
+        depthwise = self.kind == "conv" and self.groups == self.table["input"][0] == self.table["kernels"]
+        if self.groups > 1 and not depthwise:
             return None
         around = self.kernel == [height, width] == self.table["input"][1:] and not any(self.pad)
         return (height, width) if self.kind == "fc" or (around and self.dilation == [1, 1]) else None

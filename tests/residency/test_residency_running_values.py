@@ -30,6 +30,9 @@ POOL = {"name": "pool", "kind": "pool", "op": "average", "input": [5, 8, 6], "ke
 FC = {"name": "fc", "input": [5, 8, 6], "kernels": 7, "kernel": [8, 6], "bias": True}
 """7 x (240 + 1) weights and biases."""
 
+DEPTHWISE = FC | {"name": "depthwise", "kernels": 5, "groups": 5}
+"""5 x (48 + 1) weights and biases."""
+
 
 def sizes(problem: Problem, shape: Shape) -> dict[str, int]:
     """Return the sizes of all buffers of a step of all operations, nothing being whole on chip."""
@@ -73,6 +76,13 @@ def test_blocks_of_channels_have_running_values_of_their_own() -> None:
     step = Shape("kernels", 1, 2, running=True)
     assert executed(pool, whole(pool), step) == 240 + 5
     assert sizes(pool, step) == {"lines of input": 2, "block of pool": 2 * 4}
+    depthwise = problem_of({"layers": [DEPTHWISE]}, 1000)
+    assert executed(depthwise, whole(depthwise), step) == 240 + 5 * 49 + 5
+    assert sizes(depthwise, step) == {
+        "lines of input": 2,
+        "weights of depthwise": 2 * 2,
+        "block of depthwise": 2 * 4,
+    }
     layer = problem_of({"layers": [FC]}, 1000)
     assert executed(layer, whole(layer), step) == 4 * 240 + 7 * 241 + 7
     found = {"lines of input": 5, "weights of fc": 2 * 6, "block of fc": 2 * 4}
@@ -115,7 +125,7 @@ def test_what_steps_cannot_have_is_told(changes: Json, told: str) -> None:
     [
         POOL | {"kernel": [8, 5]},
         POOL | {"kernel": [10, 6], "padding": [1, 1, 0, 0]},
-        FC | {"kernels": 5, "groups": 5},
+        FC | {"kernels": 10, "groups": 5},
         {"name": "pool", "input": [5, 8, 6], "kernels": 2, "kernel": [1, 1]},
     ],
 )
@@ -177,7 +187,7 @@ def test_the_search_agrees_with_an_oracle(seed: int) -> None:
 
 
 @pytest.mark.skipif(not shutil.which("gcc"), reason="no C compiler")
-@pytest.mark.parametrize("last", [POOL, POOL | {"op": "max"}, FC])
+@pytest.mark.parametrize("last", [POOL, POOL | {"op": "max"}, FC, DEPTHWISE])
 @pytest.mark.parametrize("columns", [None, 2])
 def test_running_values_in_c(last: Json, columns: int | None, tmp_path: Path) -> None:
     """The program's outputs are those of the network, bit for bit."""
@@ -186,7 +196,7 @@ def test_running_values_in_c(last: Json, columns: int | None, tmp_path: Path) ->
     name = str(last["name"])
     step = Step(("conv", name), pixels=2, kernels=3, kept=("conv",), resident=(name,), running=True)
     places = {"lines of input": 0, "lines of conv": 200, "weights of conv": 300, f"block of {name}": 500}
-    places |= {name: 600} | ({f"weights of {name}": 700} if last is FC else {})
+    places |= {name: 600} | ({} if "op" in last else {f"weights of {name}": 700})
     after = Step(("tail",), kept=("tail",), written=("tail",))
     more = {"weights of tail": 0, "block of tail": 100}
     steps = replace(step, columns=columns, addresses=places), replace(after, addresses=more)

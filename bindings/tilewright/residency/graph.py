@@ -365,7 +365,8 @@ class Graph:
         window = spec.kind == "fc" or (
             (spec.kernel, spec.input[1:]) == (plane, plane) and not any(spec.padding)
         )
-        if not window or spec.groups > 1 or max(spec.dilation) > 1:
+        grouped = spec.groups > 1 and (spec.kind == "fc" or not op.depthwise)
+        if not window or grouped or max(spec.dilation) > 1:
             return None
         bias = int(spec.bias)
         return Running(plane, self.sum_elements, (weights // spec.kernels - bias) // prod(plane), bias)

@@ -39,7 +39,7 @@ if TYPE_CHECKING:
 ACCEPTED = plotting.ACCEPTED
 """Suffixes of the files that `draw` writes."""
 
-KINDS = {"whole maps": BLUE, "line buffers": SKY, "weights": ORANGE, "blocks on their way out": GREEN}
+KINDS = {"whole maps": BLUE, "line buffers": SKY, "weights": ORANGE, "outputs and sums in blocks": GREEN}
 """What lies in the memory, and its colour."""
 
 LEFT = 1.0
@@ -96,7 +96,7 @@ def plot(problem: Problem, plan: Plan, report: Report, *, ax: Axes | None = None
 
 
 def _kind(key: str) -> str:
-    shown = {"lines": "line buffers", "weights": "weights", "block": "blocks on their way out"}
+    shown = {"lines": "line buffers", "weights": "weights", "block": "outputs and sums in blocks"}
     return shown.get(kind_of(key), "whole maps")
 
 

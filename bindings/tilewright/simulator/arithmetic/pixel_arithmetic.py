@@ -166,7 +166,7 @@ class PixelArithmetic:
             Of these channels and pixels, shape (channels, input channels times pixels); none for a pool.
         """
         spec = self.operation.spec
-        deep = channels if isinstance(spec, Pool) else (0, sum(shape[0] for shape in self.planes))
+        deep = channels if self.channelwise else (0, sum(shape[0] for shape in self.planes))
         values = self._joined(read, pixels, *deep)
         if not self.numeric:
             return np.zeros((1, channels[1] - channels[0]), dtype=np.int64)
@@ -174,6 +174,9 @@ class PixelArithmetic:
         if isinstance(spec, Pool):
             pooled: Values = values.max(axis=0) if spec.op == "max" else values.sum(axis=0)
             return pooled[None]
+        if self.channelwise:
+            own: Values = (weights * values.T).sum(axis=1)
+            return own[None]
         terms = values.T.reshape(-1)
         kind = exact_type(terms, weights, len(terms))
         found: Values = (weights.astype(kind) @ terms.astype(kind)).astype(np.int64)

@@ -466,6 +466,10 @@ static int64_t connected_pixels(const work_t *w, int k, int64_t value)
         value = o->has_bias ? (int64_t)((sum_t)element(weights) << o->bias_shift) : 0;
     if (is_first(r) || o->stays)
         weights += o->has_bias;
+    if (o->channelwise) {
+        const part_t *own = part_of(w, &k);
+        return with_pixels(w, value, own, k, weights);
+    }
     for (int p = 0; p < o->part_count; p++) {
         const part_t *part = &o->parts[p];
         const int first = first_channel(r, o, part);
