@@ -107,18 +107,25 @@ def test_a_softmax_takes_all_maps_of_a_place_and_a_product_everything() -> None:
         ({"op": "gather", "inputs": ["relu"], "output": [2, 1, 512]}, 1 + 1024),
         ({"op": "mul", "macs": 0}, 3 * 512**2),
         ({"op": "mul", "macs": 0, "inputs": ["relu", "few"]}, 2 * 512**2 + 512),
+        ({"op": "mul", "macs": 0, "inputs": ["maps", "relu"]}, 2 * 512**2 + 512),
     ],
-    ids=["slice", "gather", "alike", "broadcast"],
+    ids=["slice", "gather", "alike", "broadcast", "maps"],
 )
 def test_functions_that_are_known_read_what_they_need(changes: dict[str, Any], moved: int) -> None:
-    """A slice reads what it gives; what is picked may be one value; values side by side need no others."""
+    """A slice reads what it gives; what is picked may be one value; values side by side need no others.
+
+    Nor do they where each map has one more.
+    """
     few = {"name": "few", "kind": "input", "input": [1, 1, 512]}
+    maps = {"name": "maps", "kind": "input", "input": [512, 1, 1]}
     relu, other, last = product(512, **changes)
-    problem = instance([relu, other, few, last])
+    if changes.get("inputs") == ["maps", "relu"]:
+        last["input"] = maps["input"]
+    problem = instance([relu, other, few, maps, last])
     part = problem.problem.parts[-1].problem.one_operation
     assert part.least == moved
     result = tw.solve(problem, time_limit=20)
-    known = changes["op"] == "slice" or changes["inputs"] is None if "inputs" in changes else True
+    known = changes["op"] != "gather" and "few" not in changes.get("inputs", ())
     assert (result.status == "optimal") == known
 
 

@@ -249,3 +249,26 @@ def test_the_time_of_a_block_of_a_transformer_is_proven(
     result = tw.solve(Problem.model_validate(given), time_limit=120)
     assert (result.status, result.at_least, result.gap) == ("optimal", None, 0)
     assert result.measures.to_json().get("not_modelled") is None
+
+
+@pytest.mark.parametrize(
+    ("op", "axes", "parameters", "known"),
+    [
+        ("layer_normalization", ["channels"], 8, True),
+        ("layer_normalization", ["columns"], 8, False),  # of maps, or of columns
+        ("instance_normalization", ["rows", "columns"], 8, True),
+        ("softmax", ["columns"], 0, True),
+        ("softmax", ["channels", "rows", "columns"], 0, False),  # 96 values do not fit
+    ],
+)
+def test_numbers_of_a_normalisation_are_read_once(
+    op: str, axes: list[str], parameters: int, known: bool
+) -> None:
+    """4 maps of 3 x 4 in 60 bytes; where a tile could need other numbers, the cost is but a lower bound."""
+    layer = {"name": "f", "kind": "function", "op": op, "input": [4, 3, 4], "output": [4, 3, 4]}
+    layer |= {"along": axes, "parameters": parameters, "macs": 144}
+    machine = {"kind": "dsp", "element_bytes": 1, "memory_bytes": 60, "double_buffering": False}
+    table = {"network": {"layers": [layer]}, "machine": machine | {"vector_ops_per_cycle": 2}}
+    result = tw.solve(Problem.model_validate(table | {"objective": {"minimise": "accesses"}}), time_limit=20)
+    assert result.objective == 2 * 48 + parameters
+    assert (result.status, result.at_least is None) == ("optimal" if known else "feasible", known)

@@ -98,14 +98,14 @@ def simulate(
         does.program(walk),
         data=given,
         expected=expected,
-        overlapped=overlapped,
+        overlapped=overlapped and problem.machine.kind != "hierarchy",  # whose time is that of ports
         lockstep=problem.machine.kind == "dsp" and problem.machine.double_buffering,
         deadline=deadline,
     )
     if numeric and reason is not None:
         report.not_computed = (reason,)
     if report.violation is None:
-        if problem.machine.kind == "hierarchy":  # whose time is that of ports, not of a program's engines
+        if problem.machine.kind == "hierarchy":
             report.sequential = report.overlapped = report.lockstep = None
         costs, further = does.measured(walk, report, problem.level), does.breakdown(walk, report)
         report.macs = np.zeros_like(report.macs)

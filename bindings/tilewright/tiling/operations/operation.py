@@ -2,14 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from functools import lru_cache
 from math import prod
 from typing import Annotated, ClassVar, Literal, NamedTuple
 
 from pydantic import Field
 
-from tilewright.spec.access import Access, access, read
+from tilewright.spec.access import BY_VALUE, Access, access, read
 from tilewright.spec.base import Spec
 from tilewright.spec.errors import InputError
 from tilewright.spec.graph import NetworkGraph
@@ -281,11 +281,11 @@ def _operation(layer: AnyLayer, given: list[Shape], images: int, batch: int) -> 
     elif isinstance(layer, Function | Opaque):
         work = max(macs, outputs if isinstance(layer, Function) else 0)
         inputs = list(read(layer, given))
+        if isinstance(layer, Function) and _is_by_map(layer, given):
+            how, inputs, work = "window", sorted(given, key=prod, reverse=True), outputs * -(-work // outputs)
     along: tuple[Axis, ...] = ()
-    if isinstance(layer, Function) and layer.along is not None and len(given) == 1:
-        maps = layer.output[0]
-        if maps == 1 or parameters in (0, maps, 2 * maps):  # which are not those of places
-            how, along, work = "window", layer.along, outputs * -(-work // outputs)
+    if isinstance(layer, Function) and layer.along is not None and len(given) == 1 and _has_tiles(layer):
+        how, along, work = "window", layer.along, outputs * -(-work // outputs)
     recurrence = layer.recurrence if isinstance(layer, Function) and len(inputs) == 1 else None
     if isinstance(layer, Function) and recurrence is not None:
         work = macs = batch * _products(layer, recurrence)
@@ -308,6 +308,23 @@ def _operation(layer: AnyLayer, given: list[Shape], images: int, batch: int) -> 
         along=along,
         recurrence=recurrence,
     )
+
+
+def _is_by_map(layer: Function, given: Sequence[Shape]) -> bool:
+    """Whether a function of single values also reads one value for each map."""
+    shapes = {layer.output, (layer.output[0], 1, 1)}
+    return layer.op in BY_VALUE and not layer.parameters and len(shapes) == 2 and set(given) == shapes
+
+
+def _has_tiles(layer: Function) -> bool:
+    """Whether a function along some axes has numbers of which it is known which a tile needs.
+
+    With all maps in a tile they are all, as with one map; those of an instance normalisation are of maps.
+    """
+    maps, numbers = layer.output[0], layer.parameters
+    if numbers == 0 or maps == 1 or "channels" in (layer.along or ()):
+        return numbers % maps == 0
+    return layer.op == "instance_normalization" and numbers in (maps, 2 * maps)
 
 
 def _products(layer: Function, told: Recurrence) -> int:
