@@ -25,6 +25,7 @@ from tilewright.allocation import (
     violation,
 )
 from tilewright.allocation.exact.search import exhaustive
+from tilewright.allocation.split_options import Choices
 from tilewright.allocation.splits import LayerSplit
 from tilewright.core import catalogue
 from tilewright.core.context import RunContext
@@ -351,9 +352,11 @@ def test_columns_buffers_finds_the_least_energy(drawn) -> None:
     assert found.status == ("infeasible" if expected is None else "optimal")
     path = catalogue.model("allocation", "columns_buffers")
     check_agreement(asked, path, "highs", drawn.random() < 0.7, expected)
-    if found.plan is not None and len(asked.stages) > 1 and drawn.random() < 0.5:
+    if found.plan is not None and drawn.random() < 0.5:
         again = solve(asked, path, "highs", start=found.plan, options={"presolve": "off"})
-        assert again.bound == expected and again.warm_start is not None
+        assert again.bound == expected
+        chooses = any(len(offer.splits) > 1 for offer in Choices(asked).offers)  # else HiGHS has no integers
+        assert again.warm_start is not None or not chooses
 
 
 @settings(max_examples=examples(300, 8))
