@@ -372,3 +372,117 @@ class Products:
         kernel = [min(height, self.rng.choice([1, 2])), min(width, self.rng.choice([1, 2]))]
         shape: Shape = (channels, height - kernel[0] + 1, width - kernel[1] + 1)
         self.add(name, [source], shape, kind="pool", kernel=kernel, stride=[1, 1])
+
+
+class Attention:
+    """Attention at random: heads that may share keys, caches of keys and values, masks, one projection."""
+
+    def __init__(self, rng: random.Random) -> None:
+        self.rng, self.layers = rng, list[Json]()
+        self.shared = rng.choice([1, 1, 1, 2])
+        self.heads = self.shared * rng.choice([1, 1, 1, 2])
+        self.deep, self.values, self.rows = rng.randint(1, 2), rng.randint(1, 2), rng.randint(1, 5)
+        self.cached = rng.choice([0, 0, 0, 1, 3])
+        self.plain = self.heads == 1 and rng.random() < 0.5  # shapes by rows, without reshapes
+        width = rng.randint(1, 2)
+        self.input = [width, 1, self.rows]
+        query = self.project("q", self.heads * self.deep)
+        key, value = self.keys_and_values(self.heads // self.shared)
+        keys = self.rows + self.cached
+        scores = self.multiply("s", query, key, self.deep, keys, transposed=False)
+        if rng.random() < 0.4:
+            scores = self.mask(scores, keys)
+        softmax = self.softmax(scores, keys)
+        self.multiply("c", softmax, value, keys, self.values, transposed=True)
+        flat = [self.heads * self.values, 1, self.rows]
+        if not self.plain:
+            self.reshape("joined", "c", [self.heads, self.values, self.rows], flat)
+        if rng.random() < 0.5:
+            self.layers.append({"name": "o", "input": flat, "kernels": width, "kernel": [1, 1]})
+            if rng.random() < 0.5:
+                residual = {"name": "r", "kind": "add", "inputs": ["o", "input"], "input": self.input}
+                self.layers.append(residual)
+
+    def network(self) -> Json:
+        """Return the network."""
+        return {"layers": self.layers, "input": self.input}
+
+    def project(self, name: str, kernels: int) -> str:
+        """Add a convolution of 1x1 of the input, or read the input where it has as many channels."""
+        if kernels == self.input[0] and self.rng.random() < 0.3:
+            return "input"
+        table = {"name": name, "inputs": ["input"], "input": self.input, "kernels": kernels, "kernel": [1, 1]}
+        self.layers.append(table)
+        return name
+
+    def keys_and_values(self, heads: int) -> tuple[str, str]:
+        """Add keys and values, which may be slices of one projection, or follow those of a cache."""
+        own = heads * self.deep, heads * self.values
+        if self.rng.random() < 0.3:
+            fused = self.project("kv", sum(own))
+            for name, channels, begin in (("k", own[0], 0), ("v", own[1], own[0])):
+                cut = {"name": name, "kind": "slice", "inputs": [fused], "first": [begin, 0, 0]}
+                cut |= {"input": [sum(own), 1, self.rows], "output": [channels, 1, self.rows]}
+                self.layers.append(cut)
+            key, value = "k", "v"
+        else:
+            key, value = self.project("k", own[0]), self.project("v", own[1])
+        return self.by_heads(key, heads, self.deep), self.by_heads(value, heads, self.values)
+
+    def by_heads(self, name: str, heads: int, deep: int) -> str:
+        """Add what stands between keys or values and their product."""
+        count = self.rows
+        if self.cached:
+            old = f"old {name} {len(self.layers)}"
+            count += self.cached
+            self.layers.append(
+                {"name": old, "kind": "input", "inputs": [], "input": [heads * deep, 1, self.cached]}
+            )
+            joined = {"name": f"all {name} {len(self.layers)}", "kind": "function", "op": "concat"}
+            joined |= {"inputs": [old, name], "input": [heads * deep, 1, self.cached]}
+            self.layers.append(joined | {"output": [heads * deep, 1, count]})
+            name = str(joined["name"])
+        if self.shared > 1:
+            shape = [heads, deep, count]
+            name = self.reshape(f"split {name} {len(self.layers)}", name, [heads * deep, 1, count], shape)
+            copies = {"name": f"copies of {name}", "kind": "function", "op": "expand", "inputs": [name]}
+            self.layers.append(copies | {"input": shape, "output": [self.heads, deep, count]})
+            name = str(copies["name"])
+        return name
+
+    def reshape(self, name: str, source: str, given: list[int], output: list[int]) -> str:
+        """Add a reshape."""
+        table = {"name": name, "kind": "reshape", "op": "reshape", "inputs": [source], "input": given}
+        self.layers.append(table | {"output": output})
+        return name
+
+    def multiply(
+        self, name: str, first: str, second: str, depth: int, columns: int, *, transposed: bool
+    ) -> str:
+        """Add a product, in the shape of rows, or by heads."""
+        flat, own = [self.heads * depth, 1, self.rows], [self.heads, columns, self.rows]
+        table = {"name": name, "kind": "matmul", "inputs": [first, second], "groups": self.heads}
+        table |= {"input": flat if name == "s" or self.plain else [self.heads, depth, self.rows]}
+        table |= {"output": [self.heads * columns, 1, self.rows] if self.plain or name == "s" else own}
+        self.layers.append(table | {"depth": depth, "transposed": transposed})
+        return name
+
+    def mask(self, scores: str, keys: int) -> str:
+        """Add a sum with a mask, which is an input, or a function of single values."""
+        shape = [self.heads * keys, 1, self.rows]
+        if self.rng.random() < 0.7:
+            self.layers.append({"name": "mask", "kind": "input", "inputs": [], "input": shape})
+            self.layers.append({"name": "m", "kind": "add", "inputs": [scores, "mask"], "input": shape})
+        else:
+            self.layers.append({"name": "m", "kind": "map", "op": "relu", "inputs": [scores], "input": shape})
+        return "m"
+
+    def softmax(self, scores: str, keys: int) -> str:
+        """Add the softmax of each head's scores."""
+        shape, along = [self.heads * keys, 1, self.rows], "channels"
+        if not self.plain:
+            by_heads = [self.heads, keys, self.rows]
+            scores, shape, along = self.reshape("by heads", scores, shape, by_heads), by_heads, "rows"
+        table = {"name": "p", "kind": "function", "op": "softmax", "inputs": [scores], "input": shape}
+        self.layers.append(table | {"output": shape, "along": [along]})
+        return "p"

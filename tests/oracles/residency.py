@@ -89,9 +89,14 @@ class Op:
             self.shape = tuple(table["input" if kind == "input" else "output"])
             self.plane = list(self.shape[1:])
         # Where parts of an operand begin in it, by tensor, and how many there are before one that follows.
-        self.at = {t: at for t, at in zip(reads, table["at"], strict=True) if at is not None}
+        second = table.get("second", [False] * len(reads))
+        self.at = {
+            t: at
+            for t, at, is_second in zip(reads, table["at"], second, strict=False)
+            if at is not None and not is_second
+        }
         self.operands = sum(at in (None, (0, 0)) for at in table["at"])
-        self.views = bool(self.at) or bool(table.get("copies"))
+        self.views = any(at is not None for at in table["at"]) or bool(table.get("copies"))
         self.groups = table.get("groups", 1)
         self.bias = bool(table.get("bias"))
         self.window = prod(self.kernel)
@@ -104,7 +109,6 @@ class Op:
         self.own_channels = distinct and (self.by_value or depthwise or kind == "pool")
         self.pixels = prod(self.plane)
         # Of an operand of another plane every pixel is read: a flattened map, or a factor of a whole plane.
-        second = table.get("second", [False] * len(reads))
         self.every = {
             t: whole
             or kind == "fc"
@@ -131,6 +135,67 @@ class Op:
         uncounted = kind in ("add", "mul", "concat", "input", "reshape")
         self.vector = taken - (uncounted or (kind == "function" and along is None))
         self.touched = 2 * self.macs + taken + self.bias + 1
+        # Of a product in blocks: of each column of each matrix, the elements that it needs, by tensor.
+        self.columns: list[list[list[tuple[int, int]]]] | None = None
+        if kind == "matmul" and "second" in table and table.get("transposed") is not None:
+            self.columns = self._matrices(second, shapes)
+
+    def _matrices(
+        self, second: list[bool], shapes: list[tuple[int, ...]]
+    ) -> list[list[list[tuple[int, int]]]] | None:
+        """Return for each matrix and column the tensors and elements in it; None if it is not in blocks."""
+        table, values = self.table, dict[tuple[int, int, int], tuple[int, int]]()
+        times = set()
+        for t, name, part, at, is_second in zip(
+            self.reads, table["inputs"], self.parts, table["at"], second, strict=True
+        ):
+            if not is_second:
+                continue
+            deep, tall, wide = len(part), *shapes[t][1:]
+            output = table.get("expanded", {}).get(name, (deep, tall, wide))
+            copies = [whole // own for whole, own in zip(output, (deep, tall, wide), strict=True)]
+            times.add(tuple(copies))
+            row, column = at or (0, 0)
+            for c, y, x in product(range(output[0]), range(output[1]), range(output[2])):
+                own = part[c // copies[0]], y // copies[1], x // copies[2]
+                values[c, y + row, x + column] = t, (own[1] * wide + own[2]) * shapes[t][0] + own[0]
+        ((share, *others),) = times if len(times) == 1 else {(0, 0, 0)}
+        channels = 1 + max(c for c, _, _ in values)
+        if others != [1, 1] or (share > 1 and channels != self.groups):
+            return None
+        depth = table["depth"]
+        columns, flat = len(values) // (self.groups * depth), [values[key] for key in sorted(values)]
+        found = []
+        for group in range(self.groups):
+            own = flat[group * depth * columns : (group + 1) * depth * columns]
+            matrix = [
+                own[j * depth : (j + 1) * depth] if table["transposed"] else own[j::columns]
+                for j in range(columns)
+            ]
+            if matrix not in found or share == 1:
+                found.append(matrix)
+        return found
+
+    def second_size(self, tensor: int, width: str) -> int:
+        """Return the elements of a tensor that a product has in its second operand.
+
+        Parameters
+        ----------
+        width
+            ``all``, ``unit`` for one column of one matrix at most, or ``column`` and ``row`` of all matrices.
+        """
+        assert self.columns is not None
+        counts = [[sum(t == tensor for t, _ in column) for column in matrix] for matrix in self.columns]
+        if width == "unit":
+            return max(map(max, counts))
+        if width == "all":
+            return sum(map(sum, counts))
+        if width == "column":
+            return max(map(sum, zip(*counts, strict=True)))
+        return max(
+            sum(column[i][0] == tensor for matrix in self.columns for column in matrix)
+            for i in range(len(self.columns[0][0]))
+        )
 
     def _added(self, shapes: list[tuple[int, ...]]) -> tuple[int, int] | None:
         planes = {tuple(shapes[t][1:]) for t in self.reads}
@@ -197,15 +262,57 @@ class Cut(NamedTuple):
         Whether the block is there even if the output stays: it holds partial sums.
     once
         Elements of weights that are loaded before the first pass.
+    operands
+        Of products, elements of a block of the second operand, by source.
+    sums
+        Elements of running maxima, sums and contexts, by operation.
     """
 
     step: Json
     passes: list[Pass]
     lines: dict[int, tuple[int, int, int]]
     weights: dict[int, int]
-    block: int
+    block: int | None
     always: bool
     once: int
+    operands: dict[int, dict[int, int]]
+    sums: dict[int, int]
+
+
+class Attention(NamedTuple):
+    """Scores, functions of them, softmax and context whose keys can pass by.
+
+    Attributes
+    ----------
+    chain
+        Numbers of the operations, in order.
+    beside
+        Tensors that functions of scores read, too.
+    """
+
+    chain: tuple[int, ...]
+    mask: Names
+    groups: int
+    keys: int
+    values: int
+    beside: set[int]
+
+
+def _taken_together(op: Op) -> int | None:
+    """Return how many channels of a pixel a softmax takes together, one behind the other; None if others."""
+    shape, along = op.table.get("told", (op.shape, ("channels",)))
+    sets: dict[Any, list[int]] = {}
+    axes = ("channels", "rows", "columns")
+    for number, place in enumerate(product(*map(range, shape))):
+        key = tuple(n for n, axis in zip(place, axes, strict=True) if axis not in along)
+        sets.setdefault(key, []).append(number)
+    sizes = set()
+    for values in sets.values():
+        channels, pixels = [value // op.pixels for value in values], {value % op.pixels for value in values}
+        if len(pixels) > 1 or channels != list(range(channels[0], channels[0] + len(values))):
+            return None
+        sizes.add(len(values))
+    return sizes.pop()
 
 
 class Course:
@@ -221,8 +328,16 @@ class Course:
         Of each tensor that is read: the first pixel that a pass or a later one needs, from the first pass on.
     """
 
-    def __init__(self, group: Group, columns: dict[int, tuple[int, int]], pixels: int, running: bool) -> None:
+    def __init__(
+        self,
+        group: Group,
+        columns: dict[int, tuple[int, int]],
+        pixels: int,
+        running: bool,
+        blocks: bool = False,
+    ) -> None:
         graph, output = group.graph, group.output
+        self.blocked = group.blocked if blocks else {}
         self.columns, self.added = columns, group.last if running else None
         height, width = group.passed(running)[0], columns[output][1] - columns[output][0]
         passes = -(-height * width // pixels)
@@ -232,6 +347,8 @@ class Course:
         self.first: dict[int, list[int]] = {}
         for op in reversed(group.ops):
             for tensor in dict.fromkeys(op.reads):
+                if self.blocked.get((op.number, tensor)) == "alone":
+                    continue
                 reach, needs = self._spans(graph, op, tensor)
                 done = self.ends[op.number + 1]
                 wanted = [reach[n] for n in done]
@@ -252,7 +369,7 @@ class Course:
         for y, x in product(range(tall), range(*self.columns[op.number + 1])):
             if op is self.added:
                 span = y * wide + x - low, y * wide + x - low
-            elif op.every[tensor]:
+            elif op.every[tensor] and (op.number, tensor) not in self.blocked:
                 span = 0, self.size[tensor] - 1
             else:
                 rows = op.under(0, y, height, tensor)
@@ -287,6 +404,14 @@ class Group:
         self.deep = {t: graph.shapes[t][0] for t in made} | {
             t: len(set().union(*(op.channels(t) for op in ops))) for t in self.sources
         }
+        # What products may read in blocks: alone, or beside the pixels of their first operand.
+        self.blocked: dict[tuple[int, int], str] = {}
+        for op in ops:
+            if op.columns is not None:
+                flags = list(zip(op.reads, op.table["second"], strict=True))
+                for t in {t for t, second in flags if second and t in self.sources}:
+                    self.blocked[op.number, t] = "beside" if (t, False) in flags else "alone"
+        self.passing = [each for each in graph.attention if each.mask <= self.mask]
         self.course = lru_cache(maxsize=None)(self._courses)
         self.cut = lru_cache(maxsize=None)(self._cut)
         self.known: dict[Any, list[Spent]] = {}
@@ -351,6 +476,17 @@ class Group:
         each = (last.weights // last.units - last.bias) // prod(last.added)
         return min(kernels, last.units) * (each * pixels + last.bias * biases) if last.weights else 0
 
+    @property
+    def most_kernels(self) -> int:
+        """The most columns or output channels in a block of any operation."""
+        seconds = [sum(map(len, op.columns)) for op in self.ops if op.columns is not None]
+        return max([*seconds, *(op.units for op in self.ops)])
+
+    @property
+    def most_keys(self) -> int:
+        """The most keys that pass by at a time; 0 where none do."""
+        return max((each.keys for each in self.passing), default=0)
+
     def part(self, op: Op, kernels: int) -> int:
         """Return the elements of some output channels' weights."""
         return min(op.weights, -(-op.weights // op.units) * min(kernels, op.units))
@@ -389,6 +525,11 @@ class Group:
                     found |= {
                         ("kernels", rows * width, many, (), None, None, True) for many in fewest(kernels[-1])
                     }
+        if any(op.columns is not None for op in self.ops):
+            # Larger blocks of columns take more memory, and change nothing else.
+            for pixels, many, kept in product(fewest(last.pixels), {1, self.most_kernels}, subsets(all_kept)):
+                for keys in (None, *range(1, self.most_keys + 1)):
+                    found.add(("pixels", pixels, many, kept, None, None, False, False, True, keys))
         return found
 
     def _adding(self, kernels: range, straight: bool) -> set[tuple[Any, ...]]:
@@ -420,8 +561,17 @@ class Group:
             tuple(op.name for op in self.heavy if op.name in told["kept"]),
             max(op.units for op in self.ops),
         )
-        if len(kept) < len(told["kept"]) or not 1 <= told["kernels"] <= units:
+        if len(kept) < len(told["kept"]) or not 1 <= told["kernels"] <= self.most_kernels:
             raise Refused("kept or kernels")
+        keys = told.get("keys")
+        if told.get("blocks"):
+            flags = bool(told.get("double_buffering")), bool(told.get("running"))
+            if (order, pixels, 1, kept, columns, channels, *flags, True, keys) not in self.ways:
+                raise Refused("blocks")
+            return self.cut(order, pixels, kernels, kept, columns, channels, False, False, True, keys)
+        if keys is not None:
+            raise Refused("keys")
+        kernels = min(kernels, units)
         if order == "pixels" and len(kept) == len(self.heavy):
             kernels = units
         running = bool(told.get("running"))
@@ -443,12 +593,17 @@ class Group:
         channels: int | None = None,
         doubled: bool = False,
         running: bool = False,
+        blocks: bool = False,
+        keys: int | None = None,
     ) -> Cut:
         self.graph.cuts += 1
         if self.graph.cuts > MOST_CUTS:
             raise TooLarge
         step = {"order": order, "pixels": pixels, "kernels": kernels, "kept": kept, "columns": columns,
-                "channels": channels, "double_buffering": doubled, "running": running}  # fmt: skip
+                "channels": channels, "double_buffering": doubled, "running": running, "blocks": blocks,
+                "keys": keys}  # fmt: skip
+        if blocks:
+            return self._in_second_blocks(step)
         how: Callable[[Json], Cut] = {"pixels": self._in_pixels, "kernels": self._in_kernels}.get(
             order, self._in_blocks
         )
@@ -502,11 +657,81 @@ class Group:
             if last.weights:
                 weights[last.number] = self.weights_of(pixels, kernels, True)
             once = sum(op.weights for op in self.heavy if op.name in step["kept"])
-            return Cut(step, passes, lines, weights, last.shape[0] * self.value(), True, once)
+            return Cut(step, passes, lines, weights, last.shape[0] * self.value(), True, once, {}, {})
         all_channels = last.name in step["kept"] or not last.weights or last.units == 1
         block = min(pixels, last.pixels) * (last.shape[0] if all_channels else min(kernels, last.shape[0]))
         once = sum(op.weights for op in self.heavy if op.name in step["kept"])
-        return Cut(step, passes, lines, weights, block * (1 + step["double_buffering"]), False, once)
+        return Cut(step, passes, lines, weights, block * (1 + step["double_buffering"]), False, once, {}, {})
+
+    def _in_second_blocks(self, step: Json) -> Cut:
+        """Passes that load second operands in blocks of columns, or of keys."""
+        graph, last, kernels, keys = self.graph, self.last, step["kernels"], step["keys"]
+        spans = {t: (0, shape[2]) for t, shape in enumerate(graph.shapes)}
+        course = Course(self, spans, step["pixels"], False, blocks=True)
+        passing = self.passing if keys is not None else []
+        deep = dict(self.deep)
+        for t in self.sources:
+            beside = [
+                {c for n, p, s in zip(op.reads, op.parts, op.table["second"], strict=True) if n == t and not s
+                 for c in p}
+                if (op.number, t) in self.blocked
+                else op.channels(t)
+                for op in self.ops
+            ]  # fmt: skip
+            deep[t] = len(set().union(*beside))
+        passes = []
+        for n in range(1, course.passes + 1):
+            grown = {t: ends[n] - ends[n - 1] for t, ends in course.ends.items()}
+            new = {t: deep[t] * many for t, many in grown.items()}
+            gone = {t: new[t] for t in self.outputs}
+            for op in self.ops:
+                for t in {t for number, t in self.blocked if number == op.number}:
+                    if grown[op.number + 1]:
+                        new[t] = new.get(t, 0) + op.second_size(t, "all")
+            for t in self.sources:
+                new.setdefault(t, 0)
+            loaded = sum(
+                op.weights for op in self.heavy if op.name not in step["kept"] and grown[op.number + 1]
+            )
+            made = {op.number: grown[op.number + 1] * graph.shapes[op.number + 1][0] for op in self.ops}
+            macs, vector, touched = (sum(made[op.number] * each(op) for op in self.ops) for each in WORK)
+            for each in passing:  # sums and contexts are brought to the maximum of each further block
+                rows = grown[each.chain[-1] + 1]
+                vector += rows * each.groups * (each.values + 1) * (-(-each.keys // keys) - 1)
+            passes.append(Pass(new, gone, loaded, macs, vector, touched))
+        lines, held = {}, {}
+        for t in course.ends.keys() - {self.output}:
+            held[t] = self._lines([course], t, False)[0]
+            own = deep[t]
+            for each in passing:
+                inside = t - 1 in each.chain[:-1]
+                readers = [op for op in self.ops if t in op.reads]
+                mask = t in each.beside and t in self.sources and len(readers) == 1
+                if inside or mask:
+                    own = each.groups * min(keys, each.keys)
+            lines[t] = (held[t] * own,) * 3
+        operands: dict[int, dict[int, int]] = {}
+        for number, t in self.blocked:
+            op = graph.ops[number]
+            size = kernels * op.second_size(t, "unit")
+            for each in passing:
+                if number == each.chain[0]:
+                    size = keys * op.second_size(t, "column")
+                if number == each.chain[-1]:
+                    size = keys * op.second_size(t, "row")
+            operands.setdefault(number, {})[t] = min(size, op.second_size(t, "all"))
+        sums = {
+            each.chain[-1]: held[each.chain[-2] + 1] * each.groups * (each.values + 2) * graph.sum_elements
+            for each in passing
+        }
+        weights = {
+            op.number: op.weights if op.name in step["kept"] else self.part(op, kernels) for op in self.heavy
+        }
+        all_channels = last.name in step["kept"] or (not last.weights and last.columns is None)
+        wide = last.shape[0] if all_channels else min(kernels, last.shape[0])
+        block = None if last.number in sums else min(step["pixels"], last.pixels) * wide
+        once = sum(op.weights for op in self.heavy if op.name in step["kept"])
+        return Cut(step, passes, lines, weights, block, False, once, operands, sums)
 
     def _adds(self, pixels: int, ends: bool, channels: int | None = None) -> list[int]:
         """Return MACs, operations on values and accesses for some pixels, and at the end for the output."""
@@ -566,8 +791,9 @@ class Group:
         block = min(pixels, last.pixels) * min(kernels * per_unit, last.shape[0]) * twice
         if running:
             weights = {last.number: self.weights_of(pixels, kernels, True)} if last.weights else {}
-            return Cut(step, passes, lines, weights, min(kernels, last.units) * self.value(), True, 0)
-        return Cut(step, passes, lines, weights, block, False, 0)
+            block = min(kernels, last.units) * self.value()
+            return Cut(step, passes, lines, weights, block, True, 0, {}, {})
+        return Cut(step, passes, lines, weights, block, False, 0, {}, {})
 
     def _in_blocks(self, step: Json) -> Cut:
         """Tiles of the output, or its whole plane, whose input channels are added up block by block."""
@@ -612,7 +838,7 @@ class Group:
             sums = last.pixels
         weights = {last.number: kernels * (channels * inner + last.bias) * twice} if last.weights else {}
         block = sums * kernels * (graph.sum_elements if partial else 1) * twice
-        return Cut(step, passes, lines, weights, block, partial, 0)
+        return Cut(step, passes, lines, weights, block, partial, 0, {}, {})
 
     def _between(self, tensor: int, low: int, high: int) -> int:
         """Return the channels of a tensor among some of those that the last operation reads."""
@@ -685,14 +911,19 @@ class Group:
     def buffers(self, cut: Cut, whole: Names, written: Names) -> dict[str, int]:
         """Return the elements of all buffers of a step, by name."""
         found, doubled = {}, cut.step["double_buffering"]
-        for t in self.read - whole:
+        for t in (self.read - whole) & cut.lines.keys():
             plain, loaded, saved = cut.lines[t]
             found[f"lines of {self.graph.name(t)}"] = (
                 plain if not doubled else loaded if t in self.sources else saved if t in written else plain
             )
         for number, size in cut.weights.items():
             found[f"weights of {self.graph.ops[number].name}"] = size
-        if cut.always or self.output not in whole:
+        for number, parts in cut.operands.items():
+            if size := sum(size for t, size in parts.items() if t not in whole):
+                found[f"operand of {self.graph.ops[number].name}"] = size
+        for number, size in cut.sums.items():
+            found[f"partial sums of {self.graph.ops[number].name}"] = size
+        if cut.block is not None and (cut.always or self.output not in whole):
             found[f"block of {self.last.name}"] = cut.block
         return found
 
@@ -850,6 +1081,11 @@ class Graph:
                 else _is_among(op.table, outputs)
             )
         )
+        self.attention: list[Attention] = []
+        for op in self.ops:
+            each = self._attention(op)
+            if each is not None and not any(each.mask & other.mask for other in self.attention):
+                self.attention.append(each)
         self.before: list[Names] = []
         for op in self.ops:
             direct = {tensor - 1 for tensor in op.reads if tensor}
@@ -858,6 +1094,51 @@ class Graph:
         self.room = self.machine["memory_bytes"] // self.width
         self.moves = self.cuts = 0
 
+    def _alone(self, op: Op, reader: Op) -> bool:
+        """Whether an operation's output is read by another one, once, all of it, and nobody else has it."""
+        t = op.number + 1
+        places = [n for n, tensor in enumerate(reader.reads) if tensor == t]
+        plain = len(places) == 1 and reader.table["channels"][places[0]] is None
+        plain = plain and reader.table["at"][places[0]] is None
+        copied = op.name in reader.table.get("copies", ())
+        return plain and not copied and self.readers[t] == {reader.number} and t not in self.results
+
+    def _attention(self, context: Op) -> Attention | None:
+        """Return the attention whose keys can pass by, and whose context an operation gives."""
+
+        def before(reader: Op) -> Op | None:
+            op = self.ops[reader.reads[0] - 1] if reader.reads[0] else None
+            return op if op is not None and op.kind != "input" and self._alone(op, reader) else None
+
+        if context.columns is None or len(context.reads) < 2 or context.table["at"][0] is not None:
+            return None
+        softmax, keys = before(context), context.table["depth"]
+        if softmax is None or softmax.table.get("op") != "softmax" or softmax.kind != "function":
+            return None
+        if softmax.weights or len(softmax.reads) > 1 or not _by_pixels(softmax.table):
+            return None
+        if _taken_together(softmax) != keys:
+            return None
+        chain_, beside, op = [softmax.number, context.number], set[int](), before(softmax)
+        while op is not None and op.kind in ("map", "add", "mul"):
+            tables = zip(op.reads, op.table["channels"], op.table["at"], strict=True)
+            plain = all(span is None and at is None and self.shapes[t] == op.shape for t, span, at in tables)
+            if not op.by_value or op.weights or not plain or op.shape != softmax.shape:
+                return None
+            if op.reads[0] in op.reads[1:] or op.table.get("copies"):
+                return None
+            chain_.insert(0, op.number)
+            beside |= set(op.reads[1:])
+            op = before(op)
+        if op is None or op.columns is None or op.groups != context.groups:
+            return None
+        if op.shape != softmax.shape or op.shape[0] != op.groups * keys:
+            return None
+        values = context.shape[0] // context.groups
+        return Attention(
+            (op.number, *chain_), frozenset((op.number, *chain_)), op.groups, keys, values, beside
+        )
+
     def name(self, tensor: int) -> str:
         """Return the name of a tensor."""
         return "input" if tensor == 0 else self.ops[tensor - 1].name
@@ -865,7 +1146,7 @@ class Graph:
     def key(self, tensor: int) -> str:
         """Return what a whole tensor is called among addresses: its name, if nothing else is called so."""
         name = self.name(tensor)
-        taken = ("lines of ", "weights of ", "block of ", "partial sums of ", "map of ")
+        taken = ("lines of ", "weights of ", "operand of ", "block of ", "partial sums of ", "map of ")
         return f"map of {name}" if name.startswith(taken) else name
 
     def start(self) -> State:
@@ -1088,7 +1369,8 @@ def _without_joins(network: Json) -> list[Json]:
     """Return the layers with inputs, and without concatenations whose readers can read the parts instead."""
     found, before, outputs = [], "input", network.get("outputs") or ()
     for layer in network["layers"]:
-        found.append({**layer, "inputs": list(layer["inputs"] or [before])})
+        inputs = [] if layer["kind"] == "input" else list(layer["inputs"] or [before])
+        found.append({**layer, "inputs": inputs})
         before = layer["name"]
     again = True
     while again:
@@ -1164,6 +1446,8 @@ def _without_views(network: Json) -> list[Json]:
     _join_reshapes(found, network)
     for table in found:
         table["at"] = [None] * len(table["inputs"])
+        if table.get("along"):
+            table["told"] = tuple(table["input"]), tuple(table["along"])
         if table["kind"] in ("function", "matmul", "reshape"):
             shapes[table["name"]] = tuple(table["output"])
         elif table["kind"] == "input":
@@ -1413,6 +1697,7 @@ def _read_source(found: list[Json], view: Json, readers: list[Json], shapes: dic
         reader["copies_first"] = reader.get("copies_first") or reader["inputs"][0] == view["name"]
         reader["inputs"] = [source if each == view["name"] else each for each in reader["inputs"]]
         reader.setdefault("copies", []).append(source)
+        reader.setdefault("expanded", {})[source] = tuple(view["output"])
     found.remove(view)
 
 

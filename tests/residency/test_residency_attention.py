@@ -83,12 +83,127 @@ def test_attention_moves_what_a_plan_by_hand_moves(positions: int, elements: int
     assert found(problem_of(attention(positions, 64), elements)) <= traffic
 
 
-def test_the_least_memory_of_attention_has_keys_or_values_and_a_query_on_chip() -> None:
-    problem = problem_of(attention(64, 16), 64 * 16 + 16 + 64)  # a query and its scores
-    assert problem.least_memory == 64 * 16 + 16 + 64
+def test_the_least_memory_of_attention_has_a_query_a_key_and_what_has_been_added_up() -> None:
+    sums = (16 + 2) * 4  # context, maximum and sum
+    least = 16 + 2 * 16 + 2 + sums  # a query, its key and value, score and exponential
+    problem = problem_of(attention(64, 16), least)
+    assert problem.least_memory == least
+    assert problem.grounds is None
+    plan = optimum(problem)
+    (together,) = [step for step in plan.steps if "context" in step.operations]
+    assert together.operations == ("scores", "softmax", "context")
+    assert (together.pixels, together.keys, together.blocks) == (1, 1, True)
+    report = simulate(problem, plan)
+    # Each query passes all keys and values.
+    assert report.measures.steps_of_plan["scores+softmax+context"].loaded_bytes == 64 * (16 + 2 * 64 * 16)
+
+
+def test_a_product_that_does_not_say_how_its_second_operand_is_stored_has_all_of_it_on_chip() -> None:
+    network = attention(16, 8)
+    for layer in network["layers"]:
+        layer.pop("transposed", None)
+    problem = problem_of(network, 16 * 8 + 8 + 16)
+    assert problem.least_memory == 16 * 8 + 8 + 16
     assert problem.grounds == (
         "plans in which scores and context have the second operand on chip, and not in blocks"
     )
+
+
+def step_of(plan: Plan, operation: str) -> Any:
+    """Return the step that executes an operation."""
+    return next(step for step in plan.steps if operation in step.operations)
+
+
+def by_keys(keys: int, **changes: Any) -> tuple[Problem, Plan]:
+    """Return attention of a query at a time, and its plan with some keys at a time."""
+    layers = [layer for layer in attention(6, 2)["layers"] if layer.get("kind")]
+    inputs = [{"name": name, "kind": "input", "input": [2, 1, 6]} for name in ("query", "key", "value")]
+    machine = {"sum_bytes": 1, "vector_ops_per_cycle": 1, **changes}
+    problem = problem_of({"layers": [*inputs, *layers], "input": [2, 1, 6]}, 64, machine=machine)
+    sizes = {"lines of query": 2, "lines of scores": keys, "lines of softmax": keys}
+    sizes |= {"operand of scores": 2 * keys, "operand of context": 2 * keys, "partial sums of context": 4}
+    addresses, end = {}, 0
+    for name, size in sizes.items():
+        addresses[name] = end
+        end += size
+    operations = ("scores", "softmax", "context")
+    step = tw.residency.Step(operations, written=("context",), keys=keys, blocks=True, addresses=addresses)
+    return problem, Plan((step,))
+
+
+@pytest.mark.parametrize("keys", range(1, 7))
+def test_keys_pass_by_in_blocks_of_any_size(keys: int) -> None:
+    problem, plan = by_keys(keys)
+    survives(problem, plan)
+    measures = simulate(problem, plan).measures
+    assert measures.memory_bytes == 2 + 2 * keys + 4 * keys + 4
+    assert (
+        measures.traffic_bytes == 6 * 2 + 6 * (12 + 12) + 6 * 2
+    )  # queries; keys and values of each; context
+    blocks = -(-6 // keys)
+    # A softmax is an operation for each score; each block but the first rescales a sum and two values.
+    macs, vectors = 2 * 6 * 6 * 2, 6 * 6 + 6 * (blocks - 1) * 3
+    assert measures.cycles == -(-(macs + measures.traffic_bytes) // 32) + vectors + 4 * 150
+
+
+@pytest.mark.parametrize(
+    ("name", "over"),
+    [
+        ("operand of scores", "partial sums of context"),
+        ("operand of scores", "lines of query"),
+        ("operand of context", "lines of softmax"),
+        ("lines of scores", "partial sums of context"),
+        ("lines of softmax", "partial sums of context"),
+    ],
+)
+def test_what_is_overwritten_while_keys_pass_by_is_noticed(name: str, over: str) -> None:
+    problem, plan = by_keys(2)
+    (step,) = plan.steps
+    changed = Plan((replace(step, addresses={**step.addresses, name: step.addresses[over]}),))
+    assert not simulate(problem, changed, numeric=True).valid
+    assert "overlap" in str(tw.residency.violation(problem, changed))
+
+
+@pytest.mark.parametrize(
+    ("change", "rule"),
+    [
+        ({"keys": 7}, "keys"),
+        ({"blocks": False}, "keys"),
+        ({"pixels": 4}, "pixels"),
+        ({"columns": 3}, "blocks"),
+        ({"operations": ("scores", "softmax")}, "keys"),
+        ({"double_buffering": True}, "double buffering"),
+    ],
+)
+def test_steps_in_blocks_are_refused_if_they_cannot_be(change: Json, rule: str) -> None:
+    problem, plan = by_keys(2, double_buffering=True)
+    step = replace(plan.steps[0], **change)
+    if "operations" in change:
+        step = replace(step, written=("softmax",))
+    violation = tw.residency.violation(problem, Plan((step,)))
+    assert violation is not None and violation.startswith(rule), violation
+
+
+@pytest.mark.parametrize(("elements", "keys"), [(12, 1), (17, 1), (18, 2), (22, 2), (23, None)])
+def test_cycles_have_the_fewest_blocks_of_keys_that_fit(elements: int, keys: int | None) -> None:
+    problem, _ = by_keys(1)
+    timed = problem.with_(objective={"minimise": "cycles"}, machine={"memory_bytes": elements})
+    assert step_of(optimum(timed), "softmax").keys == keys  # whole rows rescale nothing
+
+
+@pytest.mark.by_day(8)
+@pytest.mark.parametrize("seed", range(400))
+def test_attention_agrees_with_an_oracle_apart(seed: int) -> None:
+    rng = random.Random(f"attention {seed}")
+    problem = problem_of(
+        networks.Attention(rng).network(), 2**20, machine={"sum_bytes": rng.choice([1, 1, 2, 4])}
+    )
+    problem = in_some_memory(rng, problem)
+    if rng.random() < 0.5:
+        problem = problem.with_(machine={"memory_bytes": problem.least_memory + rng.randint(0, 12)})
+    graph = oracle.Graph(problem.model_dump(mode="json"))
+    assert [each.chain for each in graph.attention] == [each.operations for each in problem.graph.attentions]
+    agrees_with_an_oracle(rng, problem)
 
 
 @pytest.mark.parametrize("heads", [1, 2, 4])

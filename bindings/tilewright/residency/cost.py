@@ -13,6 +13,7 @@ import numpy as np
 
 from tilewright.residency.machine import OneMemory
 from tilewright.residency.shapes.groups import Group
+from tilewright.residency.shapes.in_blocks import in_blocks
 from tilewright.residency.shapes.shape import Shape, count_rounds, group_of_passes, planes_or_strips
 from tilewright.residency.shapes.strips import Strips
 from tilewright.simulator.arithmetic.pixel_arithmetic import Work
@@ -31,6 +32,11 @@ def work_of_step(group: Group, shape: Shape) -> Work:
         if isinstance(where, Strips) and not (shape.running and operation is group.last):
             values = where.read(operation.number + 1) * tensor.shape[0] * tensor.shape[1]
         total = total.plus(operation.work.times(values))
+    if shape.keys is not None:
+        for attention in in_blocks(group).attentions:
+            rows = group.graph.tensors[attention.context + 1].pixels
+            times = attention.count_blocks(shape.keys) - 1
+            total = total.plus(Work(0, times * rows * attention.rescaled, 0))
     return total
 
 

@@ -14,9 +14,11 @@ from tilewright.residency.plan import Plan, Step, key_of
 from tilewright.residency.problem import Problem
 from tilewright.residency.shapes import tiles
 from tilewright.residency.shapes.groups import Group, group_mask
+from tilewright.residency.shapes.in_blocks import may_have_blocks, most_keys, pixels_in_blocks
 from tilewright.residency.shapes.shape import (
     Shape,
     elements_moved,
+    most_kernels,
     replaces,
     step_buffers,
     why_not_double_buffered,
@@ -210,11 +212,13 @@ def _shape(problem: Problem, step: Step, group: Group, numbers: dict[str, int]) 
         raise InvalidPlanError(f"weights: keeps those of {name}, which are read pixel by pixel")
     if step.pixels > area.pixels:
         raise InvalidPlanError(f"pixels: computes {step.pixels} at a time, there are {area.pixels}")
-    most = max(operation.units for operation in group.operations)
+    most = most_kernels(group)
     if step.kernels > most:
         raise InvalidPlanError(f"kernels: has blocks of {step.kernels} output channels, there are {most}")
     if step.order in tiles.SUMMED:
         shape = _summed_shape(step, group)
+    elif step.blocks:
+        shape = _shape_in_blocks(step, group, kept)
     else:
         if step.channels is not None:
             orders = " and ".join(tiles.SUMMED)
@@ -228,6 +232,8 @@ def _shape(problem: Problem, step: Step, group: Group, numbers: dict[str, int]) 
         if step.order == "pixels" and kept != area.keepable and step.pixels % area.row:
             raise InvalidPlanError("pixels: loads weights for each pass, which then must be of whole rows")
         shape = Shape(step.order, step.pixels, step.kernels, kept, step.columns, running=step.running)
+    if step.keys is not None and not shape.blocks:
+        raise InvalidPlanError("keys: pass by only where second operands are loaded in blocks")
     if not step.double_buffering:
         return shape
     if not problem.machine.double_buffering:
@@ -248,6 +254,22 @@ def _area(step: Step, group: Group) -> Group:
     if step.order in tiles.SUMMED:
         raise InvalidPlanError(f"running: has running values, which the order {step.order} has not")
     return group.running
+
+
+def _shape_in_blocks(step: Step, group: Group, kept: frozenset[int]) -> Shape:
+    """Return the shape of a step that loads second operands in blocks."""
+    if not may_have_blocks(group):
+        raise InvalidPlanError("blocks: has no product whose second operand may be loaded in blocks")
+    if step.order != "pixels" or step.columns is not None or step.channels is not None or step.running:
+        raise InvalidPlanError(
+            "blocks: only passes over pixels load second operands in blocks, without strips or running values"
+        )
+    if step.pixels not in pixels_in_blocks(group):
+        raise InvalidPlanError(f"pixels: {step.pixels} are not the fewest for their number of passes")
+    most = most_keys(group)
+    if step.keys is not None and not 1 <= step.keys <= most:
+        raise InvalidPlanError(f"keys: {step.keys} pass by at a time, there are {most}")
+    return Shape("pixels", step.pixels, step.kernels, kept, blocks=True, keys=step.keys)
 
 
 def _check_strips(step: Step, group: Group, kept: frozenset[int]) -> None:

@@ -27,7 +27,8 @@ from tilewright.residency.placement import place_steps
 from tilewright.residency.plan import Plan
 from tilewright.residency.problem import Problem
 from tilewright.residency.reader_choices import Choice, reader_choices
-from tilewright.residency.shapes.groups import Group
+from tilewright.residency.shapes.groups import Group, pass_sizes
+from tilewright.residency.shapes.in_blocks import most_keys
 from tilewright.residency.shapes.pareto_shapes import Limits, pareto_shapes
 from tilewright.residency.shapes.shape import Shape, double_buffered_shapes, replaces
 from tilewright.residency.shapes.strips import strip_widths
@@ -393,12 +394,15 @@ class Columns:
         group, tensors = way.group, way.tensors
         whole = frozenset(members(tensors.whole & group.touched))
         streamed = priced.steps.streamed(group, tensors.streamed)
-        widths = [(None, *strip_widths(group))]
+        ways: list[tuple[tuple[int | None, ...], int]] = [((None, *strip_widths(group)), 1)]
         if self.names != ("traffic",):
-            widths = [(each,) for each in widths[0]]
+            ways = [((each,), 1) for each in ways[0][0]]
+            if most := most_keys(group):
+                ways += [((None,), keys) for keys in [0, *pass_sizes(most)[1:]]]
         again = more if self.names[:1] == ("traffic",) else ANYTHING
-        for columns in widths:
-            found = pareto_shapes(group, whole, streamed, Limits(room, again), columns, tensors.in_place)
+        for columns, keys in ways:
+            limits = Limits(room, again)
+            found = pareto_shapes(group, whole, streamed, limits, columns, tensors.in_place, keys)
             yield from (each.shape for each in found)
         if self.problem.machine.double_buffering and self.names not in ((), ("traffic",)):
             for shape in double_buffered_shapes(group):

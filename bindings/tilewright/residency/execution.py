@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 from functools import reduce
 from typing import NamedTuple
 
@@ -14,7 +14,7 @@ from tilewright.residency.cost import Spent
 from tilewright.residency.decode_plan import DecodedStep, decode_plan
 from tilewright.residency.derived_problems import problem_of_plan
 from tilewright.residency.evaluation import exceeded_limit
-from tilewright.residency.graph import Graph, InvalidPlanError
+from tilewright.residency.graph import Graph, InvalidPlanError, Operation
 from tilewright.residency.lowering import PlanProgram
 from tilewright.residency.measures import ResidencyMeasures, StepMeasures
 from tilewright.residency.plan import Plan
@@ -23,9 +23,10 @@ from tilewright.residency.shapes.shape import count_passes, count_rounds
 from tilewright.simulator import Report, Violation
 from tilewright.simulator.addressed import LostError
 from tilewright.simulator.addressed_machine import AddressedMachine, Numbers, Tally
+from tilewright.simulator.arithmetic.attention import in_floats_of
 from tilewright.simulator.arithmetic.pixel_arithmetic import whole_output
 from tilewright.simulator.program import Values
-from tilewright.spec.graph import Access, NetworkGraph
+from tilewright.spec.graph import Access
 from tilewright.spec.network import Function, Map, MatMul, Opaque
 
 FRAMES = 2
@@ -65,6 +66,7 @@ class _Reference:
     def __init__(self, problem: Problem, plan: Plan, seed: int) -> None:
         self.graph: Graph = problem_of_plan(problem, plan).graph
         self._alone = self.graph if not plan.again else problem.graph
+        self.in_floats = in_floats(problem)
         self._random = np.random.default_rng(seed)
         self._own_weights: dict[int, Values] = {}
         self.tensors: list[Values] = []
@@ -80,7 +82,7 @@ class _Reference:
             if op.number not in self._own_weights:
                 self._own_weights[op.number] = random.integers(-8, 9, op.parameters, dtype=np.int64)
             inputs = [self._operand(tensors, operand) for operand in op.op.operands]
-            tensors[op.number + 1] = whole_output(op.op, inputs, self._own_weights[op.number])
+            tensors[op.number + 1] = self._computed(op, inputs)
         numbers = {tensor.name: number for number, tensor in enumerate(alone.tensors)}
         first, graph = self.graph.first, self.graph
         own = [
@@ -92,6 +94,13 @@ class _Reference:
             op.number: self._own_weights[own[op.number + 1] - 1]
             for op in graph.numbers(graph.all & ~graph.begin)
         }
+
+    def _computed(self, operation: Operation, inputs: Sequence[Values]) -> Values:
+        """Return what an operation computes of whole maps."""
+        if operation.name not in self.in_floats:
+            return whole_output(operation.op, inputs, self._own_weights[operation.number])
+        by_pixel = in_floats_of(operation.op)([each.reshape(len(each), -1).T for each in inputs])
+        return by_pixel.T.reshape(operation.op.spec.output)
 
     def _operand(self, tensors: Sequence[Values], operand: Sequence[Access]) -> Values:
         """Return what an operation reads, put together where it lies in parts, shape (C, H, W)."""
@@ -131,7 +140,8 @@ class _Execution:
         self.problem, self.plan, self.steps, self.reference = problem, plan, steps, reference
         self.graph = problem_of_plan(problem, plan).graph
         numeric = reference is not None
-        self.program = PlanProgram(self.graph, plan, numeric=numeric)
+        floats = in_floats(problem)
+        self.program = PlanProgram(self.graph, plan, numeric=numeric, in_floats=floats)
         capacity, elements = problem.machine.capacity, self.program.elements
         self.machine = AddressedMachine(capacity, elements, numeric=numeric, deadline=deadline)
         self.top = 0  # end of the highest element in use
@@ -153,7 +163,7 @@ class _Execution:
             right = right and self._is_right()
         if self.reference is not None:
             report.numeric = right
-            report.not_computed = not_computed(self.graph.ops)
+            report.not_computed = not_computed(self.graph, self.program.in_floats)
         report.measures = self._measures(report, rows)
         return report
 
@@ -278,6 +288,8 @@ class _Execution:
             kernels=step.kernels,
             columns=step.columns,
             channels=step.channels,
+            keys=step.keys,
+            blocks=step.blocks or None,
             passes=count_passes(group, shape) * count_rounds(group, shape),
             loaded_bytes=width * sum(row.tally.loaded.values()),
             saved_bytes=width * sum(row.tally.saved.values()),
@@ -290,10 +302,23 @@ class _Execution:
         )
 
 
-def not_computed(graph: NetworkGraph) -> tuple[str, ...]:
-    """Say which operations move integers without computing what they do, and why."""
+def in_floats(problem: Problem) -> frozenset[str]:
+    """Return the names of the operations of attention that are computed in floating point."""
+    graph = problem.graph
+    numbers = {number for each in graph.attentions for number in (each.softmax, each.context)}
+    return frozenset(graph.operations[number].name for number in numbers)
+
+
+def not_computed(graph: Graph, computed: Collection[int]) -> tuple[str, ...]:
+    """Say which operations move integers without computing what they do, and why.
+
+    Parameters
+    ----------
+    computed
+        Operations that are computed in floating point.
+    """
     found = []
-    for op in graph.ops:
+    for op in (each for each in graph.ops.ops if each.number not in computed):
         if isinstance(op.spec, Function | Opaque | Map):
             found.append(f"{op.spec.op}, whose values are moved")
         elif isinstance(op.spec, MatMul) and op.spec.transposed is None:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Collection, Iterable, Mapping
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from functools import cached_property
 from itertools import pairwise
 from math import prod
@@ -12,12 +12,13 @@ from typing import NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
+from tilewright.residency.attention import Attention, SecondOperand, SecondPart, attentions, second_operand
 from tilewright.residency.plan import MAP, key_of
 from tilewright.residency.views import reads_whole
 from tilewright.simulator.arithmetic.pixel_arithmetic import Work, work_of_value
 from tilewright.simulator.program import Counts
 from tilewright.spec.access import RECURRENT, reads_place
-from tilewright.spec.graph import NetworkGraph
+from tilewright.spec.graph import Access, NetworkGraph
 from tilewright.spec.graph import Operation as Op
 from tilewright.spec.layer import Layer, Window
 from tilewright.spec.network import (
@@ -168,6 +169,10 @@ class Operation:
         Elements of weights and biases that are on chip for good: steps neither place nor load them.
     running
         How its output is added up pixel by pixel; None where that cannot be.
+    second
+        The second operand of a product that may be loaded in blocks.
+    beside
+        Of the tensors that it reads otherwise than as such an operand: these channels, without overlaps.
     """
 
     number: int
@@ -180,6 +185,8 @@ class Operation:
     pixelwise: bool
     staying: int = 0
     running: Running | None = None
+    second: SecondOperand | None = None
+    beside: Mapping[int, tuple[Span, ...]] = field(default_factory=dict)
 
     @property
     def parameters(self) -> int:
@@ -290,6 +297,7 @@ class Graph:
         free: Collection[str] = (),
     ) -> None:
         self.sum_elements, self.tiles, self.staying = sum_elements, tiles, frozenset(staying)
+        self.free = frozenset(free)
         self.ops, self.first = ops, dict(first or {})
         shapes = [self.ops.own_input, *(op.spec.output for op in ops.ops)]
         readers: list[list[int]] = [[] for _ in shapes]
@@ -333,7 +341,7 @@ class Graph:
         divisible = isinstance(spec, Layer | Pool) or alike
         # Blocks of channels are of one part of each tensor.
         once = len(set(op.producers)) == len(set(op.accesses))
-        stays = op.number in self.staying
+        stays, second = op.number in self.staying, self._second(op)
         return Operation(
             op.number,
             op,
@@ -345,6 +353,8 @@ class Graph:
             alike,
             weights if stays else 0,
             self._running(op, weights),
+            second,
+            self._spans(op.accesses if second is None else op.operands[0]),
         )
 
     def _running(self, op: Op, weights: int) -> Running | None:
@@ -371,16 +381,35 @@ class Graph:
         bias = int(spec.bias)
         return Running(plane, self.sum_elements, (weights // spec.kernels - bias) // prod(plane), bias)
 
-    def _parts(self, op: Op) -> dict[int, tuple[Span, ...]]:
-        """Return the channels that an operation reads of the tensors of which it does not read all."""
+    def _second(self, op: Op) -> SecondOperand | None:
+        """Return the second operand of a product that may be loaded in blocks; what is free takes no room."""
+        found = second_operand(self.ops, op)
+        if found is None or not self.free:
+            return found
+        nothing = SecondPart(0, 0, 0, 0)
+        free = {tensor for tensor in found.parts if self.tensors[tensor].name in self.free}
+        return replace(found, parts={**found.parts, **dict.fromkeys(free, nothing)})
+
+    def _spans(self, accesses: Iterable[Access]) -> dict[int, tuple[Span, ...]]:
+        """Return the channels that are read of each tensor."""
         read: dict[int, list[Span]] = {}
-        for access in op.accesses:
+        for access in accesses:
             every = 0, self.tensors[access.source + 1].channels
             read.setdefault(access.source + 1, []).append(access.channels or every)
-        found = {tensor: merged(spans) for tensor, spans in read.items()}
+        return {tensor: merged(spans) for tensor, spans in read.items()}
+
+    def _parts(self, op: Op) -> dict[int, tuple[Span, ...]]:
+        """Return the channels that an operation reads of the tensors of which it does not read all."""
         return {
-            tensor: spans for tensor, spans in found.items() if spans != ((0, self.tensors[tensor].channels),)
+            tensor: spans
+            for tensor, spans in self._spans(op.accesses).items()
+            if spans != ((0, self.tensors[tensor].channels),)
         }
+
+    @cached_property
+    def attentions(self) -> tuple[Attention, ...]:
+        """Attention whose keys can pass by in blocks."""
+        return attentions(self.ops, [operation.second for operation in self.operations], self.free)
 
     @cached_property
     def read_in_parts(self) -> int:
@@ -434,8 +463,9 @@ class Graph:
 
     @cached_property
     def products(self) -> tuple[str, ...]:
-        """Products of two operands of the network: blocks of the second one are not looked at."""
-        return tuple(op.name for op in self.ops.ops if isinstance(op.spec, MatMul))
+        """Products of two operands of the network whose second one is on chip, and not in blocks."""
+        whole = (operation for operation in self.operations if operation.second is None)
+        return tuple(operation.name for operation in whole if isinstance(operation.op.spec, MatMul))
 
     @cached_property
     def given(self) -> int:
@@ -480,7 +510,7 @@ class Graph:
         firsts: dict[object, int] = {}
         found = []
         for number, read in enumerate(self.read):
-            ways = {replace(reading, tensor=0) for _, reading in read}
+            ways = {(replace(reading, tensor=0), _read_as_second(one, number)) for one, reading in read}
             same = len(ways) == 1 and not self.read_in_parts >> number & 1
             key = (self.tensors[number].shape, *ways) if same else number
             found.append(firsts.setdefault(key, number))
@@ -528,6 +558,11 @@ class Graph:
     def numbers(self, mask: int) -> tuple[Operation, ...]:
         """Return the operations of a bit mask, in the order of the file."""
         return tuple(self.operations[number] for number in members(mask))
+
+
+def _read_as_second(operation: Operation, tensor: int) -> SecondPart | None:
+    """Return what an operation reads of a tensor as a second operand in blocks."""
+    return None if operation.second is None else operation.second.parts.get(tensor)
 
 
 def merged(spans: Iterable[Span]) -> tuple[Span, ...]:

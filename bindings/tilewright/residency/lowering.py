@@ -6,15 +6,17 @@ buffer is circular: a pixel takes the place of one that is no longer needed.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 
 import numpy as np
 from numpy.typing import NDArray
 
+from tilewright.residency.block_steps import BlockSteps
 from tilewright.residency.decode_plan import DecodedStep
 from tilewright.residency.graph import Graph, Operation, members
 from tilewright.residency.plan import Plan, Step, key_of
 from tilewright.residency.shapes import tiles
+from tilewright.residency.shapes.in_blocks import in_blocks
 from tilewright.residency.shapes.shape import (
     computed_whole,
     count_rounds,
@@ -36,8 +38,9 @@ from tilewright.simulator.addressed_machine import (
     Save,
     SomePixels,
 )
+from tilewright.simulator.arithmetic.attention import in_floats_of
 from tilewright.simulator.arithmetic.pixel_arithmetic import PixelArithmetic, Span
-from tilewright.simulator.program import Counts
+from tilewright.simulator.program import Counts, Values
 from tilewright.spec.graph import Access
 
 Ends = Mapping[int, Counts]
@@ -57,14 +60,17 @@ class PlanProgram:
     ----------
     elements
         Numbers of all values: tensors, weights of operations, and their partial sums.
+    in_floats
+        Numbers of operations of attention that are computed in floating point.
     staying
         Addresses of weights that are on chip for good, by operation.
     where
         Addresses of tensors that are on chip as a whole.
     """
 
-    def __init__(self, graph: Graph, plan: Plan, *, numeric: bool) -> None:
+    def __init__(self, graph: Graph, plan: Plan, *, numeric: bool, in_floats: Collection[str] = ()) -> None:
         self.graph, self.plan, self.numeric = graph, plan, numeric
+        self.in_floats = frozenset(op.number for op in graph.operations if self._name(op) in in_floats)
         self.staying = {op.number: plan.staying[op.name] for op in graph.operations if op.staying}
         self.where: dict[int, int] = {}
         outputs = [tensor.size for tensor in graph.tensors[1:]]
@@ -72,6 +78,11 @@ class PlanProgram:
         names = [tensor.key for tensor in graph.tensors]
         for what in ("weights", "partial sums"):
             names += [key_of(what, op.name) for op in graph.operations]
+        self._running = {each.context: len(names) + 2 * n for n, each in enumerate(graph.attentions)}
+        for each in graph.attentions:
+            softmax = graph.operations[each.softmax].name
+            names += [f"maximum of {softmax}", f"sum of {softmax}"]
+            sizes += 2 * [graph.tensors[each.context + 1].pixels * each.groups]
         self.elements = Elements(names, sizes)
 
     def weights(self, number: int) -> int:
@@ -81,6 +92,14 @@ class PlanProgram:
     def partial_sums(self, number: int) -> int:
         """Return the number that the partial sums of an operation have."""
         return len(self.graph.tensors) + len(self.graph.operations) + number
+
+    def running(self, context: int) -> tuple[int, int]:
+        """Return the numbers that running maxima and sums of attention have."""
+        return self._running[context], self._running[context] + 1
+
+    def _name(self, operation: Operation) -> str:
+        """Return the name of an operation, or of the one that it repeats."""
+        return self.graph.operations[self.graph.first.get(operation.number, operation.number)].name
 
     def load_staying(self) -> Iterator[Instruction]:
         """Load the weights that stay, before the first frame."""
@@ -107,7 +126,8 @@ class StepProgram:
         self.program, self.step, self.decoded = program, step, decoded
         self.graph, self.group, self.shape = program.graph, decoded.group, decoded.choice.shape
         self.whole = frozenset(members(decoded.on_chip))
-        self.area = group_of_passes(self.group, self.shape)
+        passes = group_of_passes(self.group, self.shape)
+        self.area = in_blocks(self.group) if self.shape.blocks else passes
         self.buffers = step_buffers(self.group, self.shape, self.whole)
         self.depth = tiles.summed_channels(self.graph, self.group.last)
         self.strips: Strips | None = None
@@ -124,6 +144,7 @@ class StepProgram:
         self.inputs: Span | None = None
         self._strip = self._turn = self._pass = 0
         self._tile: Numbers | None = None  # pixels of the sources that a tile reads, ascending
+        self.blocks = BlockSteps(self, in_blocks(self.group)) if self.shape.blocks else None
         self._weights: dict[int, Place] = {}  # that are there
         self._read: Numbers | None = None  # pixels that have been read last, and where they are
         self._read_at: dict[tuple[int, int, int], Place] = {}
@@ -131,7 +152,14 @@ class StepProgram:
     def _arithmetic(self, operation: Operation) -> PixelArithmetic:
         planes = [self.graph.ops.operand_shape(operand) for operand in operation.op.operands]
         channelwise, numeric = operation.channelwise, self.program.numeric
-        return PixelArithmetic(operation.op, planes, channelwise=channelwise, numeric=numeric)
+        in_floats = operation.number in self.program.in_floats
+        return PixelArithmetic(
+            operation.op,
+            planes,
+            channelwise=channelwise,
+            numeric=numeric,
+            of_places=in_floats_of(operation.op) if in_floats else None,
+        )
 
     def footprint(self) -> dict[str, tuple[int, int]]:
         """Return the address and the elements of everything that is on chip, by its key.
@@ -262,17 +290,20 @@ class StepProgram:
     def _load_for_pass(self, ends: Ends, number: int) -> Iterator[Instruction]:
         """Load what a pass reads of the sources that are streamed."""
         for tensor in self.group.sources:
-            if tensor not in self.whole:
+            later = self.blocks is not None and self.blocks.loads(tensor)
+            if tensor not in self.whole and not later:
                 yield from self._load(tensor, self._pixels(tensor, ends, number))
 
     def _compute_pass(self, ends: Ends, number: int) -> Iterator[Instruction]:
         """Compute a pass, operation by operation."""
         for operation in self.group.operations:
             pixels = self._pixels(operation.number + 1, ends, number)
-            if not pixels.size:
+            if not pixels.size or (self.blocks is not None and operation.number in self.blocks.inside):
                 continue
             if self.shape.running and operation is self.group.last:
                 yield from self._add_pixels(pixels)
+            elif self.blocks is not None and operation.second is not None:
+                yield from self.blocks.instructions(operation, pixels)
             elif self.block is not None:
                 yield from self._compute(operation, pixels, self.block)
             elif computed_whole(operation, self.shape):
@@ -292,17 +323,14 @@ class StepProgram:
         if operation.parameters and operation.number not in self._weights:
             self._take_weights(operation, block)
         if tensor == self.group.output and tensor not in self.whole:
-            slots = np.arange(len(pixels))
-            cells = self._block_cells(slots, channels, channels[1] - channels[0])
-            cells = cells + self._half("block", tensor, self._pass)
-            result = Place(cells, self._elements(tensor, pixels, *channels))
+            result = self.block_place(tensor, pixels, channels)
         else:
-            result = self._place(tensor, pixels, channels, 0)
+            result = self.place(tensor, pixels, channels, 0)
         yield Compute(
             self.arithmetic[operation.number],
             pixels,
             channels,
-            lambda place, wanted, first, last: self._locate(operation, place, wanted, (first, last)),
+            lambda place, wanted, first, last: self.operand(operation, place, wanted, (first, last)),
             self._weights.get(operation.number),
             (result,),
         )
@@ -333,19 +361,19 @@ class StepProgram:
         address = self.step.addresses[key_of("block", self.graph.tensors[output].name)]
         cells = address + value * (np.arange(*block) - first)[None]
         pixel = np.zeros(1, dtype=np.int64)
-        partial = self._elements(output, pixel, *block, self.program.partial_sums(operation.number))
+        partial = self.elements_of(output, pixel, *block, self.program.partial_sums(operation.number))
         running = tuple(Place(cells + cell, partial) for cell in range(value))
         results = running
         if pixels.last and output in self.program.where:
-            results = (self._place(output, pixel, block, 0),)
+            results = (self.place(output, pixel, block, 0),)
         elif pixels.last:
-            results = (Place(cells, self._elements(output, pixel, *block)),)
+            results = (Place(cells, self.elements_of(output, pixel, *block)),)
         weights = self._weights.get(operation.number)
         yield Compute(
             self.arithmetic[operation.number],
             pixel,
             block,
-            lambda place, wanted, first, last: self._locate(operation, place, wanted, (first, last)),
+            lambda place, wanted, first, last: self.operand(operation, place, wanted, (first, last)),
             None if weights is None else Place(*weights),  # others might lie over them: looked at each time
             results,
             sums=() if pixels.first else running,
@@ -373,6 +401,18 @@ class StepProgram:
         place = Place(address + np.arange(places.size).reshape(places.shape), elements)
         self._weights[operation.number] = place
         yield Load(place)
+
+    def block_place(self, tensor: int, pixels: Numbers, channels: Span) -> Place:
+        """Return where the output's block has some pixels and channels."""
+        cells = self._block_cells(np.arange(len(pixels)), channels, channels[1] - channels[0])
+        cells = cells + self._half("block", tensor, self._pass)
+        return Place(cells, self.elements_of(tensor, pixels, *channels))
+
+    def numeric_only(
+        self, function: Callable[..., Sequence[Values]]
+    ) -> Callable[..., Sequence[Values]] | None:
+        """Return a function if values are computed."""
+        return function if self.program.numeric else None
 
     # Blocks of input channels --------------------------------------------------------------------------
 
@@ -435,20 +475,20 @@ class StepProgram:
         width, apart = min(self.shape.kernels, operation.units), 1 if whole_sums else self.graph.sum_elements
         sums: tuple[Place, ...] = ()
         if not whole_sums:
-            partial = self._elements(output, pixels, *kernels, self.program.partial_sums(operation.number))
+            partial = self.elements_of(output, pixels, *kernels, self.program.partial_sums(operation.number))
             cells = self._block_cells(slots, kernels, width, apart)
             sums = tuple(Place(cells + cell, partial) for cell in range(apart))
         results = sums
         if last and output in self.program.where:
-            results = (self._place(output, pixels, kernels, 0),)
+            results = (self.place(output, pixels, kernels, 0),)
         elif last:
             cells = self._block_cells(slots, kernels, width, apart)
-            results = (Place(cells, self._elements(output, pixels, *kernels)),)
+            results = (Place(cells, self.elements_of(output, pixels, *kernels)),)
         yield Compute(
             self.arithmetic[operation.number],
             pixels,
             kernels,
-            lambda place, wanted, first, end: self._locate(operation, place, wanted, (first, end)),
+            lambda place, wanted, first, end: self.operand(operation, place, wanted, (first, end)),
             Place(*self._weights[operation.number]),  # sums might lie over them: they are looked at each time
             results,
             inputs,
@@ -512,14 +552,14 @@ class StepProgram:
             return self.block, self.shape.kernels
         return None
 
-    def _elements(
+    def elements_of(
         self, tensor: int, pixels: Numbers, first: int, last: int, number: int | None = None
     ) -> Numbers:
         """Return the numbers of some pixels and channels of a tensor, or of what has its shape."""
         places = pixels[:, None] * self.graph.tensors[tensor].channels + np.arange(first, last)
         return self.program.elements.of(tensor if number is None else number, places)
 
-    def _place(self, tensor: int, pixels: Numbers, channels: Span, offset: int) -> Place:
+    def place(self, tensor: int, pixels: Numbers, channels: Span, offset: int = 0) -> Place:
         """Return where some pixels and channels of a tensor are.
 
         Parameters
@@ -527,19 +567,19 @@ class StepProgram:
         offset
             Number among the input channels of the first channel that is read of the tensor.
         """
-        span, elements = np.arange(*channels), self._elements(tensor, pixels, *channels)
+        span, elements = np.arange(*channels), self.elements_of(tensor, pixels, *channels)
         if tensor in self.program.where:
             cells = pixels[:, None] * self.graph.tensors[tensor].channels + span
             return Place(self.program.where[tensor] + cells, elements)
-        held = np.concatenate([np.arange(*each) for each in self.group.spans(tensor)])
+        held = np.concatenate([np.arange(*each) for each in self.area.spans(tensor)])
         first, width, window = 0, len(held), self._window()
         if window is not None:
             first, width = max(0, window[0][0] - offset), min(width, window[1])
         base = self.step.addresses[key_of("lines", self.graph.tensors[tensor].name)]
-        cells = self._slots(tensor, pixels)[:, None] * width + np.searchsorted(held, span) - first
+        cells = self.slots(tensor, pixels)[:, None] * width + np.searchsorted(held, span) - first
         return Place(base + cells, elements)
 
-    def _slots(self, tensor: int, pixels: Numbers) -> Numbers:
+    def slots(self, tensor: int, pixels: Numbers) -> Numbers:
         """Return the places of pixels in a line buffer, or in that of a tile."""
         if self._tile is not None:
             return np.searchsorted(self._tile, pixels)
@@ -549,7 +589,7 @@ class StepProgram:
         slots: Numbers = (earlier + rows * (high - low) + columns - low) % self.held[tensor]
         return slots
 
-    def _locate(self, operation: Operation, place: int, pixels: Numbers, channels: Span) -> Place:
+    def operand(self, operation: Operation, place: int, pixels: Numbers, channels: Span) -> Place:
         """Return where an operand is read; blocks of channels read the same pixels one after the other."""
         if pixels is not self._read:
             self._read, self._read_at = pixels, {}
@@ -588,9 +628,9 @@ class StepProgram:
         """Return where some channels of an operand are, of pixels of the tensor that is accessed."""
         tensor, (begin, _) = access.source + 1, access.channels or (0, 0)
         if access.copies is None:
-            return self._place(tensor, pixels, (begin + channels[0], begin + channels[1]), offset)
+            return self.place(tensor, pixels, (begin + channels[0], begin + channels[1]), offset)
         every = self.graph.ops.shape(access)[0]
-        place = self._place(tensor, pixels, (begin, begin + every), offset)
+        place = self.place(tensor, pixels, (begin, begin + every), offset)
         copied = np.arange(*channels) // access.copies[0]
         return Place(place.cells[:, copied], place.elements[:, copied])
 
@@ -601,11 +641,11 @@ class StepProgram:
         """
         if not pixels.size:
             return
-        readers, window = self.group.mask if readers is None else readers, self._window()
-        spans = self.graph.channels_read(tensor, readers)
+        window = self._window()
+        spans = self.area.spans(tensor) if readers is None else self.graph.channels_read(tensor, readers)
         if tensor in self.program.where or window is None:
             for span in spans:
-                yield Load(self._place(tensor, pixels, span, 0))
+                yield Load(self.place(tensor, pixels, span, 0))
             return
         ((begin, end),) = spans
         operation = self.group.last
@@ -613,7 +653,7 @@ class StepProgram:
         for offset in dict.fromkeys(offset for producer, offset in places if producer + 1 == tensor):
             first, last = begin + max(0, window[0][0] - offset), min(end, begin + window[0][1] - offset)
             if first < last:
-                yield Load(self._place(tensor, pixels, (first, last), offset))
+                yield Load(self.place(tensor, pixels, (first, last), offset))
 
     def _block_cells(self, slots: Numbers, channels: Span, width: int, apart: int = 1) -> Numbers:
         """Return the cells of values in the output's block, which has some channels of each pixel.

@@ -24,6 +24,10 @@ class StepMeasures(Table):
     """Of the last operation's output in a strip or a tile; missing where rows are not cut."""
     channels: Count | None = None
     """Input channels in a block; missing where all are added up at a time."""
+    keys: Count | None = None
+    """Keys of attention that pass by at a time; missing where none do."""
+    blocks: bool | None = None
+    """Whether second operands of products are loaded in blocks, in each pass; missing where they are not."""
     passes: Count
     loaded_bytes: Count
     saved_bytes: Count

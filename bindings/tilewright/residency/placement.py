@@ -166,6 +166,8 @@ def encode_plan(graph: Graph, choices: Sequence[StepChoice], addresses: Sequence
                 addresses=at,
                 columns=choice.shape.columns,
                 channels=choice.shape.channels,
+                keys=choice.shape.keys,
+                blocks=choice.shape.blocks,
                 double_buffering=choice.shape.doubled,
                 running=choice.shape.running,
             )

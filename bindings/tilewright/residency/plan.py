@@ -14,7 +14,7 @@ from tilewright.spec.network import MAX_LAYERS
 ORDERS = ("pixels", "kernels", "tiles", "channels")
 
 MAP = "map"
-BUFFERS = ("lines", "weights", "block", "partial sums")
+BUFFERS = ("lines", "weights", "operand", "block", "partial sums")
 """What has a key of its own: a whole tensor, and what else is on chip for one."""
 
 
@@ -66,6 +66,11 @@ class Step:
         Columns of a tile (order ``tiles``).
     channels
         Input channels that are added up at a time (orders ``tiles`` and ``channels``).
+    keys
+        Keys of attention that pass by at a time, with a running maximum and sum of each row of scores.
+    blocks
+        Whether second operands of products that are in DRAM are loaded in blocks of `kernels` columns, or of
+        `keys`, in each pass.
     double_buffering
         Whether what is loaded for a pass, and what it has computed, has second buffers, so that transfers run
         beside the computation.
@@ -75,8 +80,9 @@ class Step:
         that plane.
     addresses
         First element of everything that is placed in this step: ``NAME`` of a whole tensor,
-        ``lines of NAME`` for its line buffer, ``weights of NAME``, ``block of NAME`` for the part of an
-        output that is being written; see `key_of`.
+        ``lines of NAME`` for its line buffer, ``weights of NAME``, ``operand of NAME`` for a block of a
+        product's second operand, ``partial sums of NAME``, ``block of NAME`` for the part of an output that
+        is being written; see `key_of`.
     """
 
     operations: tuple[str, ...]
@@ -92,6 +98,8 @@ class Step:
     addresses: dict[str, int] = field(default_factory=dict)
     columns: int | None = None
     channels: int | None = None
+    keys: int | None = None
+    blocks: bool = False
     double_buffering: bool = False
     running: bool = False
 
@@ -102,10 +110,10 @@ class Step:
 
 _NAMES = ("operations", "kept", "dropped", "fetched", "resident", "written")
 _KEYS = ("order", "pixels", "kernels", "in_place", "addresses")
-_OPTIONAL = {"columns": MAX_PLANE, "channels": MAX_CHANNELS}
+_OPTIONAL = {"columns": MAX_PLANE, "channels": MAX_CHANNELS, "keys": MAX_CHANNELS}
 """Numbers that only some steps have, and the most that they can be."""
 
-FLAGS = ("double_buffering", "running")
+FLAGS = ("double_buffering", "running", "blocks")
 """What is false of a step that does not say it."""
 
 STAYING = "staying"

@@ -16,6 +16,7 @@ from tilewright.plotting import (
     PALE,
     SHEET_WIDTH,
     SKY,
+    YELLOW,
     Sheet,
     axes_or_new,
     explain_colours,
@@ -39,7 +40,16 @@ if TYPE_CHECKING:
 ACCEPTED = plotting.ACCEPTED
 """Suffixes of the files that `draw` writes."""
 
-KINDS = {"whole maps": BLUE, "line buffers": SKY, "weights": ORANGE, "outputs and sums in blocks": GREEN}
+SECOND = "second operands"
+"""A kind that is explained only where there are some."""
+
+KINDS = {
+    "whole maps": BLUE,
+    "line buffers": SKY,
+    "weights": ORANGE,
+    SECOND: YELLOW,
+    "outputs and sums in blocks": GREEN,
+}
 """What lies in the memory, and its colour."""
 
 LEFT = 1.0
@@ -96,7 +106,13 @@ def plot(problem: Problem, plan: Plan, report: Report, *, ax: Axes | None = None
 
 
 def _kind(key: str) -> str:
-    shown = {"lines": "line buffers", "weights": "weights", "block": "outputs and sums in blocks"}
+    shown = {
+        "lines": "line buffers",
+        "weights": "weights",
+        "operand": SECOND,
+        "partial sums": "outputs and sums in blocks",
+        "block": "outputs and sums in blocks",
+    }
     return shown.get(kind_of(key), "whole maps")
 
 
@@ -137,7 +153,9 @@ def _memory(axes: Axes, problem: Problem, plan: Plan, inches: float) -> None:
     axes.set_ylabel("address in bytes")
     axes.yaxis.set_major_formatter(StrMethodFormatter("{x:,.0f}"))
     axes.set_title("Memory", loc="left")
-    explain_colours(axes, KINDS.items(), "right")
+    there = {_kind(item.names[0][1]) for item in placed}
+    shown = [(kind, colour) for kind, colour in KINDS.items() if kind != SECOND or kind in there]
+    explain_colours(axes, shown, "right")
     _step_axis(axes, plan, step)
 
 

@@ -5,11 +5,13 @@ from __future__ import annotations
 from collections.abc import Callable, Hashable, Sequence
 from functools import cached_property
 
+from tilewright.residency.attention import Attention
 from tilewright.residency.bounds import Remaining
 from tilewright.residency.cost import Prices, Spent
 from tilewright.residency.graph import Graph, Operation
 from tilewright.residency.machine import OBJECTIVES, ONE, OneMemory, ResidencyLimits, ResidencyObjective
-from tilewright.residency.shapes.groups import Groups
+from tilewright.residency.shapes.groups import Group, Groups
+from tilewright.residency.shapes.in_blocks import may_have_blocks
 from tilewright.residency.shapes.pareto_shapes import Limits, pareto_shapes
 from tilewright.residency.shapes.shape import Shape, buffer_sizes, step_buffers
 from tilewright.residency.shapes.strips import strip_widths
@@ -151,9 +153,22 @@ class Problem(Minimising):
     def least_by_operation(self) -> dict[int, int]:
         """For each operation, by number, the fewest elements of memory in which it runs.
 
-        That is by itself, with all maps in DRAM: line buffers are smaller than what they are of, and an
-        operation that is executed with others needs the same, for all of its channels. Tensors of a single
-        element take less where the result takes the place of an operand, and stays.
+        That is by itself, or of attention with its other operations, as keys pass by.
+        """
+        found = dict(self._least_alone)
+        for attention in self.graph.attentions:
+            together = self._least_together(attention)
+            for number in attention.operations:
+                found[number] = min(found[number], together)
+        return found
+
+    @cached_property
+    def _least_alone(self) -> dict[int, int]:
+        """For each operation, by number, the fewest elements of memory in which it runs by itself.
+
+        That is with all maps in DRAM: line buffers are smaller than what they are of, and an operation that
+        is executed with others needs the same, for all of its channels. Tensors of a single element take less
+        where the result takes the place of an operand, and stays.
         """
         found, anything = {}, Limits(MOST_ELEMENTS, MOST_ELEMENTS**2)
         for operation in self.graph.numbers(self.graph.all & ~self.graph.begin):
@@ -163,9 +178,30 @@ class Problem(Minimising):
                 area = group.running or group
                 shape = Shape("pixels", 1, 1, area.keepable, columns, running=area.is_running)
                 least = min(least, sum(buffer.size for buffer in step_buffers(group, shape, ())))
+            if may_have_blocks(group):
+                least = min(least, self._least_in_blocks(group, None))
             if group.replaceable_operands(self.graph.all) and self.graph.readers[operation.number + 1]:
                 least = min(sum(self.graph.tensors[tensor].size for tensor in group.sources), least)
             found[operation.number] = least
+        return found
+
+    def _least_together(self, attention: Attention) -> int:
+        """Return the fewest elements of memory in which the operations of attention run together."""
+        most, mask = self.limits.most_operations, sum(1 << number for number in attention.operations)
+        if most is not None and len(attention.operations) > most:
+            return MOST_ELEMENTS**2
+        return min(self._least_in_blocks(self.groups[mask], keys) for keys in (None, 1))
+
+    def _least_in_blocks(self, group: Group, keys: int | None) -> int:
+        """Return the fewest elements of a step that loads second operands in blocks, a pixel a pass.
+
+        A small source takes less as a whole than in a line buffer and blocks.
+        """
+        shape = Shape("pixels", 1, 1, blocks=True, keys=keys)
+        found = every = sum(buffer.size for buffer in step_buffers(group, shape, ()))
+        for tensor in group.sources:
+            own = every - sum(buffer.size for buffer in step_buffers(group, shape, (tensor,)))
+            found -= max(0, own - self.graph.tensors[tensor].size)
         return found
 
     @cached_property
@@ -180,11 +216,17 @@ class Problem(Minimising):
         """
         from tilewright.residency.exact.traffic_steps import TrafficSteps  # start-up time
 
-        graph, found, done = self.graph, {}, self.graph.begin
+        graph, found, done = self.graph, dict[int, int](), self.graph.begin
         steps = Transitions(self.groups, capacity)
         options = TrafficSteps(steps)
+        together = self._executed_together(capacity)
         for operation in graph.numbers(graph.all & ~graph.begin):
-            group, number = self.groups[1 << operation.number], operation.number
+            number = operation.number
+            mask = together.get(number, 1 << number)
+            if mask.bit_length() - 1 > number:  # it is executed with the last one of them
+                found[number] = 0
+                continue
+            group = self.groups[mask]
             shape = steps.best_shape(group, 0, group.read, capacity)
             moved = 0 if shape is None else shape.again  # in the place of an operand nothing is read again
             streams = options.spilled(group.mask, done) if moved else None
@@ -194,8 +236,17 @@ class Problem(Minimising):
                 moved -= streams.excess - min(way.excess for way in ways)
             output = graph.tensors[number + 1]
             written = output.size if output.readers or output.leaves else 0
-            found[number] = moved + operation.weights + written + group.elements_read(group.read)
+            found[number] = moved + group.weights + written + group.elements_read(group.read)
             done |= group.mask
+        return found
+
+    def _executed_together(self, capacity: int) -> dict[int, int]:
+        """Return the operations, as bit masks, with which those of attention run that do not fit alone."""
+        alone, found = self._least_alone, dict[int, int]()
+        for attention in self.graph.attentions:
+            if any(alone[number] > capacity for number in attention.operations):
+                mask = sum(1 << number for number in attention.operations)
+                found |= dict.fromkeys(attention.operations, mask)
         return found
 
     def derived(self, key: Hashable, make: Callable[[], Problem]) -> Problem:

@@ -40,6 +40,8 @@ def why_not(problem: Problem, _formulation: Path | None = None) -> str | None:
         return "has a list of objectives"
     if problem.machine.double_buffering:
         return "machine.double_buffering: second buffers are not in the model"
+    if any(operation.second is not None for operation in graph.operations):
+        return "second operands of products may be loaded in blocks, which are not in the model"
     if graph.read_in_parts or any(operation.op.has_views for operation in graph.operations):
         return "some tensors are read in parts"
     pairs = zip(graph.operations, graph.reads, strict=True)
@@ -338,6 +340,8 @@ _OF_OPERATION = {
     "staying": "staying[{o}]",
     "recomputed": "sum(l in OP)(again[{o}, l])",
     "double_buffering": "false",
+    "keys": "0",  # what may have blocks is not taken
+    "blocks": "false",
 }
 _OF_PAIR = {
     "same_step": "executed[{o}] /\\ step[{o}] = step[{p}]",
@@ -357,7 +361,7 @@ _NEVER = {
     "order": "PIXELS",
     "address": "-1",
     **dict.fromkeys((*_OF_PAIR, *_OF_TENSOR, "on_chip", "fetched"), "false"),
-    **dict.fromkeys(("in_place", "kept", "staying", "double_buffering", "running"), "false"),
+    **dict.fromkeys(("in_place", "kept", "staying", "double_buffering", "running", "blocks"), "false"),
 }
 """What is said of second executions that nobody could read, where it is not 0."""
 

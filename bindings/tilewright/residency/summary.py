@@ -27,8 +27,9 @@ ABOUT = (
     "Operations of a step run together, depth-first: pixel by pixel of the last one's output, or of one "
     "operation block by block of its output channels; tiles and channels add up its input channels block by "
     "block, tile by tile or plane by plane. Strips cut the last one's output into columns. With running "
-    "values pixels and strips are of what the last one adds up. Loaded, saved and on chip are bytes; whole "
-    "maps are those that are on chip as a whole during the step."
+    "values pixels and strips are of what the last one adds up. Second operands in blocks, and keys at a "
+    "time, are loaded in each pass. Loaded, saved and on chip are bytes; whole maps are those that are on "
+    "chip as a whole during the step."
 )
 
 
@@ -81,7 +82,11 @@ def _time_and_energy(problem: Problem, measures: ResidencyMeasures) -> Rows:
 
 
 def outer_loop(step: StepMeasures) -> str:
-    """Return what is told of a step's order: strips of columns and running values, too."""
+    """Return what is told of a step's order: strips, running values, blocks of second operands, too."""
+    if step.keys is not None:
+        return f"{step.order}, {step.keys} {'keys' if step.keys > 1 else 'key'} at a time"
+    if step.blocks:
+        return f"{step.order}, second operands in blocks"
     strips = step.columns is not None and step.order == "pixels"
     told = f"{step.order}, strips of {step.columns}" if strips else step.order
     return f"{told}, running values" if step.running else told

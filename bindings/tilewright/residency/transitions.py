@@ -7,6 +7,7 @@ from collections.abc import Iterator
 from itertools import combinations, product
 from typing import NamedTuple
 
+from tilewright.residency.attention import Attention
 from tilewright.residency.graph import Graph, Operation, members
 from tilewright.residency.machine import ResidencyLimits
 from tilewright.residency.shapes.groups import Group, Groups, group_mask
@@ -151,9 +152,16 @@ class Transitions:
             if any(mask & each == each for each in too_large):
                 continue
             if self.least_memory(mask) > self.capacity:
-                too_large.append(mask)
+                # More operations need more, but for those with which all of some attention is there.
+                if not any(self._begins(each, mask) for each in self.graph.attentions):
+                    too_large.append(mask)
                 continue
             yield mask
+
+    def _begins(self, attention: Attention, mask: int) -> bool:
+        """Whether a group has operations of attention, but not the one that gives the context."""
+        there = any(mask >> number & 1 for number in attention.operations)
+        return there and not mask >> attention.context & 1
 
     def groups_within_limits(self, done: int) -> Iterator[int]:
         """Return the groups that may come next, however large they are; none before one that it contains."""
@@ -194,8 +202,16 @@ class Transitions:
                 # narrowest strips have the smallest buffers.
                 if narrowest is None:
                     narrowest = next(iter(strip_widths(group)[-1:]), (group.running or group).row)
-                known[tensor] = least_line(group, tensor, narrowest)
+                known[tensor] = self._with_keys(group, tensor, least_line(group, tensor, narrowest))
         return known
+
+    def _with_keys(self, group: Group, tensor: int, elements: int) -> int:
+        """Return what a line buffer takes at least of so many elements, as keys may pass by one by one."""
+        leading = self.graph.ops.ancestors[group.last.number] | 1 << group.last.number
+        for each in self.graph.attentions:
+            if tensor in each.rows and leading >> each.context & 1:
+                return min(elements, each.groups)
+        return elements
 
     # Tensors -------------------------------------------------------------------------------------------
 
@@ -264,6 +280,7 @@ class Transitions:
         room: int,
         in_place: int = -1,
         columns: tuple[int | None, ...] | None = None,
+        keys: int = 1,
     ) -> ParetoShape | None:
         """Return how to cut up a group so that least is moved again in some room; None if it does not fit.
 
@@ -277,11 +294,13 @@ class Transitions:
             Tensor whose place the output takes, or -1.
         columns
             Of strips that are looked at, None for whole rows; by default all.
+        keys
+            That pass by at a time, where keys do; 0 if they are not to.
         """
         if len(group.operations) == 1:
             in_place = -1  # any shape will do
         whole &= group.touched
-        key = group.mask, whole, streamed, in_place, columns
+        key = group.mask, whole, streamed, in_place, columns, keys
         if key not in self._shapes:
             found = pareto_shapes(
                 group,
@@ -290,6 +309,7 @@ class Transitions:
                 Limits(self.capacity, self.most_again),
                 (None, *strip_widths(group)) if columns is None else columns,
                 in_place,
+                keys,
             )
             self._shapes[key] = [each.memory for each in found], found
         memories, shapes = self._shapes[key]

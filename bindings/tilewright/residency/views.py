@@ -7,6 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import replace
+from math import prod
 from typing import TypeGuard
 
 from tilewright.spec.coarsening import PERMUTES
@@ -237,9 +238,26 @@ class _Rows:
             accesses = tuple(access._replace(source=numbers[access.source]) for access in sources)
             more = folded.get(op.number, []) if op.producers else []
             spec, number = self._with_shapes(op), numbers[op.number]
-            whole = (*op.folded, *more)
-            found.append(replace(op, number=number, spec=spec, accesses=accesses, folded=whole))
+            whole, together = (*op.folded, *more), self._together(op)
+            changed = replace(op, number=number, spec=spec, accesses=accesses, folded=whole)
+            found.append(replace(changed, together=together))
         return replace(self.given, ops=tuple(found))
+
+    def _together(self, op: Operation) -> int | None:
+        """Return how many values of a pixel a function along channels takes together, if that is told.
+
+        In another shape than that of the file these are the values that follow one another along its axes.
+        """
+        spec, pixels = op.spec, prod(self.shapes[op.number][1:])
+        if not isinstance(spec, Function) or spec.along is None:
+            return None
+        channels, height, width = spec.output
+        along = set(spec.along)
+        if along == {"channels"} and pixels == height * width:
+            return channels
+        if "rows" in along and pixels == width and "columns" not in along:
+            return height * (channels if "channels" in along else 1)
+        return None
 
     def _source(self, access: Access) -> Access:
         """Return what is read instead of a view, or of some channels of one."""

@@ -17,6 +17,7 @@ from tilewright.residency.machine import ONE
 from tilewright.residency.plan import ORDERS, Plan
 from tilewright.residency.problem import Problem
 from tilewright.residency.shapes.groups import Group
+from tilewright.residency.shapes.in_blocks import in_blocks
 from tilewright.residency.shapes.shape import Shape, group_of_passes
 from tilewright.residency.shapes.strips import strips_of
 from tilewright.spec.constraints import Names, Vocabulary, Word
@@ -50,9 +51,18 @@ class StepView(NamedTuple):
 
 def _kernels(step: StepView, number: int) -> int:
     operation, shape = step.group.graph.operations[number], step.shape
+    if shape.blocks and operation.second is not None:
+        return min(shape.kernels, operation.second.units)
     if shape.order == ORDERS[0] and (number in shape.kept or not operation.weights):
         return 0
     return min(shape.kernels, operation.units)
+
+
+def _keys(step: StepView, number: int) -> int:
+    if step.shape.keys is None:
+        return 0
+    own = (each.keys for each in in_blocks(step.group).attentions if number in each.operations)
+    return max((min(step.shape.keys, keys) for keys in own), default=0)
 
 
 def _rows(step: StepView, _number: int) -> int:
@@ -79,6 +89,8 @@ OF_SHAPE: dict[str, Callable[[StepView, int], Any]] = {
     "kernels": _kernels,
     "columns": lambda step, _number: step.shape.columns or 0,
     "channels": lambda step, _number: step.shape.channels or 0,
+    "keys": _keys,
+    "blocks": lambda step, _number: step.shape.blocks,
     "recomputed": _recomputed,
     "double_buffering": lambda step, _number: step.shape.doubled,
     "running": lambda step, _number: step.shape.running,
@@ -259,6 +271,8 @@ def _of_steps(operations: Names, tensors: Names) -> list[Word]:
         of_operation("columns", "columns of a strip or a tile, 0 where rows are not cut", "columns"),
         of_operation("kernels", "output channels at a time, 0 where its weights are loaded once", "channels"),
         of_operation("channels", "input channels that are added up at a time, 0 for all", "channels"),
+        of_operation("keys", "keys that pass by at a time in its attention, 0 where none do", "keys"),
+        of_operation("blocks", "whether its step loads second operands in blocks", gives="truth"),
         of_operation("recomputed", "pixels that it computes again, as strips share them", "pixels"),
         of_operation("double_buffering", "whether its step has second buffers", gives="truth"),
         of_operation("running", "whether its step adds up pixels in running values", gives="truth"),

@@ -6,7 +6,7 @@ A room lowers each step of a plan to such instructions. The machine counts what 
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, field
 from typing import NamedTuple
 
@@ -94,7 +94,27 @@ class Compute(NamedTuple):
     added: SomePixels | None = None
 
 
-Instruction = Load | Save | Check | EndOfSlot | Compute
+class Apply(NamedTuple):
+    """A function of what lies in some places, whose values are put into others.
+
+    Attributes
+    ----------
+    operands, results
+        The function gets values of these shapes, and returns such. Of operands that it does not take, more
+        may follow: they must be there.
+    function
+        None where values are not computed.
+    work
+        What that counts as.
+    """
+
+    operands: tuple[Place, ...]
+    results: tuple[Place, ...]
+    function: Callable[..., Sequence[Values]] | None
+    work: Work
+
+
+Instruction = Load | Save | Check | EndOfSlot | Compute | Apply
 
 
 @dataclass
@@ -173,6 +193,12 @@ class AddressedMachine:
                 macs, done = _work_of(each)
                 tally.macs, tally.work = tally.macs + macs, tally.work.plus(done)
                 work = work.plus(done)
+            elif isinstance(each, Apply):
+                if time.monotonic() > self.deadline:
+                    raise OutOfTimeError
+                self._apply(each)
+                tally.macs, tally.work = tally.macs + each.work.macs, tally.work.plus(each.work)
+                work = work.plus(each.work)
             elif isinstance(each, Load):
                 self.chip.store(*each.place, self.dram.load(each.place.elements))
                 tally.transfers += 1
@@ -215,6 +241,16 @@ class AddressedMachine:
             if sums:
                 values = arithmetic.together(values, sums[0])
         for place in instruction.results:
+            self.chip.store(*place, values)
+
+    def _apply(self, instruction: Apply) -> None:
+        """Read operands, and put what a function makes of them where it belongs."""
+        operands = [self.chip.fetch(*place) for place in instruction.operands]
+        if instruction.function is None:
+            for place in instruction.results:
+                self.chip.store(*place, np.zeros(place.cells.shape, dtype=np.int64))
+            return
+        for place, values in zip(instruction.results, instruction.function(*operands), strict=True):
             self.chip.store(*place, values)
 
     def _read_weights(self, number: int, place: Place | None) -> Values:

@@ -73,6 +73,9 @@ class Operation:
         Whether what it computes is an output of the network, perhaps read inside as well.
     folded
         The layers of the network that became part of it, in the order in which they were folded.
+    together
+        Values of a pixel that a function along channels takes together, where that is known; there may be
+        several such parts of a pixel.
     """
 
     number: int
@@ -80,6 +83,7 @@ class Operation:
     accesses: tuple[Access, ...]
     leaves: bool
     folded: tuple[AnyLayer, ...] = ()
+    together: int | None = None
 
     @property
     def name(self) -> str:

@@ -26,8 +26,9 @@ ALL_WAYS = 0.15
 TIES = 0.4
 """How often all plans of equal objective are looked at."""
 
-FLAGS = ("double_buffering", "running")
-"""What steps say or leave out."""
+FLAGS = ("double_buffering", "running", "blocks")
+OPTIONAL = ("columns", "channels", "keys", *FLAGS)
+"""What steps say or leave out, and what of it is true or false."""
 
 CHANGES = 5
 """Mistakes of plans, one after the other."""
@@ -243,14 +244,14 @@ def mistake(plan: Any, rng: random.Random) -> None:
     key = rng.choice(list(step))
     value = step[key]
     if rng.random() < 0.1:
-        key = rng.choice(["columns", "channels", *FLAGS])
+        key = rng.choice(OPTIONAL)
         step[key] = rng.random() < 0.5 if key in FLAGS else rng.randint(1, 4)
     elif rng.random() < 0.1:
-        step.pop(rng.choice(["columns", "channels", *FLAGS]), None)
-    elif key in ("pixels", "kernels", "columns", "channels"):
-        step[key] = max(1, value + rng.choice([-1, 1, 2, value]))
+        step.pop(rng.choice(OPTIONAL), None)
     elif key in FLAGS:
         step[key] = not value
+    elif key in ("pixels", "kernels", *OPTIONAL):
+        step[key] = max(1, value + rng.choice([-1, 1, 2, value]))
     elif key == "order":
         step[key] = rng.choice(["pixels", "kernels", "tiles", "channels"])
     elif key == "in_place":

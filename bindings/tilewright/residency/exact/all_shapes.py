@@ -18,6 +18,7 @@ from tilewright.residency.graph import members
 from tilewright.residency.problem import Problem
 from tilewright.residency.shapes import tiles
 from tilewright.residency.shapes.groups import Group, pass_sizes
+from tilewright.residency.shapes.in_blocks import most_keys, pixels_in_blocks
 from tilewright.residency.shapes.pareto_shapes import fixed_size
 from tilewright.residency.shapes.shape import (
     Shape,
@@ -25,13 +26,15 @@ from tilewright.residency.shapes.shape import (
     computed_whole,
     double_buffered_shapes,
     elements_moved,
+    most_kernels,
+    planes_or_strips,
     step_buffers,
 )
 from tilewright.residency.shapes.strips import strip_widths
 from tilewright.residency.transitions import TensorChoice
 
-PIXELS, KERNELS, CHANNELS, COLUMNS = "pixels", "kernels", "channels", "columns"
-NUMBERS = (PIXELS, KERNELS, CHANNELS, COLUMNS)
+PIXELS, KERNELS, CHANNELS, COLUMNS, KEYS = "pixels", "kernels", "channels", "columns", "keys"
+NUMBERS = (PIXELS, KERNELS, CHANNELS, COLUMNS, KEYS)
 
 TELLS = {
     "pixels": (PIXELS,),
@@ -39,6 +42,7 @@ TELLS = {
     "columns": (COLUMNS,),
     "kernels": (KERNELS,),
     "channels": (CHANNELS,),
+    "keys": (KEYS,),
 }
 """Numbers of a way that a word depends on, so that all their values count."""
 
@@ -121,6 +125,9 @@ def all_shapes(
             least = Shape("pixels", pixels, kernels, running=area.is_running)
             if wanted.allows_passes(least):
                 yield from filter(wanted.allows, _some_kept(area, told.kept, whole, capacity, least))
+    for least in _in_blocks(group, numbers):
+        if wanted.allows_passes(least):
+            yield from filter(wanted.allows, _some_kept(group, told.kept, whole, capacity, least))
 
 
 def spent_by(
@@ -173,6 +180,15 @@ def _kernels(group: Group, told: Collection[str]) -> Sequence[int]:
     return range(1, most + 1) if KERNELS in told else pass_sizes(most)
 
 
+def _in_blocks(group: Group, told: Collection[str]) -> Iterator[Shape]:
+    """Return passes that load second operands, and all weights, in blocks."""
+    most = most_keys(group)
+    passing = range(1, most + 1) if KEYS in told else pass_sizes(most) if most else ()
+    blocks = range(1, most_kernels(group) + 1) if KERNELS in told else (1,)
+    for pixels, kernels, keys in product(pixels_in_blocks(group), blocks, (None, *passing)):
+        yield Shape("pixels", pixels, kernels, blocks=True, keys=keys)
+
+
 def _in_strips(group: Group, told: Collection[str]) -> Iterator[Shape]:
     """Return passes over strips."""
     height = group.plane[0]
@@ -201,7 +217,8 @@ def _some_kept(
     Where it matters of some operations whether they are kept, both count for each set of these.
     """
     sizes = buffer_sizes(group, least, whole)
-    active, output = group.active(least.pixels), group.graph.tensors[group.output]
+    active = planes_or_strips(group, least).active(least.pixels)
+    output = group.graph.tensors[group.output]
     found = [_Kept(fixed_size(group, sizes), 0, frozenset())]
     for operation in group.operations:
         if operation.number not in group.keepable:
@@ -219,7 +236,8 @@ def _some_kept(
             if each.memory <= capacity and (not others or each.again < others[-1].again):
                 others.append(each)
         found = [each for others in alike.values() for each in others]
-    yield from (replace(least, kept=kept) for _, _, kept in found if kept != group.keepable)
+    every = least.blocks
+    yield from (replace(least, kept=kept) for _, _, kept in found if every or kept != group.keepable)
 
 
 def _by_channels(group: Group, told: Collection[str]) -> Iterator[Shape]:

@@ -441,7 +441,7 @@ def begin(tables: StepTables, question: Question, cheapest: Ints, sacks: Knapsac
                 extra = tables.sizes[tensor] - tables.lines[tensor, shape]
                 sacks.extras[shape, tensor], sacks.savings[shape, tensor] = extra, saving
                 sacks.order[shape, count] = tensor
-                density[count] = -saving / extra if extra else -1e18
+                density[count] = -saving / extra if extra > 0 else -1e18
                 count += 1
         if left + largest < 0:
             continue
@@ -452,7 +452,7 @@ def begin(tables: StepTables, question: Question, cheapest: Ints, sacks: Knapsac
                 item = tensors + weight
                 sacks.extras[shape, item], sacks.savings[shape, item] = extra, saving
                 sacks.order[shape, count] = item
-                density[count] = -saving / extra if extra else -1e18
+                density[count] = -saving / extra if extra > 0 else -1e18
                 count += 1
         for place, item in enumerate(take_rows(sacks.order[shape], order_of(density[:count]))):
             sacks.order[shape, place] = item

@@ -9,7 +9,8 @@ from typing import NamedTuple
 from tilewright.residency.cost import Spent, cost_of_step, work_of_step
 from tilewright.residency.graph import members
 from tilewright.residency.problem import Problem
-from tilewright.residency.shapes.groups import Group
+from tilewright.residency.shapes.groups import Group, pass_sizes
+from tilewright.residency.shapes.in_blocks import most_keys
 from tilewright.residency.shapes.pareto_shapes import ParetoShape
 from tilewright.residency.shapes.shape import (
     Shape,
@@ -92,7 +93,7 @@ class PricedSteps:
         self._timed = names != ("traffic",)
         self._doubled: dict[tuple[int, int, int, int, int], list[PricedShape]] = {}
         self._least: dict[tuple[int, ...], Costs] = {}
-        self._work: dict[tuple[int, int | None], Work] = {}
+        self._work: dict[tuple[int, int | None, int | None], Work] = {}
 
     def costs(self, spent: Spent) -> Costs:
         """Return what is spent of all that counts."""
@@ -164,7 +165,7 @@ class PricedSteps:
 
     def _work_of(self, group: Group, shape: Shape) -> Work:
         """Return the work of a step; tiles compute nothing again."""
-        key = group.mask, None if shape.order == "tiles" else shape.columns
+        key = group.mask, None if shape.order == "tiles" else shape.columns, shape.keys
         if key not in self._work:
             self._work[key] = work_of_step(group, shape)
         return self._work[key]
@@ -183,13 +184,14 @@ class PricedSteps:
         """Return the shapes that fit and are not worse than another."""
         room = self.capacity - tensors.taken
 
-        def best(*columns: int | None) -> ParetoShape | None:
+        def best(*columns: int | None, keys: int = 1) -> ParetoShape | None:
             """Return what moves least in whole rows, or in strips: it costs least, whatever is counted.
 
-            In whole rows nothing is computed again, and in strips of a width always as much.
+            In whole rows nothing is computed again, and in strips of a width, or blocks of keys, always as
+            much.
             """
             _, _, _, streamed, whole, in_place, _ = tensors
-            return self.steps.best_shape(group, whole, streamed, room, in_place, columns or None)
+            return self.steps.best_shape(group, whole, streamed, room, in_place, columns or None, keys)
 
         if not self._timed:
             shape = best()
@@ -200,6 +202,8 @@ class PricedSteps:
             if rows is None or rows.again
             else [rows]
         )
+        if rows is not None and rows.shape.keys is not None:
+            shapes += [best(None, keys=keys) for keys in [0, *pass_sizes(most_keys(group))[1:]]]
         found = [self._priced(group, shape, tensors) for shape in shapes if shape is not None]
         if self.problem.machine.double_buffering:
             found += [each for each in self._double_buffered(group, tensors) if each.memory <= room]

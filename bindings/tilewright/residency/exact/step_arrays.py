@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 from collections.abc import Collection, Sequence
+from dataclasses import replace
+from itertools import product
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -12,7 +14,8 @@ from tilewright.residency.exact import knapsack
 from tilewright.residency.exact.line_tables import OUTPUT, LineTables
 from tilewright.residency.graph import members
 from tilewright.residency.shapes.groups import Group
-from tilewright.residency.shapes.shape import Shape, replaces
+from tilewright.residency.shapes.in_blocks import in_blocks, most_keys, pixels_in_blocks
+from tilewright.residency.shapes.shape import Shape, computed_whole, replaces
 from tilewright.simulator.program import Counts
 
 
@@ -109,7 +112,8 @@ class PassArrays:
     places
         The tensors that are not of this step alone, sources and outputs, and their rows in `sizes`, `lines`
         and `again`, which have a column for each shape: see `LineTables`. Then there are passes of some more
-        pixels, with all weights kept, in which the output can take the place of an operand.
+        pixels, with all weights kept, in which the output can take the place of an operand, and passes that
+        load second operands in blocks.
     lines, again
         Elements of line buffers, or of the output's block; what is read again of what is not whole on chip.
     rough
@@ -135,56 +139,122 @@ class PassArrays:
         if total <= capacity:
             for tensor, place in rows.items():
                 buffers.estimate(group, tensor, place)
-        # In the place of an operand passes may have to be larger than a pixel.
+        self._added = self._more_shapes()
+        self._own = np.array([rows.pop(tensor, OUTPUT) for tensor in ends])
+        self._others = rows
+        self.places = {tensor: place for place, tensor in enumerate(ends)}
+        self.sizes = np.array([tensors[tensor].size for tensor in ends], dtype=np.int64)
+        held = buffers.all(total, blocks) + buffers.running
+        if not len(self.weighted) and all(shape.blocks for shape in self._added):
+            held[buffers.by_rows] = knapsack.NEVER
+        if total > capacity:
+            held[0] = held[buffers.by_rows.stop :] = knapsack.NEVER
+        every = total if total <= capacity else knapsack.NEVER
+        self._held = self._with(held, [blocks if shape.blocks else every for shape in self._added])
+        self._held += self._with(buffers.all(0, 0), [self._sums(shape) for shape in self._added])
+        self._own_added, self._others_added = self._lines_of(ends), self._lines_of([*self._others])
+        self._look()
+        self.extras = buffers.weights[self.weighted] - buffers.blocks[self.weighted]
+        self.savings = self._with(buffers.loaded_again(group, self.weighted), self._loaded_again())
+        self.last = len(self.weighted) - 1 if group.last.weights else -1
+        channels = tensors[group.output].channels
+        wide = [(channels - 1) * shape.pixels * shape.blocks for shape in self._added]
+        self.wide = self._with(buffers.wide, wide if group.last.weights else [0] * len(wide))
+        self.again = np.zeros_like(self.lines)
+        for source in group.sources:
+            place = self.places[source]
+            strips = buffers.again(self._own[place]) if total <= capacity else buffers.all(0, 0)
+            self.again[place] = self._with(strips, [self._again(source, shape) for shape in self._added])
+
+    def _more_shapes(self) -> list[Shape]:
+        """Return passes of some more pixels: in the place of an operand, and with blocks."""
+        group = self.group
         sizes = {
             size
             for operand in group.replaceable_operands(group.graph.all)
             for size in group.pixels_that_replace(operand)
         }
-        self._pixels = sorted(size for size in sizes - {1} if size % buffers.width)
-        self._own = np.array([rows.pop(tensor, OUTPUT) for tensor in ends])
-        self._others = rows
-        self.places = {tensor: place for place, tensor in enumerate(ends)}
-        self.sizes = np.array([tensors[tensor].size for tensor in ends], dtype=np.int64)
-        self._held = self._with_pixels(buffers.all(total, blocks) + buffers.running, total)
-        if not len(self.weighted) and sizes <= {1}:
-            self._held[buffers.by_rows] = knapsack.NEVER
-        if total > capacity:
-            self._held[0] = self._held[buffers.by_rows.stop :] = knapsack.NEVER
-        self._look()
-        self.extras = buffers.weights[self.weighted] - buffers.blocks[self.weighted]
-        self.savings = self._with_pixels(buffers.loaded_again(group, self.weighted))
-        self.last = len(self.weighted) - 1 if group.last.weights else -1
-        self.wide = self._with_pixels(buffers.wide)
-        self.again = np.zeros_like(self.lines)
-        if total <= capacity:
-            for source in group.sources:
-                place = self.places[source]
-                self.again[place] = self._with_pixels(buffers.again(self._own[place]))
+        every, running = self.group.keepable, group.is_running
+        more = [size for size in sorted(sizes - {1}) if size % self.buffers.width]
+        found = [Shape("pixels", size, 1, every, running=running) for size in more]
+        keys = [None, 1] if most_keys(group) else [None]
+        for pixels, each in product(pixels_in_blocks(group), keys):
+            found.append(Shape("pixels", pixels, 1, blocks=True, keys=each))
+        return found
 
-    def _with_pixels(self, shapes: Any, more: Any = 0) -> Any:
-        """Return what there is for each shape of the buffers, and then for passes of some more pixels."""
-        added = np.full((*shapes.shape[:-1], len(self._pixels)), more, dtype=shapes.dtype)
-        return np.concatenate((shapes, added), axis=-1)
+    def _with(self, shapes: Any, added: Any) -> Any:
+        """Return what there is for each shape of the buffers, and then for the shapes that are added."""
+        more = np.array(added, dtype=shapes.dtype).reshape(*shapes.shape[:-1], len(self._added))
+        return np.concatenate((shapes, more), axis=-1)
 
     def _look(self) -> None:
         """Pick rows of the line buffers, as far as they are known."""
         buffers, others = self.buffers, np.array([*self._others.values()], dtype=np.int64)
-        self.lines = self._with_pixels(buffers.lines[self._own], self._in_pixels(self._ends))
-        rest = self._with_pixels(buffers.lines[others], self._in_pixels([*self._others]))
+        self.lines = self._with(buffers.lines[self._own], self._own_added)
+        rest = self._with(buffers.lines[others], self._others_added)
         self.fixed = self._held + rest.sum(axis=0)
         rough = buffers.rough[self._own].any(axis=0) | buffers.rough[others].any(axis=0)
-        self.rough = self._with_pixels(rough)
+        self.rough = self._with(rough, [False] * len(self._added))
 
-    def _in_pixels(self, tensors: Sequence[int]) -> Counts:
-        """Return what line buffers, or the output's block, take in passes of some more pixels."""
-        group, found = self.group, np.zeros((len(tensors), len(self._pixels)), dtype=np.int64)
-        for place, tensor in enumerate(tensors):
-            channels = group.channels(tensor)
-            for number, pixels in enumerate(self._pixels):
-                held = pixels if tensor == group.output else group.line_pixels_of(tensor, pixels)
-                found[place, number] = channels * held
+    # Passes of some more pixels -------------------------------------------------------------------------
+
+    def _lines_of(self, tensors: Sequence[int]) -> Counts:
+        """Return what line buffers, or the output's block, take with each of the shapes that are added."""
+        found = [[self._line(tensor, shape) for shape in self._added] for tensor in tensors]
+        return np.array(found, dtype=np.int64).reshape(len(tensors), len(self._added))
+
+    def _line(self, tensor: int, shape: Shape) -> int:
+        group = self.group
+        if tensor == group.output:
+            return self._block(shape)
+        if not shape.blocks:
+            return group.channels(tensor) * group.line_pixels_of(tensor, shape.pixels)
+        found = self._in_blocks(tensor, shape)
+        # A source that takes more than all of it is loaded as a whole: that moves less.
+        return min(found, group.graph.tensors[tensor].size) if tensor in group.sources else found
+
+    def _in_blocks(self, tensor: int, shape: Shape) -> int:
+        """Return what a tensor takes in its line buffer and in blocks of second operands."""
+        area, found = in_blocks(self.group), 0
+        if tensor in area.lines:
+            found = area.line_pixels_of(tensor, shape.pixels) * area.width(tensor, shape.keys)
+        return found + area.blocks_of(tensor, shape.keys)
+
+    def _block(self, shape: Shape) -> int:
+        """Return what the block of the output takes."""
+        group = self.group
+        if shape.blocks:
+            passing = in_blocks(group).passing(shape.keys)
+            if any(each.context == group.last.number for each in passing):
+                return 0
+            if group.last.weights or not computed_whole(group.last, shape):
+                return shape.pixels
+        return shape.pixels * group.graph.tensors[group.output].channels
+
+    def _sums(self, shape: Shape) -> int:
+        """Return what partial sums take."""
+        if shape.keys is None:
+            return 0
+        area = in_blocks(self.group)
+        return sum(area.sums(each, shape.pixels) for each in area.passing(shape.keys))
+
+    def _loaded_again(self) -> Counts:
+        """Return what is moved again of weights that are not kept, shape (weights, shapes that are added)."""
+        found = np.zeros((len(self.weighted), len(self._added)), dtype=np.int64)
+        for place, shape in enumerate(self._added):
+            if shape.blocks:
+                active = in_blocks(self.group).active(shape.pixels)
+                passes = np.array([active[number] - 1 for number in self.weighted.tolist()], dtype=np.int64)
+                found[:, place] = passes * self.buffers.weights[self.weighted]
         return found
+
+    def _again(self, source: int, shape: Shape) -> int:
+        """Return what is read again of a source."""
+        if not shape.blocks:
+            return 0
+        again = in_blocks(self.group).reloaded(source, shape.pixels)
+        more = self._in_blocks(source, shape) > self.group.graph.tensors[source].size
+        return max(again, int(more))
 
     def refine(self, shapes: Collection[int]) -> None:
         """Count what line buffers take with shapes of which they have only been estimated."""
@@ -201,7 +271,8 @@ class PassArrays:
             return Shape("pixels", pixels, 1, kept, running=running)
         every, more = self.group.keepable, number - self.buffers.count
         if more >= 0:
-            return Shape("pixels", self._pixels[more], 1, every, running=running)
+            added = self._added[more]
+            return replace(added, kept=frozenset(self.weighted[weights].tolist())) if added.blocks else added
         columns = None if number < by_rows.start else self.buffers.columns[number - by_rows.stop]
         return Shape("pixels", 1, 1, every, columns, running=running)
 

@@ -9,10 +9,12 @@ from tilewright.residency.graph import members
 from tilewright.residency.placement import Item, Placed
 from tilewright.residency.plan import MAP, kind_of
 from tilewright.residency.shapes.groups import Groups, pass_sizes
+from tilewright.residency.shapes.in_blocks import most_keys, pixels_in_blocks
 from tilewright.residency.shapes.shape import (
     Shape,
     elements_moved,
     group_of_passes,
+    most_kernels,
     replaces,
     step_buffers,
 )
@@ -120,13 +122,17 @@ def _wider(groups: Groups, choice: StepChoice, alive: int, room: int) -> Shape:
     if best.columns is not None and best.order == "pixels":  # and so are whole rows
         best = first([replace(best, pixels=1, columns=None)], best)
     area = group_of_passes(group, best)
-    units = max(operation.units for operation in group.operations)
+    units = most_kernels(group)
     best = first((replace(best, kernels=kernels) for kernels in reversed(pass_sizes(units))), best)
+    if best.keys is not None:
+        more = [keys for keys in reversed(pass_sizes(most_keys(group))) if keys > best.keys]
+        best = first((replace(best, keys=keys) for keys in more), best)
     if best.order != "tiles":
         width = best.columns or area.row
         rows = [size * width for size in pass_sizes(area.plane[0])]
         parts = [size for size in pass_sizes(width) if size < width]
-        more = [pixels for pixels in reversed([*parts, *rows]) if pixels > best.pixels]
+        sizes = pixels_in_blocks(group) if best.blocks else [*parts, *rows]
+        more = [pixels for pixels in reversed(sizes) if pixels > best.pixels]
         best = first((replace(best, pixels=pixels) for pixels in more), best)
     if best.channels is not None:
         depths = reversed(pass_sizes(summed_channels(groups.graph, group.last)))

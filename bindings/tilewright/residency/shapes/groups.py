@@ -98,6 +98,8 @@ class Group:
         The group in strips of some columns: see `strips.strips_of`.
     is_running
         Whether the last operation adds up what it reads pixel by pixel.
+    blocked
+        The group with second operands in blocks: see `in_blocks.in_blocks`.
     """
 
     is_running = False
@@ -113,6 +115,7 @@ class Group:
         # Found by modules behind this one, of types that are theirs: buffers of a shape; strips by width.
         self.shapes: dict[Any, Any] = {}
         self.in_strips: dict[int, Any] = {}
+        self.blocked: Any = None
 
     @property
     def last(self) -> Operation:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
+from itertools import product
 from typing import NamedTuple, TypeVar
 
 import numpy as np
@@ -11,7 +12,15 @@ from numpy.typing import NDArray
 
 from tilewright.residency.shapes import tiles
 from tilewright.residency.shapes.groups import Group, pass_sizes
-from tilewright.residency.shapes.shape import Shape, buffer_sizes, computed_whole, count_blocks, replaces
+from tilewright.residency.shapes.in_blocks import in_blocks, most_keys, pixels_in_blocks
+from tilewright.residency.shapes.shape import (
+    Shape,
+    buffer_sizes,
+    computed_whole,
+    count_blocks,
+    planes_or_strips,
+    replaces,
+)
 from tilewright.residency.shapes.strips import least_line, reread
 from tilewright.simulator.program import Counts
 
@@ -49,6 +58,7 @@ def pareto_shapes(
     limits: Limits,
     columns: Sequence[int | None] = (None,),
     in_place: int = -1,
+    keys: int = 1,
 ) -> list[ParetoShape]:
     """Return the shapes of which none takes less memory and moves no more than another, least memory first.
 
@@ -62,6 +72,8 @@ def pareto_shapes(
         Of strips that are looked at; None for whole rows.
     in_place
         Tensor whose place the output takes, or -1.
+    keys
+        That pass by at a time, where keys do: one at a time takes least. 0 if they are not to pass by.
     """
 
     def best(found: Iterable[ParetoShape]) -> list[ParetoShape]:
@@ -79,6 +91,7 @@ def pareto_shapes(
             if area is not None:
                 found += _by_rows(area, whole, limits, in_place)
                 found += _by_kernels(area, whole, streamed)
+        found += _by_blocks(group, whole, limits, keys)
         if len(group.operations) == 1:
             found += shapes_by_tiles(group, whole, limits)
         found = best(found)
@@ -129,7 +142,7 @@ def _by_rows(group: Group, whole: frozenset[int], limits: Limits, in_place: int)
             continue
         if (group.least_active(rows * group.row) - 1) * loaded > limits.again:
             continue
-        found = _some_kept(group, whole, limits, rows * group.row)
+        found = _some_kept(group, whole, limits, Shape("pixels", rows * group.row, 1))
         if found is None:
             too_many.append(rows)
         else:
@@ -143,13 +156,25 @@ def _all_kept(group: Group, whole: frozenset[int], columns: int | None, pixels: 
     return ParetoShape(memory, reread(group, whole, columns), shape)
 
 
-def _some_kept(group: Group, whole: frozenset[int], limits: Limits, pixels: int) -> list[ParetoShape] | None:
-    """Return the shapes that load some weights for each pass of some rows; None if not even buffers fit."""
-    least = Shape("pixels", pixels, 1, running=group.is_running)
+def _by_blocks(group: Group, whole: frozenset[int], limits: Limits, keys: int) -> Iterator[ParetoShape]:
+    """Return the shapes that load second operands in blocks, without keys that pass by, or with these."""
+    passing = [None, keys] if keys and most_keys(group) else [None]
+    for pixels, each in product(pixels_in_blocks(group), passing):
+        area = in_blocks(group)
+        again = sum(area.reloaded(tensor, pixels) for tensor in group.sources if tensor not in whole)
+        if again <= limits.again:
+            least = Shape("pixels", pixels, 1, blocks=True, keys=each)
+            left = limits._replace(again=limits.again - again)
+            found = _some_kept(group, whole, left, least) or []
+            yield from (shape._replace(again=shape.again + again) for shape in found)
+
+
+def _some_kept(group: Group, whole: frozenset[int], limits: Limits, least: Shape) -> list[ParetoShape] | None:
+    """Return the shapes that load some weights for each pass, as `least` loads all; None if none fits."""
     sizes = buffer_sizes(group, least, whole)
     if sum(sizes.values()) > limits.memory:
         return None
-    active = group.active(pixels)
+    pixels, active = least.pixels, planes_or_strips(group, least).active(least.pixels)
     found = [_Kept(fixed_size(group, sizes), 0, frozenset())]
     for operation in group.operations:
         if operation.number not in group.keepable:

@@ -15,6 +15,7 @@ from tilewright.residency.graph import Graph, Operation
 from tilewright.residency.plan import key_of
 from tilewright.residency.shapes import tiles
 from tilewright.residency.shapes.groups import Group, pass_sizes
+from tilewright.residency.shapes.in_blocks import in_blocks
 from tilewright.residency.shapes.strips import Strips, strips_of
 
 
@@ -28,6 +29,10 @@ class Shape:
         Whether it has second buffers.
     running
         Whether the last operation adds up what it reads pixel by pixel.
+    blocks
+        Whether second operands of products that are in DRAM are loaded in blocks, in each pass.
+    keys
+        Keys of attention that pass by at a time.
     """
 
     order: str
@@ -38,6 +43,8 @@ class Shape:
     channels: int | None = None
     doubled: bool = False
     running: bool = False
+    blocks: bool = False
+    keys: int | None = None
 
 
 class Buffer(NamedTuple):
@@ -46,7 +53,8 @@ class Buffer(NamedTuple):
     Attributes
     ----------
     what
-        ``lines`` of a tensor, ``weights`` of an operation, or a ``block`` of a tensor that is being written.
+        ``lines`` of a tensor, ``weights`` or the ``operand`` of an operation, its ``partial sums``, or a
+        ``block`` of a tensor that is being written.
     number
         Of the tensor or operation.
     """
@@ -57,7 +65,8 @@ class Buffer(NamedTuple):
 
     def name(self, graph: Graph) -> str:
         """Return what it is called in a plan."""
-        owner = graph.operations[self.number] if self.what == "weights" else graph.tensors[self.number]
+        of_tensor = self.what in ("lines", "block")
+        owner = graph.tensors[self.number] if of_tensor else graph.operations[self.number]
         return key_of(self.what, owner.name)
 
 
@@ -71,6 +80,8 @@ def step_buffers(group: Group, shape: Shape, whole: Collection[int]) -> list[Buf
     """
     if shape.order in tiles.SUMMED:
         return _of_sums(group, shape, whole)
+    if shape.blocks:
+        return _of_blocks(group, shape, whole)
     graph, found = group.graph, []
     copies = 2 if shape.doubled else 1
     if shape.doubled:
@@ -127,6 +138,29 @@ def _of_sums(group: Group, shape: Shape, whole: Collection[int]) -> list[Buffer]
     return found
 
 
+def _of_blocks(group: Group, shape: Shape, whole: Collection[int]) -> list[Buffer]:
+    """Return what a step places that loads second operands in blocks."""
+    area, found = in_blocks(group), []
+    lines, passing = area.line_pixels(shape.pixels), area.passing(shape.keys)
+    for tensor in area.lines:
+        if tensor not in whole:
+            found.append(Buffer("lines", tensor, lines[tensor] * area.width(tensor, shape.keys)))
+    for operation in group.operations:
+        if operation.weights:
+            kept = operation.number in shape.kept
+            size = operation.weights if kept else operation.block(shape.kernels)
+            found.append(Buffer("weights", operation.number, size))
+        if block := area.block(operation, shape.kernels, shape.keys, whole):
+            found.append(Buffer("operand", operation.number, block))
+    for attention in passing:
+        found.append(Buffer("partial sums", attention.context, area.sums(attention, shape.pixels)))
+    if group.output not in whole and all(each.context != group.last.number for each in passing):
+        channels = group.graph.tensors[group.output].channels
+        at_once = channels if computed_whole(group.last, shape) else min(channels, shape.kernels)
+        found.append(Buffer("block", group.output, min(shape.pixels, group.pixels) * at_once))
+    return found
+
+
 def line_pixels(group: Group, shape: Shape) -> dict[int, int]:
     """Return the pixels of each tensor's line buffer."""
     if shape.order == "tiles":
@@ -149,6 +183,8 @@ def group_of_passes(group: Group, shape: Shape) -> Group:
 
 def planes_or_strips(group: Group, shape: Shape) -> Group | Strips:
     """Return what passes go over: whole planes or strips of them."""
+    if shape.blocks:
+        return in_blocks(group)
     if shape.columns is None or shape.order == "tiles":
         return group_of_passes(group, shape)
     return strips_of(group, shape.columns)
@@ -191,15 +227,19 @@ def buffer_sizes(group: Group, shape: Shape, whole: Collection[int]) -> dict[tup
     every = group.shapes.get(shape)
     if every is None:
         every = group.shapes[shape] = step_buffers(group, shape, ())
+    if shape.blocks and whole:
+        every = step_buffers(group, shape, whole)
     return {
         (what, number): size
         for what, number, size in every
-        if what == "weights" or number not in whole or (what == "block" and shape.running)
+        if what not in ("lines", "block") or number not in whole or (what == "block" and shape.running)
     }
 
 
 def computed_whole(operation: Operation, shape: Shape) -> bool:
     """Whether an operation computes all its output channels at once."""
+    if shape.blocks and operation.second is not None:
+        return False
     if operation.units == 1:
         return True
     return shape.order == "pixels" and (operation.number in shape.kept or not operation.weights)
@@ -210,6 +250,12 @@ def count_blocks(operation: Operation, shape: Shape) -> int:
     return (
         1 if computed_whole(operation, shape) else -(-operation.units // min(shape.kernels, operation.units))
     )
+
+
+def most_kernels(group: Group) -> int:
+    """Return the most output channels that a block of any operation has."""
+    seconds = (operation.second.units for operation in group.operations if operation.second is not None)
+    return max([operation.units for operation in group.operations] + [*seconds])
 
 
 def weights_moved(group: Group, shape: Shape) -> int:
@@ -236,7 +282,9 @@ def count_readings(group: Group, shape: Shape) -> int:
 
 
 def read_once(group: Group, shape: Shape, tensor: int) -> int:
-    """Return the elements that all passes read of a tensor: strips read some columns again."""
+    """Return the elements that all passes read of a tensor: strips read some columns again, passes blocks."""
+    if shape.blocks:
+        return in_blocks(group).loaded_in(tensor, shape.pixels)
     if shape.columns is None:
         return group.elements_read(1 << tensor)
     height = group.graph.tensors[tensor].shape[1]
@@ -287,6 +335,8 @@ def why_not_double_buffered(group: Group, shape: Shape) -> str | None:
     """Say why a shape cannot have second buffers, or None."""
     area = group_of_passes(group, shape)
     rows, rest = divmod(shape.pixels, area.row)
+    if shape.blocks:
+        return "loads second operands in blocks"
     if shape.running and (shape.order != "pixels" or group.last.weights):
         return "adds up pixels in blocks of output channels, or with weights"
     if shape.order not in ("pixels", "kernels") or shape.columns is not None:

@@ -85,6 +85,9 @@ class PixelArithmetic:
         Whether an output channel needs no input channel but that of its number.
     numeric
         Whether to compute; else all that is needed is read, and zeros are returned.
+    of_places
+        Computes pixels, shape (pixels, channels), from those of the first operand, of the same form, and all
+        of the second one, instead of what is computed of small integers.
     """
 
     def __init__(
@@ -94,8 +97,9 @@ class PixelArithmetic:
         *,
         channelwise: bool,
         numeric: bool,
+        of_places: Callable[[Sequence[Values]], Values] | None = None,
     ) -> None:
-        self.operation, self.planes = operation, planes
+        self.operation, self.planes, self.of_places = operation, planes, of_places
         self.channelwise, self.numeric = channelwise, numeric
         # What is under the windows of pixels is kept until others are asked for.
         self._pixels = self._seen = self._needed = np.zeros(0, dtype=np.int64)
@@ -199,6 +203,8 @@ class PixelArithmetic:
         ]
         if not self.numeric:
             return np.zeros((len(pixels), count), dtype=np.int64)
+        if at_place[0] and self.of_places is not None:
+            return self.of_places(found)[:, slice(*channels)]
         if at_place[0]:
             return _of_places(spec, [small(each) for each in found], channels)
         operands = [each.T.reshape(shape) for each, shape in zip(found, self.planes, strict=True)]

@@ -1,0 +1,181 @@
+"""A group whose products load their second operands in blocks, in each pass; see docs/residency.md.
+
+What is read in blocks has no line buffer. Where keys pass by, scores and what comes of them have line buffers
+of a block of keys.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Collection, Hashable, Iterator, Mapping
+from functools import cached_property
+
+from tilewright.residency.attention import Attention, SecondPart
+from tilewright.residency.graph import Operation, Reading, Span, count_channels, members, merged
+from tilewright.residency.shapes.groups import Group, ValueT, pass_sizes
+from tilewright.simulator.program import Counts
+
+
+class InBlocks(Group):
+    """A group in which second operands are read in blocks, unless they are computed in it.
+
+    Attributes
+    ----------
+    whole_planes
+        The group as it is without blocks.
+    loaded
+        For each product by number, what it reads in blocks of which source.
+    """
+
+    def __init__(self, group: Group) -> None:
+        counted: dict[Hashable, object] = group.groups.alike.share(("in blocks", group.last.number), dict)
+        super().__init__(group.groups, group.operations, counted)
+        self.whole_planes = group
+        self.loaded: Mapping[int, Mapping[int, SecondPart]] = {
+            operation.number: {
+                tensor: part for tensor, part in operation.second.parts.items() if self.read >> tensor & 1
+            }
+            for operation in self.operations
+            if operation.second is not None
+        }
+
+    def _in_blocks(self, operation: Operation, reading: Reading) -> bool:
+        """Whether an operation reads a tensor in blocks."""
+        return reading.extent is None and reading.tensor in self.loaded.get(operation.number, ())
+
+    def readers(self, tensor: int) -> Iterator[tuple[Operation, Reading]]:
+        """Return the operations that read a tensor here otherwise than in blocks, and how."""
+        found = super().readers(tensor)
+        return ((one, reading) for one, reading in found if not self._in_blocks(one, reading))
+
+    def readings_of(self, tensor: int) -> tuple[list[int], Counts]:
+        """Return the operations that read a tensor here otherwise than in blocks, by number, and how."""
+        places = [
+            place
+            for place, (one, reading) in enumerate(self.graph.read[tensor])
+            if self.mask >> one.number & 1 and not self._in_blocks(one, reading)
+        ]
+        numbers, readings = self.groups.readings_of(tensor)
+        return [numbers[place] for place in places], readings[places]
+
+    @cached_property
+    def lines(self) -> tuple[int, ...]:
+        """Tensors that are read here otherwise than in blocks: each may have a line buffer."""
+        read = (tensor for tensor in self.sources if any(True for _ in self.readers(tensor)))
+        return tuple(sorted({*read, *self.computed[:-1]}))
+
+    def spans(self, tensor: int) -> tuple[Span, ...]:
+        """Return the channels of a tensor that a line buffer holds, without overlaps, ascending."""
+        if self.mask << 1 >> tensor & 1:
+            return super().spans(tensor)
+        mask = self.graph.readers[tensor] & self.mask
+        read = (self.graph.operations[number].beside.get(tensor, ()) for number in members(mask))
+        return merged([span for spans in read for span in spans])
+
+    def channels(self, tensor: int) -> int:
+        """Return how many channels of a tensor a line buffer holds, if keys do not pass by."""
+        return min(count_channels(self.spans(tensor)), self.graph.tensors[tensor].channels)
+
+    def share(self, what: str, number: Hashable, tensor: int, count: Callable[[], ValueT]) -> ValueT:
+        """Return what is counted for a tensor: see `Group.share`; what is computed here is read otherwise."""
+        return super().share(what, (number, self.read >> tensor & 1), tensor, count)
+
+    # Second operands -----------------------------------------------------------------------------------
+
+    def block(self, operation: Operation, kernels: int, keys: int | None, whole: Collection[int]) -> int:
+        """Return the elements of a product's second operand that are loaded at a time."""
+        parts = self.loaded.get(operation.number, {})
+        return sum(
+            self._block_of(operation.number, part, kernels, keys)
+            for tensor, part in parts.items()
+            if tensor not in whole
+        )
+
+    def _block_of(self, number: int, part: SecondPart, kernels: int, keys: int | None) -> int:
+        """Return what a product loads of a tensor at a time: some columns, or what it needs of some keys."""
+        of_keys = [part.column for each in self.passing(keys) if number == each.scores]
+        of_keys += [part.row for each in self.passing(keys) if number == each.context]
+        if keys is None or not of_keys:
+            return min(part.size, kernels * part.unit)
+        return min(part.size, keys * min(of_keys))
+
+    def blocks_of(self, tensor: int, keys: int | None) -> int:
+        """Return the elements of a source that are loaded at a time as second operands, at least."""
+        return sum(
+            self._block_of(number, parts[tensor], 1, keys)
+            for number, parts in self.loaded.items()
+            if tensor in parts
+        )
+
+    def loaded_in(self, tensor: int, pixels: int) -> int:
+        """Return the elements that all passes read of a source in DRAM, in blocks and otherwise."""
+        found, active = 0, self.active(pixels)
+        if tensor in self.lines:
+            found = self.channels(tensor) * self.graph.tensors[tensor].pixels
+        return found + sum(
+            active[number] * parts[tensor].size for number, parts in self.loaded.items() if tensor in parts
+        )
+
+    def reloaded(self, tensor: int, pixels: int) -> int:
+        """Return the elements of a source in DRAM that passes read again."""
+        return self.loaded_in(tensor, pixels) - self.whole_planes.elements_read(1 << tensor)
+
+    # Keys ----------------------------------------------------------------------------------------------
+
+    @cached_property
+    def attentions(self) -> tuple[Attention, ...]:
+        """Attention of which the group has all operations."""
+        every = (each for each in self.graph.attentions if self.mask >> each.context & 1)
+        return tuple(each for each in every if not each.required & ~self.mask)
+
+    def passing(self, keys: int | None) -> tuple[Attention, ...]:
+        """Return the attention whose keys pass by, in blocks of so many; None for no keys."""
+        return () if keys is None else self.attentions
+
+    def of_keys(self, tensor: int) -> Attention | None:
+        """Return the attention of which a line buffer has a block of keys, if keys pass by."""
+        for each in self.attentions:
+            if tensor in each.rows:
+                return each
+            readers = self.graph.readers[tensor] & self.mask
+            alone = readers and not readers & (readers - 1)
+            if tensor in each.beside and self.read >> tensor & 1 and alone:
+                return each
+        return None
+
+    def width(self, tensor: int, keys: int | None) -> int:
+        """Return how many channels of a tensor a line buffer holds."""
+        found = self.channels(tensor)
+        passing = None if keys is None else self.of_keys(tensor)
+        return (
+            found if passing is None or keys is None else min(found, passing.groups * min(keys, passing.keys))
+        )
+
+    def sums(self, attention: Attention, pixels: int) -> int:
+        """Return the elements of the partial sums of attention, some pixels of the output a pass."""
+        rows = self.line_pixels_of(attention.softmax + 1, pixels)
+        return rows * attention.sums * self.graph.sum_elements
+
+
+def in_blocks(group: Group) -> InBlocks:
+    """Return a group in blocks, always the same."""
+    if group.blocked is None:
+        group.blocked = InBlocks(group)
+    found: InBlocks = group.blocked
+    return found
+
+
+def may_have_blocks(group: Group) -> bool:
+    """Whether second operands of a group may be loaded in blocks; not where it has running values."""
+    return not group.is_running and any(operation.second is not None for operation in group.operations)
+
+
+def pixels_in_blocks(group: Group) -> list[int]:
+    """Return the pixels of passes that load second operands in blocks: the fewest for their number."""
+    return pass_sizes(group.pixels) if may_have_blocks(group) else []
+
+
+def most_keys(group: Group) -> int:
+    """Return the most keys that may pass by at a time; 0 where none do."""
+    if not may_have_blocks(group):
+        return 0
+    return max((each.keys for each in in_blocks(group).attentions), default=0)
