@@ -65,7 +65,7 @@ def network(layers: list[dict[str, Any]], machine: dict[str, Any], minimise: str
     return Problem.model_validate({"network": table, "machine": machine, "objective": {"minimise": minimise}})
 
 
-@settings(max_examples=examples(300, 24))
+@settings(max_examples=examples(300, 6))
 @given(st.integers(0, 2**32))
 def test_a_product_is_tiled_as_the_layer_that_it_is(seed: int) -> None:
     """Its least cost is that of all plans, which are executed with numbers; the total is not "at least"."""
@@ -120,7 +120,7 @@ def test_the_layer_computes_the_product(seed: int) -> None:
     assert own.macs == layer.macs
 
 
-@settings(max_examples=examples(300, 24))
+@settings(max_examples=examples(300, 6))
 @given(st.integers(0, 2**32))
 def test_no_plan_of_a_product_moves_less_than_any_schedule_must(seed: int) -> None:
     """The bound is at least that of Smith et al., and holds for the best of all plans, of groups together."""
@@ -236,7 +236,7 @@ def block(tokens: int, width: int, heads: int) -> list[dict[str, Any]]:
     ]  # fmt: skip
 
 
-@pytest.mark.by_day(2)
+@pytest.mark.by_day(1)
 @pytest.mark.parametrize(("machine", "minimise"), [("idsp", "cycles"), ("nmp", "time"), ("gap8", "cycles")])
 @pytest.mark.parametrize(("tokens", "width", "heads"), [(16, 32, 2), (197, 192, 3), (128, 768, 12)])
 def test_the_time_of_a_block_of_a_transformer_is_proven(

@@ -91,7 +91,7 @@ def judged(problem: Problem) -> dict[str, Any]:
     }
 
 
-@settings(max_examples=examples(300, 20))
+@settings(max_examples=examples(300, 8))
 @given(st.integers(0, 2**32))
 def test_the_search_finds_the_best_of_all_plans(seed: int) -> None:
     rng, table = drawn(seed)
