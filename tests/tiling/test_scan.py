@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import random
+from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -17,11 +18,14 @@ from tests.oracles import scan as oracle
 
 import tilewright as tw
 from tilewright.codegen.schedule import schedule
+from tilewright.report import page
+from tilewright.run.instance import Instance, digest
 from tilewright.spec.errors import InputError
 from tilewright.tiling import Plan, Problem, at_least, kind_of, objective, simulate, violation
 from tilewright.tiling.operations.arithmetic import random_values
 from tilewright.tiling.operations.plan import OperationPlan, ScanTile
 from tilewright.tiling.operations.scan_numbers import whole
+from tilewright.tiling.panels import ExecutedParts
 
 GATES = {"lstm": 4, "gru": 3, "rnn": 1}
 
@@ -276,3 +280,25 @@ def test_the_schedule_has_the_tile_of_a_recurrent_layer() -> None:
     assert "lstm" in result.summary() and "of the weights" in result.summary()
     told = schedule("a", "0" * 64, Problem.model_validate(table), result.plan)
     assert told["operations"]["r"]["tile"] == result.plan.layers[0].tile._asdict()
+
+
+@pytest.mark.parametrize("kind", ["dsp", "npu", "hierarchy"])
+def test_reports_and_pictures_have_what_is_read_beside_inputs(kind: str, tmp_path: Path) -> None:
+    """Weights of a recurrent layer and numbers of a normalisation are part of what an operation reads."""
+    shape = {"input": [4, 1, 6], "output": [4, 1, 6], "along": ["channels"], "parameters": 8}
+    norm = {"name": "norm", "kind": "function", "op": "layer_normalization", **shape}
+    layers = [LSTM, norm, {"name": "last", "input": [4, 1, 6], "kernels": 2, "kernel": [1, 1]}]
+    levels = [{"name": "dram"}, {"name": "buffer", "capacity_bytes": 100}]
+    machine: dict[str, Any] = {"kind": kind, "vector_ops_per_cycle": 4}
+    machine |= {"levels": levels} if kind == "hierarchy" else {"element_bytes": 1}
+    machine |= {"memory_bytes": 200} if kind == "dsp" else {}
+    problem = Problem.model_validate({"network": {"layers": layers}, "machine": machine})
+    instance = Instance("tiling", "net", "", problem, digest("tiling", problem))
+    result = tw.solve(instance, time_limit=20)
+    assert result.status == "optimal"
+    moved = {part.name: part for part in ExecutedParts(problem, result.measures.layers).layers}
+    for name in ("r", "norm"):
+        assert sum(moved[name].outermost.values()) >= sum(moved[name].least.values())
+    assert "lstm" in page(instance, result)
+    tw.plot(instance, result, tmp_path / "net.png")
+    assert (tmp_path / "net.png").stat().st_size > 10_000

@@ -301,9 +301,12 @@ class ExecutedPart:
 
 
 def operand_of(tensor: str) -> str:
-    """Return what a tensor is a part of: ``input 2`` of an addition, ``kernels TLE0`` of a core."""
+    """Return what a tensor is a part of: ``input 2`` of an addition, ``kernels TLE0`` of a core.
+
+    What an operation between layers reads is its input, parameters among it, as in `least_bytes`.
+    """
     name = tensor.split()[0]
-    return "weights" if name == "kernels" else name
+    return {"kernels": "weights", "parameters": "input"}.get(name, name)
 
 
 def least_bytes(layer: Layer | Operation, bits: Mapping[str, int]) -> dict[str, float]:
