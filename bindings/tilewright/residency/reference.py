@@ -104,7 +104,8 @@ def worst_number(problem: Problem) -> int:
     worst, prices = worst_costs(problem), problem.prices
     counted = counted_costs(problem)
     parts = {"cycles": prices.cycle, "energy": _energy(problem)["femtojoule"]}
-    return max(worst["traffic"], *(worst[name] * parts[name] for name in counted & parts.keys()), 0)
+    rounded = ((worst[name] + 1) * parts[name] for name in counted & parts.keys())
+    return max(worst["traffic"], *rounded, 0)
 
 
 def counted_costs(problem: Problem) -> set[str]:
