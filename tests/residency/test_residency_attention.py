@@ -10,7 +10,7 @@ from typing import Any
 import numpy as np
 import pytest
 from conftest import in_turn
-from residency_cases import agrees_with_an_oracle, in_some_memory, optimum, problem_of, survives
+from residency_cases import agrees_with_an_oracle, in_some_memory, optimum, problem_of, search, survives
 from tests.fuzz import networks
 from tests.oracles import TooLarge
 from tests.oracles import residency as oracle
@@ -81,6 +81,26 @@ def found(problem: Problem) -> int:
 )
 def test_attention_moves_what_a_plan_by_hand_moves(positions: int, elements: int, traffic: int) -> None:
     assert found(problem_of(attention(positions, 64), elements)) <= traffic
+
+
+@pytest.mark.by_day(4)
+@pytest.mark.parametrize(
+    ("positions", "elements", "traffic"),
+    [
+        *((256, 1024, 3_010_560), (256, 2048, 1_355_776), (256, 4096, 847_872), (256, 8192, 503_808)),
+        *((256, 16384, 339_968), (256, 32768, 208_896), (256, 65536, 45_056)),
+        *((512, 1024, 17_444_864), (512, 2048, 7_221_248), (512, 4096, 3_190_784), (512, 8192, 1_716_224)),
+        *((512, 16384, 995_328), (512, 32768, 667_648), (512, 65536, 405_504)),
+    ],
+)
+def test_the_page_tells_what_attention_moves_in_some_memory(
+    positions: int, elements: int, traffic: int
+) -> None:
+    problem = problem_of(attention(positions, 64), elements)
+    assert problem.least_memory == 458
+    answer = search(problem)
+    assert answer.plan is not None and answer.bound == objective(problem, answer.plan) == traffic
+    assert tw.residency.violation(problem, answer.plan) is None
 
 
 def test_the_least_memory_of_attention_has_a_query_a_key_and_what_has_been_added_up() -> None:
@@ -441,3 +461,79 @@ def test_other_methods_agree_of_products(seed: int) -> None:
             assert found.objective == expected.objective, told
         if found.bound is not None and expected.objective is not None:
             assert found.bound <= expected.objective, told
+
+
+def by_heads(name: str, heads: int, deep: int, count: int) -> Json:
+    """Return the reshape of tokens by heads."""
+    return reshape(f"{name} by heads", name, [heads * deep, 1, count], [heads, deep, count])
+
+
+def heads_of(query: str, key: str, value: str, heads: int, deep: int, rows: int, keys: int) -> list[Json]:
+    """Return scores, softmax and context by heads, and the tokens that these give."""
+    shape, product_of = [heads, keys, rows], {"kind": "matmul", "groups": heads}
+    return [
+        {"name": "scores", "inputs": [query, key], "input": [heads, deep, rows], "output": shape}
+        | {"depth": deep, "transposed": False, **product_of},
+        {"name": "softmax", "kind": "function", "op": "softmax", "input": shape, "output": shape}
+        | {"along": ["rows"]},
+        {"name": "context", "inputs": ["softmax", value], "input": shape, "output": [heads, deep, rows]}
+        | {"depth": keys, "transposed": True, **product_of},
+        reshape("joined", "context", [heads, deep, rows], [heads * deep, 1, rows]),
+    ]
+
+
+def vision_block(rows: int, width: int, heads: int) -> Json:
+    """Return a block of a vision transformer, without its normalisations."""
+    tokens, deep = {"input": [width, 1, rows], "kernel": [1, 1]}, width // heads
+    layers: list[Json] = []
+    for name in ("query", "key", "value"):
+        layers += [{"name": name, "inputs": ["input"], "kernels": width, **tokens}]
+        layers += [by_heads(name, heads, deep, rows)]
+    layers += heads_of("query by heads", "key by heads", "value by heads", heads, deep, rows, rows)
+    layers += [
+        {"name": "out", "kernels": width, **tokens},
+        {"name": "sum", "kind": "add", "inputs": ["out", "input"], "input": [width, 1, rows]},
+        {"name": "up", "kernels": 4 * width, **tokens},
+        {"name": "down", "kernels": width, **tokens, "input": [4 * width, 1, rows]},
+        {"name": "end", "kind": "add", "inputs": ["down", "sum"], "input": [width, 1, rows]},
+    ]
+    return {"layers": layers, "input": [width, 1, rows]}
+
+
+def decoder_step(rows: int, past: int, width: int, heads: int, shared: int) -> Json:
+    """Return attention in which several heads share keys and values, of which some lie in a cache."""
+    deep, own, keys = width // heads, heads // shared, rows + past
+    tokens = {"inputs": ["input"], "input": [width, 1, rows], "kernel": [1, 1]}
+    layers: list[Json] = [{"name": "query", "kernels": width, **tokens}, by_heads("query", heads, deep, rows)]
+    for name in ("key", "value"):
+        layers += [{"name": name, "kernels": own * deep, **tokens}]
+        source = name
+        if past:
+            shape, source = [own * deep, 1, past], f"every {name}"
+            layers += [{"name": f"past {name}", "kind": "input", "inputs": [], "input": shape}]
+            joined = {"inputs": [f"past {name}", name], "input": shape, "output": [own * deep, 1, keys]}
+            layers += [{"name": source, "kind": "function", "op": "concat", **joined}]
+        copies = {"name": f"copies of {name}", "kind": "function", "op": "expand", "input": [own, deep, keys]}
+        layers += [by_heads(source, own, deep, keys)]
+        layers += [copies | {"inputs": [f"{source} by heads"], "output": [heads, deep, keys]}]
+    layers += heads_of("query by heads", "copies of key", "copies of value", heads, deep, rows, keys)
+    return {"layers": layers, "input": [width, 1, rows]}
+
+
+@pytest.mark.parametrize(
+    ("network", "elements"),
+    [
+        (vision_block(16, 16, 8), 300),
+        (vision_block(16, 16, 8), 3000),
+        (decoder_step(16, 0, 16, 8, 4), 400),
+        (decoder_step(1, 15, 16, 8, 4), 300),
+    ],
+)
+def test_blocks_of_transformers_run_in_little_memory(network: Json, elements: int) -> None:
+    problem = problem_of(network, elements)
+    (each,) = problem.graph.attentions
+    scores = problem.graph.operations[each.scores].second
+    assert scores is not None and each.groups == 8
+    shared = any("copies" in layer["name"] for layer in network["layers"])
+    assert scores.matrices == (2 if shared else 8)
+    found(problem)

@@ -8,7 +8,7 @@ import random
 from pathlib import Path
 from typing import Any
 
-from tests.fuzz.networks import Products, network, read_inside, reduced, summed
+from tests.fuzz.networks import Attention, Products, network, read_inside, reduced, summed
 from tests.fuzz.problems import attack, refused
 from tests.fuzz.trials import Skip, Wrong
 from tests.oracles import Refused, TooLarge, residency
@@ -81,8 +81,10 @@ def table(rng: random.Random) -> dict[str, Any]:
 
 
 def network_table(rng: random.Random) -> dict[str, Any]:
-    """Return a network: of any layers, of sums of what has come through others, products, whole planes."""
+    """Return a network: of any layers, sums of what has come through others, products, whole planes."""
     most = rng.choice([1, 2, 3, 3, 4, 4, 5, 6])
+    if rng.random() < 0.1:
+        return Attention(rng).network()
     if rng.random() < 0.25:
         return Products(rng, most).network()
     side = 2 if most > 5 else rng.choice([2, 3, 4, 5])
