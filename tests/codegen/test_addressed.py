@@ -357,7 +357,7 @@ def test_steps_of_other_kinds_are_refused(monkeypatch: pytest.MonkeyPatch) -> No
 
     with monkeypatch.context() as patch:
         patch.setattr(steps, "step_buffers", with_sums)
-        with pytest.raises(InputError, match=r"sums of a, 4 elements.*no C"):
+        with pytest.raises(InputError, match=r"sums of b, 4 elements.*no C"):
             addressed_project(problem, plan, 0, "net", "")
     with monkeypatch.context() as patch:
         patch.setattr(steps, "step_buffers", twice)

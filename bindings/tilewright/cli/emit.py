@@ -19,6 +19,7 @@ from tilewright.spec.errors import InputError
 
 if TYPE_CHECKING:
     from tilewright.codegen import TrainedNetwork
+    from tilewright.codegen.numbers.float_network import FloatNetwork
     from tilewright.codegen.numbers.quantised_network import GivenNumbers
     from tilewright.run.instance import Instance
 
@@ -142,6 +143,7 @@ def _emit_instructions(
     if output is None:
         raise click.UsageError("instructions are written to a folder: -o FOLDER/")
     given = _given(problem, numbers, seed, sizes)
+    assert not isinstance(given, codegen.FloatNetwork)  # which residency has
     files = codegen.instructions(problem.name, problem.problem, plan, given, seed)
     told = f"`tilewright execute {Path(output) / 'program.elf'}` runs them"
     _save_folder(problem, output, files, told, as_json)
@@ -152,7 +154,7 @@ def _given(
     numbers: tuple[str, str] | None,
     seed: int,
     sizes: Sequence[tuple[str, tuple[int, ...]]],
-) -> GivenNumbers | None:
+) -> GivenNumbers | FloatNetwork | None:
     """Return the numbers of a result of bitwidth, or those of the network's file."""
     from tilewright import codegen
 
@@ -164,7 +166,7 @@ def _given(
 
 def _trained(
     problem: Instance, seed: int, sizes: Sequence[tuple[str, tuple[int, ...]]]
-) -> TrainedNetwork | None:
+) -> TrainedNetwork | FloatNetwork | None:
     """Return the numbers of the network's file, if it is of a kind that has any."""
     from tilewright import codegen
     from tilewright.run.instance import NETWORK_SUFFIXES
@@ -172,9 +174,10 @@ def _trained(
     network = next((path for path in problem.files if path.suffix.lower() in NETWORK_SUFFIXES), None)
     if network is None:
         return None
-    from tilewright.importing.training import read_trained  # for start-up time: onnx
+    from tilewright.importing.training import read_floats, read_trained  # for start-up time: onnx
 
-    given = read_trained(network, dict(sizes), codegen.images_of(problem.problem), seed)
+    read = read_floats if codegen.is_in_floats(problem.problem) else read_trained
+    given = read(network, dict(sizes), codegen.images_of(problem.problem), seed)
     note(f"numbers: {given.origin}")
     return given
 

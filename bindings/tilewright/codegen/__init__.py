@@ -7,6 +7,7 @@ from typing import Any
 from tilewright import allocation, bitwidth, fusion, grouping, offloading, residency
 from tilewright.codegen.addressed import addressed_project
 from tilewright.codegen.addressed import images_of as residency_images
+from tilewright.codegen.addressed import is_in_floats as residency_in_floats
 from tilewright.codegen.array import IMAGES as ARRAY_IMAGES
 from tilewright.codegen.array import array_project
 from tilewright.codegen.c_text import identifier
@@ -15,6 +16,7 @@ from tilewright.codegen.halide import pipelines
 from tilewright.codegen.loop_nest.file import emit_layer, emit_network
 from tilewright.codegen.loop_nest.layer import PlannedLayer
 from tilewright.codegen.loop_nest.memory import CMemory
+from tilewright.codegen.numbers.float_network import FloatNetwork
 from tilewright.codegen.numbers.quantised_network import IMAGES, GivenNumbers, QuantisedNetwork
 from tilewright.codegen.numbers.trained_network import TrainedNetwork, refuse_another
 from tilewright.codegen.offsets import offsets_header as offsets
@@ -34,12 +36,14 @@ from tilewright.tiling.problem import Part
 __all__ = [
     "EMITTED",
     "CMemory",
+    "FloatNetwork",
     "QuantisedNetwork",
     "TrainedNetwork",
     "emit",
     "halide",
     "images_of",
     "instructions",
+    "is_in_floats",
     "memory",
     "numbers",
     "offsets",
@@ -96,7 +100,7 @@ def project(
     source: str,
     problem: Any,
     plan: Any,
-    given: GivenNumbers | None = None,
+    given: GivenNumbers | FloatNetwork | None = None,
     seed: int = 0,
     hop_cycles: int = 0,
 ) -> dict[str, bytes]:
@@ -117,6 +121,10 @@ def project(
         a front, for a plan that is not valid; for numbers of another network, or that are wider than the
         machine's elements; for layers, and steps of residency and offloading, that there is no C for.
     """
+    if isinstance(given, FloatNetwork):
+        if not isinstance(problem, residency.Problem):
+            raise InputError("numbers", given.origin, "in floating point are those of plans of residency")
+        return _numbered(name, source, problem, plan, given, seed)
     if isinstance(problem, allocation.Problem):
         return _programs(name, source, problem, plan, given, seed, hop_cycles)
     if hop_cycles:
@@ -218,7 +226,7 @@ def _numbered(
     source: str,
     problem: Any,
     plan: Any,
-    given: GivenNumbers | None,
+    given: GivenNumbers | FloatNetwork | None,
     seed: int,
 ) -> dict[str, bytes]:
     """Return the project of a plan of another room than tiling and allocation."""
@@ -226,13 +234,14 @@ def _numbered(
     broken = room.violation(problem, plan)
     if broken is not None:
         raise InputError("plan", room.name, f"is not valid: {broken}")
+    if isinstance(problem, residency.Problem):
+        return addressed_project(problem, plan, seed, name, source, given)
+    assert not isinstance(given, FloatNetwork)
     if isinstance(problem, IN_STEPS):
         if given is not None:
             raise InputError("room", room.name, "its numbers are made from a seed; none can be given")
         return steps_project(problem, plan, seed, name, source)
-    if isinstance(problem, fusion.Problem):
-        return stream_project(problem, plan, seed, name, source, given)
-    return addressed_project(problem, plan, seed, name, source, given)
+    return stream_project(problem, plan, seed, name, source, given)
 
 
 def images_of(problem: Any) -> int:
@@ -242,6 +251,11 @@ def images_of(problem: Any) -> int:
     if isinstance(problem, fusion.Problem):
         return problem.machine.arrays
     return residency_images(problem) if isinstance(problem, residency.Problem) else IMAGES
+
+
+def is_in_floats(problem: Any) -> bool:
+    """Whether the project of a problem is in floating point."""
+    return isinstance(problem, residency.Problem) and residency_in_floats(problem)
 
 
 def halide(name: str, source: str, problem: Any, plan: Any) -> str:

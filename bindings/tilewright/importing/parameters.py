@@ -11,6 +11,7 @@ import onnx
 from numpy.typing import NDArray
 from onnx import numpy_helper
 
+from tilewright.codegen.numbers.float_network import Constants
 from tilewright.core.files import reason
 from tilewright.importing import caffe
 from tilewright.importing.model import OnnxOperation, Value
@@ -178,6 +179,37 @@ class Folding:
         if weights.size != np.prod(layer.kernels_shape):
             raise InputError(what, list(weights.shape), f"must be {list(layer.kernels_shape)}")
         return Parameters(weights.reshape(layer.kernels_shape) * attributes.get("alpha", 1.0), bias.copy())
+
+    def constants(self, layer: AnyLayer) -> Constants:
+        """Return the numbers of a layer that multiplies by some, adds some, or normalises.
+
+        Raises
+        ------
+        InputError
+            For numbers that are not stored in the file as they are used.
+        """
+        nothing = np.ones(1), np.zeros(1)
+        if isinstance(layer, NamedLayer):
+            own = self._of(layer)
+            return Constants(own.weights, own.bias)
+        operation = self._operation(layer.name)
+        what, inputs, attributes = f"numbers of {layer.name}", operation.inputs, operation.attributes
+        if operation.operator in ("LayerNormalization", "RMSNormalization"):
+            arrays = [self._numbers(value, what) for value in inputs[1:] if value is not None]
+            arrays += nothing[len(arrays) :]
+            return Constants(arrays[0], arrays[1], attributes)
+        if operation.operator == "BatchNormalization":
+            gained = self._normalised(operation, Parameters(np.ones((1, 1, 1, 1)), np.zeros(1)))
+            return Constants(gained.weights.ravel(), gained.bias)
+        if operation.operator not in ("Add", "Sub", "Mul", "Div"):
+            return Constants(*nothing, attributes)
+        places = [place for place, value in enumerate(inputs) if value is not None and value.fixed]
+        if len(places) != 1 or (places[0] == 0 and operation.operator in ("Sub", "Div")):
+            raise InputError(what, operation.operator, "are read where they are subtracted or divided by")
+        numbers = self._numbers(inputs[places[0]], what)
+        if operation.operator in ("Add", "Sub"):
+            return Constants(nothing[0], numbers if operation.operator == "Add" else -numbers)
+        return Constants(numbers if operation.operator == "Mul" else 1 / numbers, nothing[1])
 
     def _normalised(self, operation: OnnxOperation, before: Parameters) -> Parameters:
         """Return weights and bias that do what a batch normalisation does to a layer's outputs."""

@@ -10,12 +10,14 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from tilewright.codegen.numbers.float_network import FloatNetwork
 from tilewright.codegen.numbers.trained_network import TrainedNetwork
 from tilewright.importing import Imported, caffe, open_network
 from tilewright.importing.model import Model
 from tilewright.importing.parameters import Folding, read_initialisers
 from tilewright.simulator.arithmetic.network_executor import refuse_quantised, refuse_unknown
 from tilewright.simulator.arithmetic.onnx_executor import version
+from tilewright.spec.coarsening import coarse_graph
 from tilewright.spec.errors import Disagreement, InputError
 from tilewright.spec.network import OWN_INPUT, Input, Map
 
@@ -94,6 +96,92 @@ def _trained(path: Path, model: Model, found: Imported, images: int, seed: int) 
                 expected[layer] = theirs
         origin = f"weights of {stored_in}, inputs drawn from seed {seed}, outputs of onnxruntime {known}"
     return TrainedNetwork(network, parameters, inputs, expected, origin)
+
+
+def read_floats(
+    path: str | Path, sizes: Mapping[str, Sequence[int]] | None = None, images: int = 1, seed: int = 0
+) -> FloatNetwork:
+    """Read a network of products of computed matrices with its numbers, and run it on random inputs.
+
+    Outputs are those of onnxruntime on the file, where it is installed.
+
+    Parameters
+    ----------
+    sizes, images, seed
+        As for `read_trained`; there is one image in a batch.
+
+    Raises
+    ------
+    InputError
+        For files that are not in floating point, or have several images in a batch.
+    """
+    path = Path(path)
+    try:
+        return _floats(path, *open_network(path, sizes or {}), images, seed)
+    except InputError as error:
+        raise error.in_file(str(path)) from None
+
+
+def _floats(path: Path, model: Model, found: Imported, images: int, seed: int) -> FloatNetwork:
+    refuse_quantised(found.network)
+    sizes = {value.name: value.shape or () for value in model.inputs}
+    rng, batch = np.random.default_rng(seed), model.operations[0].batch
+    if batch > 1:
+        raise InputError("batch", batch, "products of computed matrices are emitted for one image at a time")
+    folding = Folding(found.network, found.operations, found.layer_of, read_initialisers(path, sizes))
+    parts = [_drawn(model, rng) for _ in range(images)]
+    turned = _Transpositions(found, folding)
+    inputs = {
+        found.layer_of[name]: np.stack([turned.input(found.layer_of[name], part[name]) for part in parts])
+        for name in parts[0]
+    }
+    expected: dict[str, NDArray[np.float64]] = {}
+    origin = f"weights of {path.name}; inputs drawn from seed {seed}"
+    known = version()
+    if known is not None:
+        for name, theirs in _by_onnxruntime(path, sizes, parts, list(found.outputs)).items():
+            layer = found.outputs[name]
+            source, values = turned.output(layer, theirs.reshape(images, *theirs.shape))
+            expected[source] = values
+        origin = f"weights of {path.name}, inputs drawn from seed {seed}, outputs of onnxruntime {known}"
+    return FloatNetwork(found.network, folding.constants, inputs, expected, origin)
+
+
+class _Transpositions:
+    """Inputs and outputs of a file in the order in which a coarse network stores them: see `stored`."""
+
+    def __init__(self, found: Imported, folding: Folding) -> None:
+        self._network, self._folding = found.network, folding
+        graph = coarse_graph(found.network)
+        self._kept = {op.name for op in graph.ops}
+        self._origins = {layer.name: op.name for op in graph.ops for layer in op.folded}
+
+    def _perm(self, name: str) -> list[int] | None:
+        """Return the order in which a transposition that is no operation itself gives dimensions."""
+        if name in self._kept or name not in self._folding.operation_of:
+            return None
+        operation = self._folding.operation_of[name]
+        perm: list[int] | None = operation.attributes.get("perm")
+        return perm if operation.operator == "Transpose" else None
+
+    def input(self, name: str, values: NDArray[Any]) -> NDArray[np.float64]:
+        """Return an input as its readers have it, which may all transpose it first."""
+        readers = [
+            layer.name
+            for layer, producers in zip(self._network.layers, self._network.producers, strict=True)
+            if name in [OWN_INPUT if each < 0 else self._network.layers[each].name for each in producers]
+        ]
+        perms = [self._perm(reader) for reader in readers]
+        if perms and perms[0] is not None and all(perm == perms[0] for perm in perms):
+            values = values.transpose(perms[0])
+        return values.astype(np.float64)
+
+    def output(self, name: str, values: NDArray[np.float64]) -> tuple[str, NDArray[np.float64]]:
+        """Return the operation that gives an output, and its values as that stores them, image by image."""
+        perm = self._perm(name)
+        if perm is not None:
+            values = values.transpose([0, *(1 + int(axis) for axis in np.argsort(perm))])
+        return self._origins.get(name, name), values
 
 
 def _made(found: Imported, rng: np.random.Generator) -> dict[str, NDArray[Any]]:

@@ -15,8 +15,10 @@ from tilewright.codegen.addressed.steps import OperationInStep, StepInMemory, in
 from tilewright.codegen.c_text import identifier, quote, safe_text
 from tilewright.codegen.numbers.c_integers import are_packed, c_integer, c_sum_bits, pack_elements
 from tilewright.codegen.numbers.element_numbers import element_numbers
+from tilewright.codegen.numbers.float_network import FloatNetwork, FloatNumbers, FloatOperation
 from tilewright.codegen.numbers.network_numbers import NetworkNumbers, refusal, refuse_late_bias
 from tilewright.codegen.numbers.quantised_network import GivenNumbers, QuantisedNetwork
+from tilewright.codegen.numbers.trained_network import TrainedNetwork
 from tilewright.codegen.numbers.trained_numbers import coarse_numbers
 from tilewright.codegen.project_files import (
     Files,
@@ -34,11 +36,11 @@ from tilewright.residency.derived_problems import problem_of_plan
 from tilewright.residency.evaluation import memory_taken
 from tilewright.residency.graph import Operation, Tensor
 from tilewright.residency.machine import ONE
-from tilewright.simulator.arithmetic.fixed_point import Integers
+from tilewright.simulator.arithmetic.integer_operation import IntegerOperation
 from tilewright.spec.errors import InputError
-from tilewright.spec.network import NamedLayer
+from tilewright.spec.network import Function, Map, MatMul, NamedLayer
 
-RUNTIME = ("dma.h", "dma.c", "engine.h", "engine.c", "network.h", "main.c")
+RUNTIME = ("dma.h", "dma.c", "engine.h", "engine.c", "floats.h", "integers.h", "network.h", "main.c")
 """Sources that are the same for every network."""
 
 
@@ -48,7 +50,7 @@ def addressed_project(
     seed: int,
     name: str,
     source: str,
-    given: GivenNumbers | None = None,
+    given: GivenNumbers | FloatNetwork | None = None,
 ) -> Files:
     """Return the files of a project that computes a network as planned, by their paths.
 
@@ -66,11 +68,26 @@ def addressed_project(
     return _Project(problem, plan, numbers_of(problem, seed, given), name, source).files()
 
 
-def numbers_of(problem: Problem, seed: int = 0, given: GivenNumbers | None = None) -> NetworkNumbers:
+def is_in_floats(problem: Problem) -> bool:
+    """Whether a network has products of computed matrices, or functions along an axis: they need floats."""
+    specs = [op.spec for op in problem.graph.ops.ops]
+    return any(isinstance(spec, MatMul) or (isinstance(spec, Function) and spec.along) for spec in specs)
+
+
+def numbers_of(
+    problem: Problem, seed: int = 0, given: GivenNumbers | FloatNetwork | None = None
+) -> NetworkNumbers | FloatNumbers:
     """Return the numbers of a project."""
     for operation in problem.graph.operations:
         _refuse_shapes(problem, operation)
     size, graph = problem.machine.element_bytes, problem.graph.ops
+    if is_in_floats(problem):
+        if isinstance(given, QuantisedNetwork | TrainedNetwork):
+            limit = "products of computed matrices and their functions have no integers; leave --numbers out"
+            raise InputError("numbers", given.origin, limit)
+        return FloatNumbers(problem.network, graph, size, images_of(problem), seed, given)
+    if isinstance(given, FloatNetwork):
+        raise InputError("numbers", given.origin, "this network is emitted in integers")
     if isinstance(given, QuantisedNetwork):
         return element_numbers(problem.network, graph, size, given)
     return coarse_numbers(problem.network, graph, size, images_of(problem), seed, given)
@@ -93,21 +110,26 @@ def _refuse_shapes(problem: Problem, operation: Operation) -> None:
         raise refusal(problem.network, spec, "there is no C for groups of a fully connected layer")
     if in_a_row(operation):
         return
-    planes = {problem.graph.tensors[producer + 1].shape[1:] for producer in operation.op.producers}
+    producers = operation.op.producers
+    if spec.kind == "matmul":  # whose second operand may have any shape
+        producers = producers[:1]
+    planes = {problem.graph.tensors[producer + 1].shape[1:] for producer in producers}
     allowed = {spec.input[1:], *([(1, 1)] if spec.kind == "mul" else [])}
     if not planes <= allowed:
         raise refusal(problem.network, spec, "there is no C for reading maps in another shape")
 
 
 class _Project:
-    def __init__(self, problem: Problem, plan: Plan, numbers: NetworkNumbers, name: str, source: str) -> None:
+    def __init__(
+        self, problem: Problem, plan: Plan, numbers: NetworkNumbers | FloatNumbers, name: str, source: str
+    ) -> None:
         self._problem, self._title, self._source = problem, name, source
         self._graph = problem_of_plan(problem, plan).graph if plan.again else problem.graph
         self._size = problem.machine.element_bytes
         self._steps = steps_in_memory(problem, plan)
         self._numbers = numbers
         for step in self._steps:
-            if step.sums is not None:
+            if step.sums is not None and isinstance(numbers, NetworkNumbers):
                 self._refuse_sums(self._first(step.operations[-1].operation))
         self._elements = memory_taken(problem, plan, decode_plan(problem, plan))
         tensors = enumerate(self._graph.tensors)
@@ -122,6 +144,7 @@ class _Project:
             if operation.name in plan.staying
         }
         self._names, self._arrays = self._named()
+        self._after: dict[str, str] = {}  # functions behind operations, as C calls them
 
     def _first(self, operation: Operation) -> Operation:
         """Return the operation that a copy repeats, whose numbers it has; another one itself."""
@@ -130,7 +153,7 @@ class _Project:
     def _sum_bits(self, operation: Operation) -> int:
         """Return the bits of a sum that is not complete, as C has integers; a maximum takes an element."""
         arithmetic = self._numbers.operations[self._first(operation).name]
-        if arithmetic.kind == "MAX_POOL":
+        if arithmetic.kind == "MAX_POOL" or isinstance(arithmetic, FloatOperation):
             return 8 * self._size
         if arithmetic.kind == "CONV":
             return c_sum_bits([arithmetic.sum_bits])
@@ -140,6 +163,7 @@ class _Project:
     def _refuse_sums(self, operation: Operation) -> None:
         """Refuse sums that do not fit where the plan keeps them, or to which a bias cannot be added first."""
         arithmetic, machine = self._numbers.operations[operation.name], self._problem.machine
+        assert isinstance(arithmetic, IntegerOperation)
         bits = self._sum_bits(operation)
         if arithmetic.kind == "MAX_POOL":
             return
@@ -185,7 +209,7 @@ class _Project:
                 "outputs": self._listed(self._outputs),
             },
             {
-                "input.bin": pack_elements(self._arranged(self._inputs, self._numbers.maps), 8 * self._size),
+                "input.bin": self._packed(self._arranged(self._inputs, self._numbers.maps)),
                 "weights.bin": self._packed_weights(),
                 "labels.bin": self._numbers.labels_data,
                 **self._numbers.reference_data(8 * self._size, partial(self._arranged, self._outputs)),
@@ -194,7 +218,12 @@ class _Project:
 
     def _packed_weights(self) -> bytes:
         arrays = [self._parameters(number) for number in self._weights]
-        return pack_elements(np.concatenate(arrays), 8 * self._size) if arrays else b""
+        return self._packed(np.concatenate(arrays)) if arrays else b""
+
+    def _packed(self, values: NDArray[Any]) -> bytes:
+        if isinstance(self._numbers, FloatNumbers):
+            return self._numbers.packed(values)
+        return pack_elements(values, 8 * self._size)
 
     def _arranged(self, numbers: Sequence[int], maps: Mapping[str, NDArray[Any]]) -> NDArray[Any]:
         """Return the values of tensors, image by image, pixel by pixel."""
@@ -203,16 +232,15 @@ class _Project:
         )
         return np.concatenate([values.ravel() for image in images for values in image])
 
-    def _parameters(self, number: int) -> Integers:
+    def _parameters(self, number: int) -> NDArray[Any]:
         """Return the weights of an operation."""
         operation = self._graph.operations[number]
-        found = self._numbers.operations[operation.name].parameters
+        found: NDArray[Any] = self._numbers.operations[operation.name].parameters
         assert found.size == operation.weights
         return found
 
     def _machine_text(self) -> str:
         size = self._size
-        sums = [each.sum_bits for each in self._numbers.operations.values() if each.kind == "CONV"]
         planned = self._elements * size
         told = [
             f"The machine: {self._problem.machine.memory_bytes:,} bytes on chip, of which the plan takes "
@@ -235,10 +263,7 @@ class _Project:
                 "/* Elements, one after the other without gaps. */",
                 f"#define ELEMENT_BYTES {size}",
                 f"#define ELEMENT_BITS {8 * size}",
-                f"#define PACKED {int(are_packed([8 * size]))} /* whether they are no integers of C */",
-                "",
-                "/* Sums, of which accumulators keep the last bits. */",
-                f"typedef u{c_integer(c_sum_bits(sums))} sum_t;",
+                *self._types(),
                 "",
                 "/* The memory on chip, exactly as planned. */",
                 f"#define MEMORY_BYTES {planned}",
@@ -262,6 +287,30 @@ class _Project:
             'ON_CHIP(buffer) __attribute__((section(".on_chip." #buffer)))',
         )
 
+    def _types(self) -> list[str]:
+        """Return what values and sums are."""
+        if isinstance(self._numbers, FloatNumbers):
+            kind = "float" if self._size == 4 else "double"
+            return [
+                "#define PACKED 0",
+                "#define FLOATS 1",
+                '#define VALUES "floats.h"',
+                "",
+                "/* Values as they are computed, and sums. */",
+                f"typedef {kind} value_t, sum_t;",
+            ]
+        numbers = self._numbers.operations.values()
+        sums = [each.sum_bits for each in numbers if each.kind == "CONV"]
+        return [
+            f"#define PACKED {int(are_packed([8 * self._size]))} /* whether they are no integers of C */",
+            "#define FLOATS 0",
+            '#define VALUES "integers.h"',
+            "",
+            "/* Values as they are computed, and sums, of which accumulators keep the last bits. */",
+            "typedef int64_t value_t;",
+            f"typedef u{c_integer(c_sum_bits(sums))} sum_t;",
+        ]
+
     def _network(self) -> str:
         lines = [
             comment(file_head(self._title, self._source, f"Numbers: {safe_text(self._numbers.origin)}.")),
@@ -277,6 +326,7 @@ class _Project:
             "static const tensor_t tensors[] = {",
             *map(self._tensor, range(len(self._graph.tensors))),
             "};",
+            *self._functions(),
         ]
         for number, step in enumerate(self._steps, 1):
             lines += ["", *self._tables(f"step{number}", step)]
@@ -293,6 +343,17 @@ class _Project:
             "",
         ]
         return "\n".join(lines)
+
+    def _functions(self) -> list[str]:
+        """Return functions of single values that are part of operations, and call them by number."""
+        lines: list[str] = []
+        for number, (name, each) in enumerate(self._numbers.operations.items()):
+            if isinstance(each, FloatOperation) and each.after.steps:
+                if not lines:
+                    lines += ["", "#include <tgmath.h>"]
+                self._after[name] = f"after{number}"
+                lines += ["", f"/* Behind {safe_text(name)}. */", *each.after.in_c(self._after[name])]
+        return lines
 
     def _tensor(self, number: int) -> str:
         shown = array_literal((self._names.get(number, "NULL"), *self._graph.tensors[number].shape))
@@ -317,7 +378,10 @@ class _Project:
         lines.append(f"static const part_t {name}_parts[] = {{")
         for operation in step.operations:
             arithmetic = self._numbers.operations[self._first(operation.operation).name]
-            for part, read in zip(operation.parts, arithmetic.reads, strict=True):
+            reads: Sequence[tuple[int, int]] = [(0, 0)] * len(operation.parts)
+            if isinstance(arithmetic, IntegerOperation):
+                reads = arithmetic.reads
+            for part, read in zip(operation.parts, reads, strict=True):
                 lines.append(f"    {array_literal((part.place, part.first, int(part.whole), *read))},")
         lines += ["};", f"static const operation_t {name}_operations[] = {{"]
         first = 0
@@ -333,6 +397,8 @@ class _Project:
         operation, spec = each.operation, each.operation.op.spec
         arithmetic = self._numbers.operations[self._first(operation).name]
         window, groups, bias = window_fields(operation.op)
+        if isinstance(spec, MatMul):
+            groups = spec.groups
         if each.adds_pixels:
             window = ((1, 1), (1, 1), (0, 0), (1, 1))
         kernel, stride, padding, dilation = map(array_literal, window)
@@ -351,13 +417,33 @@ class _Project:
             f".each = {-(-operation.parameters // operation.units)},",
             f"    .address = {each.address}, .kept = {int(each.kept)}, "
             f".stays = {int(operation.staying > 0)},",
-            f"    .sum_bits = {arithmetic.sum_bits}, .has_bias = {bias}, "
-            f".bias_shift = {arithmetic.bias_shift}, "
-            f".bias_within = {int(arithmetic.bias_within or sums is not None)},",
-            f"    .relu = {int(arithmetic.relu)}, .shift = {arithmetic.shift}, "
-            f".divisor = {arithmetic.divisor}, .bits = {arithmetic.bits},",
+            f"    .has_bias = {bias}, .divisor = {arithmetic.divisor},",
+            *(f"    {line}" for line in self._arithmetic(operation, arithmetic, sums)),
             "},",
         ]
+
+    def _arithmetic(
+        self, operation: Operation, arithmetic: IntegerOperation | FloatOperation, sums: int | None
+    ) -> list[str]:
+        """Return what is told of an operation in integers, or in floating point."""
+        if isinstance(arithmetic, IntegerOperation):
+            within = int(arithmetic.bias_within or sums is not None)
+            return [
+                f".sum_bits = {arithmetic.sum_bits}, .bias_shift = {arithmetic.bias_shift}, "
+                f".bias_within = {within},",
+                f".relu = {int(arithmetic.relu)}, .shift = {arithmetic.shift}, .bits = {arithmetic.bits},",
+            ]
+        spec = operation.op.spec
+        after = self._after.get(self._first(operation).name, "NULL")
+        lines = [f".sum_bits = {8 * self._size}, .bias_within = 1, .after = {after},"]
+        if isinstance(spec, MatMul):
+            lines.append(f".depth = {spec.depth}, .transposed = {int(bool(spec.transposed))},")
+        elif isinstance(spec, Map | Function):
+            together = operation.op.together or spec.input[0]
+            summand = int(arithmetic.has_summand)
+            lines.append(f".together = {together}, .has_summand = {summand},")
+            lines.append(f".epsilon = (value_t){arithmetic.epsilon!r},")
+        return lines
 
     def _loaded_once(self, number: int) -> str:
         operation = self._graph.operations[number]

@@ -19,8 +19,9 @@ from tilewright.residency.shapes.shape import (
     tile_size,
 )
 from tilewright.residency.shapes.strips import Strips
+from tilewright.residency.views import reads_whole
 from tilewright.spec.errors import InputError
-from tilewright.spec.layer import Window
+from tilewright.spec.network import Function, MatMul
 
 ENTRIES = (
     *("operations", "order", "pixels", "kernels", "kept", "in_place", "addresses"),
@@ -303,13 +304,15 @@ class _Placing:
 
     def _operation(self, operation: Operation) -> OperationInStep:
         weights = self._buffers.get(("weights", operation.number))
-        parts, first = [], 0
+        parts, first = list[PartRead](), 0
         adds = self._shape.running and operation is self._group.last
         for producer in operation.op.producers:
             tensor = self._graph.tensors[producer + 1]
             whole = not adds and self._reads_whole(operation, tensor.shape)
+            if is_by_rows(operation):
+                whole = bool(parts)  # of a product's second operand
             parts.append(PartRead(self._numbers.index(producer + 1), first, whole))
-            if operation.op.spec.kind not in ("add", "mul"):
+            if operation.op.spec.kind not in ("add", "mul", "matmul"):
                 first += tensor.size if in_a_row(operation) else tensor.channels
         return OperationInStep(
             operation,
@@ -329,4 +332,13 @@ class _Placing:
 
 def in_a_row(operation: Operation) -> bool:
     """Whether an operation takes all values of its operands one after the other, channel by channel."""
-    return not isinstance(operation.op.spec, Window) or operation.op.spec.kind == "fc"
+    return reads_whole(operation.op) and not is_by_rows(operation)
+
+
+def is_by_rows(operation: Operation) -> bool:
+    """Whether an operation is a product or function that needs one pixel of its first operand at a time."""
+    op = operation.op
+    if not isinstance(op.spec, MatMul | Function):
+        return False
+    extents = {reading.tensor: reading.extent for reading in operation.readings}
+    return extents[op.producers[0] + 1] is not None

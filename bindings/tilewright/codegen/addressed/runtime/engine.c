@@ -1,7 +1,7 @@
 #include "engine.h"
 
-#include "bits.h"
 #include "dma.h"
+#include VALUES /* floats.h or integers.h */
 
 /* All that is on chip, as large as the plan says. */
 ON_CHIP(memory) unsigned char memory[MEMORY_BYTES];
@@ -17,12 +17,18 @@ typedef struct {
     int before[MOST_MAPS], ends[MOST_MAPS]; /* end of the pixels of each map that are there, before and after a pass */
 } run_t;
 
+/* What a function of channels takes off a value, and multiplies it by. */
+typedef struct {
+    value_t offset, factor;
+} row_t;
+
 /* What is computed at a time. */
 typedef struct {
     const run_t *run;
     const operation_t *operation;
     range_t channels;
     int first_unit; /* whose weights are the first on chip */
+    row_t row;      /* of the pixel and channels that are being computed */
 } work_t;
 
 /* Places ----------------------------------------------------------------------------------------------- */
@@ -72,15 +78,15 @@ static long place(const run_t *r, int m, int y, int x, int channel, int first)
     return map->address + (pixel * map->channels + channel - first) * map->apart;
 }
 
-static int64_t element(long at)
+static value_t element(long at)
 {
-    return load(memory, at * ELEMENT_BITS, ELEMENT_BITS);
+    return element_of(memory, at);
 }
 
 /* An element that an operation reads. */
-static int64_t operand(const part_t *part, long at)
+static value_t operand(const part_t *part, long at)
 {
-    return part->bits ? rescaled(element(at), part->shift, 1, part->bits) : element(at);
+    return as_read(part, element(at));
 }
 
 /* The channel of an operation's input at which a part begins. */
@@ -271,14 +277,14 @@ static sum_t windowed(const work_t *w, const part_t *part, range_t group, long w
 }
 
 /* Where the sum of an output value is until all input channels have been added, and its bits. */
-static long sum_bit(const work_t *w, int k, int y, int x)
+static long sum_at(const work_t *w, int k, int y, int x)
 {
     const run_t *r = w->run;
     const int last = r->step->map_count - 1;
     const range_t rows = rows_of(r, last), columns = columns_of(r, last);
     const long pixel = (long)(y - rows.begin) * length(columns) + x - columns.begin;
     const long at = pixel * MIN(r->step->kernels, w->operation->units) + k - w->channels.begin;
-    return (r->step->sums + at * SUM_ELEMENTS) * ELEMENT_BITS;
+    return r->step->sums + at * SUM_ELEMENTS;
 }
 
 static int sum_bits(const operation_t *o)
@@ -287,7 +293,7 @@ static int sum_bits(const operation_t *o)
 }
 
 /* The sum of an output value over the input channels that have been there. */
-static sum_t added(const work_t *w, int k, int y, int x, int64_t *bias)
+static sum_t added(const work_t *w, int k, int y, int x, value_t *bias)
 {
     const operation_t *o = w->operation;
     const run_t *r = w->run;
@@ -296,22 +302,22 @@ static sum_t added(const work_t *w, int k, int y, int x, int64_t *bias)
     const range_t group = {MAX(first, r->inputs.begin), MIN(first + deep, r->inputs.end)};
     const int has_bias = o->has_bias && !r->inputs.begin;
     const long own = weights_of(r, o, k, w->first_unit);
-    *bias = has_bias ? element(own) * ((int64_t)1 << o->bias_shift) : 0;
+    *bias = has_bias ? bias_of(o, element(own)) : 0;
     sum_t sum = o->bias_within ? (sum_t)*bias : 0;
     if (r->inputs.begin)
-        sum += (sum_t)load(memory, sum_bit(w, k, y, x), sum_bits(o));
+        sum += (sum_t)partial_of(memory, sum_at(w, k, y, x), sum_bits(o));
     for (int p = 0; p < o->part_count; p++)
         sum += o->in_a_row ? connected(w, &o->parts[p], own + has_bias)
                            : windowed(w, &o->parts[p], group, own + has_bias, y, x);
     return sum;
 }
 
-static int64_t convolved(const work_t *w, int k, int y, int x)
+static value_t convolved(const work_t *w, int k, int y, int x)
 {
     const operation_t *o = w->operation;
-    int64_t bias;
+    value_t bias;
     const sum_t sum = added(w, k, y, x, &bias);
-    return wrapped(sum, o->sum_bits) + (o->bias_within ? 0 : bias);
+    return accumulated(o, sum) + (o->bias_within ? 0 : bias);
 }
 
 /* The part that has an input channel, which becomes its channel. */
@@ -324,7 +330,7 @@ static const part_t *part_of(const work_t *w, int *channel)
     return part;
 }
 
-static int64_t pooled(const work_t *w, int c, int y, int x)
+static value_t pooled(const work_t *w, int c, int y, int x)
 {
     const operation_t *o = w->operation;
     const part_t *part = part_of(w, &c);
@@ -332,19 +338,19 @@ static int64_t pooled(const work_t *w, int c, int y, int x)
     const int top = y * o->stride[0] - o->padding[0], left = x * o->stride[1] - o->padding[1];
     const range_t down = inside(top, 1, o->kernel[0], t->rows);
     const range_t across = inside(left, 1, o->kernel[1], t->columns);
-    int64_t found = o->kind == MAX_POOL ? INT64_MIN : 0;
+    value_t found = o->kind == MAX_POOL ? LEAST : 0;
     for (int ky = down.begin; ky < down.end; ky++)
         for (int kx = across.begin; kx < across.end; kx++) {
-            const int64_t value = operand(part, place(w->run, part->map, top + ky, left + kx, c, first_held(w, part)));
+            const value_t value = operand(part, place(w->run, part->map, top + ky, left + kx, c, first_held(w, part)));
             found = o->kind == MAX_POOL ? MAX(found, value) : found + value;
         }
     return found;
 }
 
-static int64_t combined(const work_t *w, int c, int y, int x)
+static value_t combined(const work_t *w, int c, int y, int x)
 {
     const operation_t *o = w->operation;
-    int64_t found = o->kind == MULTIPLY;
+    value_t found = o->kind == MULTIPLY;
     for (int p = 0; p < o->part_count; p++) {
         const part_t *part = &o->parts[p]; /* one of a single pixel has the same value everywhere */
         const long at = place(w->run, part->map, part->whole ? 0 : y, part->whole ? 0 : x, c, first_held(w, part));
@@ -353,7 +359,7 @@ static int64_t combined(const work_t *w, int c, int y, int x)
     return found;
 }
 
-static int64_t copied(const work_t *w, int c, int y, int x)
+static value_t copied(const work_t *w, int c, int y, int x)
 {
     const operation_t *o = w->operation;
     const map_t *maps = w->run->step->maps;
@@ -371,6 +377,92 @@ static int64_t copied(const work_t *w, int c, int y, int x)
     const int each = pixels_of(t), pixel = value % each;
     return operand(part, place(w->run, part->map, pixel / t->columns, pixel % t->columns, value / each, 0));
 }
+
+/* Products and functions of channels --------------------------------------------------------------------- */
+
+#if FLOATS
+
+/* A value of a map of which all is there, in the order [channels][rows][columns]. */
+static value_t value_of(const work_t *w, const part_t *part, long value)
+{
+    const tensor_t *t = w->run->step->maps[part->map].tensor;
+    const int pixels = pixels_of(t), pixel = (int)(value % pixels);
+    return operand(part, place(w->run, part->map, pixel / t->columns, pixel % t->columns, (int)(value / pixels), 0));
+}
+
+/* A row of the first matrix times a column of the second one. */
+static value_t multiplied(const work_t *w, int c, int y, int x)
+{
+    const operation_t *o = w->operation;
+    const part_t *first = &o->parts[0], *second = &o->parts[1];
+    const int columns = w->run->step->maps[o->map].tensor->channels / o->groups;
+    const int group = c / columns, column = c % columns;
+    const long row = place(w->run, first->map, y, x, group * o->depth, 0);
+    value_t sum = 0;
+    for (int d = 0; d < o->depth; d++) {
+        const long value = o->transposed ? (long)c * o->depth + d : ((long)group * o->depth + d) * columns + column;
+        sum += operand(first, row + d) * value_of(w, second, value);
+    }
+    return sum;
+}
+
+static value_t read_channel(const work_t *w, int c, int y, int x)
+{
+    const part_t *part = part_of(w, &c);
+    return operand(part, place(w->run, part->map, y, x, c, 0));
+}
+
+/* What some channels of a pixel have in common, from one of them on. */
+static row_t row_of_channels(const work_t *w, int first, int y, int x)
+{
+    const operation_t *o = w->operation;
+    const int end = first + o->together;
+    value_t most = LEAST, sum = 0, squares = 0;
+    for (int c = first; c < end; c++) {
+        const value_t value = read_channel(w, c, y, x);
+        most = MAX(most, value);
+        sum += value;
+    }
+    const int softmax = o->kind == SOFTMAX || o->kind == LOG_SOFTMAX;
+    const value_t offset = softmax ? most : o->kind == NORMALISE ? sum / (value_t)o->together : 0;
+    sum = 0;
+    for (int c = first; c < end; c++) {
+        const value_t value = read_channel(w, c, y, x) - offset;
+        sum += softmax ? exp(value) : 0;
+        squares += value * value;
+    }
+    const row_t row = {offset + (o->kind == LOG_SOFTMAX ? log(sum) : 0),
+                       o->kind == SOFTMAX ? 1 / sum
+                       : softmax          ? 1
+                                          : 1 / sqrt(squares / (value_t)o->together + o->epsilon)};
+    return row;
+}
+
+/* A product of matrices, or a function of the channels of a pixel, which are computed one after the other. */
+static value_t by_rows(work_t *w, int c, int y, int x)
+{
+    const operation_t *o = w->operation;
+    if (o->kind == PRODUCT)
+        return multiplied(w, c, y, x);
+    if (c % o->together == 0)
+        w->row = row_of_channels(w, c, y, x);
+    const value_t value = read_channel(w, c, y, x) - w->row.offset;
+    const value_t found = (o->kind == SOFTMAX ? exp(value) : value) * w->row.factor;
+    if (!o->weight_count)
+        return found;
+    const long weights = weights_of(w->run, o, 0, 0);
+    const int channels = w->run->step->maps[o->map].tensor->channels;
+    return found * element(weights + c) + (o->has_summand ? element(weights + channels + c) : 0);
+}
+
+#else
+
+static value_t by_rows(const work_t *w, int c, int y, int x)
+{
+    return copied(w, c, y, x); /* there are none */
+}
+
+#endif
 
 /* Running values --------------------------------------------------------------------------------------- */
 
@@ -391,10 +483,10 @@ static int first_running(const run_t *r)
     return r->step->order == KERNELS ? r->block.begin : 0;
 }
 
-static long running_bit(const run_t *r, const operation_t *o, int channel)
+static long running_at(const run_t *r, const operation_t *o, int channel)
 {
     const int apart = o->kind == MAX_POOL ? 1 : SUM_ELEMENTS;
-    return (r->step->sums + (long)(channel - first_running(r)) * apart) * ELEMENT_BITS;
+    return r->step->sums + (long)(channel - first_running(r)) * apart;
 }
 
 /* The weights of an output channel that a pass has, with the first pixels the bias before them. */
@@ -435,7 +527,7 @@ static void load_weights_of_pixels(const run_t *r, const operation_t *o, range_t
 }
 
 /* What an output channel has of a part's channel: its products with weights, its sum, or the largest of all. */
-static int64_t with_pixels(const work_t *w, int64_t value, const part_t *part, int channel, long weights)
+static value_t with_pixels(const work_t *w, value_t value, const part_t *part, int channel, long weights)
 {
     const run_t *r = w->run;
     const operation_t *o = w->operation;
@@ -444,18 +536,18 @@ static int64_t with_pixels(const work_t *w, int64_t value, const part_t *part, i
     sum_t sum = (sum_t)value;
     for (int p = begin; p < r->ends[o->map]; p++) {
         const int y = p / width, x = columns.begin + p % width;
-        const int64_t read = operand(part, place(r, part->map, y, x, channel, first_held(w, part)));
+        const value_t read = operand(part, place(r, part->map, y, x, channel, first_held(w, part)));
         const long at = o->stays ? (long)y * r->step->maps[part->map].tensor->columns + x : p - begin;
         if (o->kind == CONV)
             sum += (sum_t)(read * element(weights + at));
         else
             value = o->kind == MAX_POOL ? MAX(value, read) : value + read;
     }
-    return o->kind == CONV ? (int64_t)sum : value;
+    return o->kind == CONV ? (value_t)sum : value;
 }
 
 /* An output channel's products with the pixels of a pass, and what has been added before; the bias comes first. */
-static int64_t connected_pixels(const work_t *w, int k, int64_t value)
+static value_t connected_pixels(const work_t *w, int k, value_t value)
 {
     const run_t *r = w->run;
     const operation_t *o = w->operation;
@@ -463,7 +555,7 @@ static int64_t connected_pixels(const work_t *w, int k, int64_t value)
     const int each = o->stays ? plane : r->ends[o->map] - r->before[o->map];
     long weights = o->address + (o->stays ? k * o->each : (k - w->first_unit) * row_of_pixels(r, o));
     if (is_first(r))
-        value = o->has_bias ? (int64_t)((sum_t)element(weights) << o->bias_shift) : 0;
+        value = o->has_bias ? bias_of(o, element(weights)) : 0;
     if (is_first(r) || o->stays)
         weights += o->has_bias;
     if (o->channelwise) {
@@ -491,12 +583,12 @@ static void save_running(const run_t *r, const operation_t *o, range_t channels)
 static void add_pixels(const run_t *r, const operation_t *o, range_t channels)
 {
     const map_t *map = &r->step->maps[o->map];
-    const work_t work = {r, o, channels, channels.begin};
+    const work_t work = {r, o, channels, channels.begin, {0, 0}};
     if (o->weight_count && !o->stays)
         load_weights_of_pixels(r, o, channels);
     for (int k = channels.begin; k < channels.end; k++) {
-        const long bit = running_bit(r, o, k);
-        int64_t value = is_first(r) ? (o->kind == MAX_POOL ? INT64_MIN : 0) : load(memory, bit, r->step->running);
+        const long at = running_at(r, o, k);
+        value_t value = is_first(r) ? (o->kind == MAX_POOL ? LEAST : 0) : partial_of(memory, at, r->step->running);
         if (o->kind == CONV) {
             value = connected_pixels(&work, k, value);
         } else {
@@ -505,13 +597,12 @@ static void add_pixels(const run_t *r, const operation_t *o, range_t channels)
             value = with_pixels(&work, value, part, channel, 0);
         }
         if (!is_last(r)) {
-            store(memory, bit, r->step->running, value);
+            put_partial(memory, at, r->step->running, value);
             continue;
         }
         if (o->kind == CONV)
-            value = wrapped((sum_t)value, o->sum_bits);
-        value = rescaled(o->relu ? MAX(value, 0) : value, o->shift, o->divisor, o->bits);
-        store(memory, place(r, o->map, 0, 0, k, map->whole ? 0 : first_running(r)) * ELEMENT_BITS, ELEMENT_BITS, value);
+            value = accumulated(o, (sum_t)value);
+        put_element(memory, place(r, o->map, 0, 0, k, map->whole ? 0 : first_running(r)), finished(o, value));
     }
     if (map->written && is_last(r) && !r->step->doubled)
         save_running(r, o, channels);
@@ -525,14 +616,15 @@ static void save(const run_t *r, int map, range_t channels)
     move_pixels(r, map, pixels, channels, r->step->maps[map].block ? channels.begin : 0, 1);
 }
 
-static int64_t computed(const work_t *w, int c, int y, int x)
+static value_t computed(work_t *w, int c, int y, int x)
 {
     const operation_t *o = w->operation;
-    const int64_t value = o->kind == CONV                                   ? convolved(w, c, y, x)
+    const value_t value = o->kind >= PRODUCT                                ? by_rows(w, c, y, x)
+                          : o->kind == CONV                                 ? convolved(w, c, y, x)
                           : o->kind == MAX_POOL || o->kind == AVERAGE_POOL ? pooled(w, c, y, x)
                           : o->kind == COPY                                ? copied(w, c, y, x)
                                                                            : combined(w, c, y, x);
-    return rescaled(o->relu ? MAX(value, 0) : value, o->shift, o->divisor, o->bits);
+    return finished(o, value);
 }
 
 /* Compute some channels of the pixels of a pass, with the weights of some units. */
@@ -542,15 +634,15 @@ static void compute_block(const run_t *r, const operation_t *o, range_t channels
     const range_t rows = rows_of(r, o->map), columns = columns_of(r, o->map);
     const int width = length(columns), first = map->block ? channels.begin : 0;
     const int partial = r->inputs.end < r->step->depth;
-    const work_t work = {r, o, channels, units.begin};
+    work_t work = {r, o, channels, units.begin, {0, 0}};
     for (int p = r->before[o->map]; p < r->ends[o->map]; p++) {
         const int y = rows.begin + p / width, x = columns.begin + p % width;
         for (int c = channels.begin; c < channels.end; c++) {
-            int64_t bias;
+            value_t bias;
             if (partial)
-                store(memory, sum_bit(&work, c, y, x), sum_bits(o), (int64_t)added(&work, c, y, x, &bias));
+                put_partial(memory, sum_at(&work, c, y, x), sum_bits(o), (value_t)added(&work, c, y, x, &bias));
             else
-                store(memory, place(r, o->map, y, x, c, first) * ELEMENT_BITS, ELEMENT_BITS, computed(&work, c, y, x));
+                put_element(memory, place(r, o->map, y, x, c, first), computed(&work, c, y, x));
         }
     }
     if (map->written && !partial && !r->step->doubled)

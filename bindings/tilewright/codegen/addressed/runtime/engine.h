@@ -7,7 +7,7 @@
 
 #include <stdint.h>
 
-#include "machine.h" /* ELEMENT_BITS, sum_t, MEMORY_BYTES */
+#include "machine.h" /* ELEMENT_BITS, value_t, sum_t, MEMORY_BYTES */
 #include "numbers.h"
 
 /* In DRAM: [rows][columns][channels]. */
@@ -45,7 +45,11 @@ typedef struct {
     int bits;  /* and saturate at so many bits; 0 if they are read as they are stored */
 } part_t;
 
-typedef enum { CONV, MAX_POOL, AVERAGE_POOL, ADD, MULTIPLY, COPY } kind_t;
+/* The last ones in floating point alone: products of two matrices; functions of the channels of a pixel. */
+typedef enum {
+    CONV, MAX_POOL, AVERAGE_POOL, ADD, MULTIPLY, COPY,
+    PRODUCT, SOFTMAX, LOG_SOFTMAX, NORMALISE, NORMALISE_ROOT
+} kind_t;
 
 /* What computes a map. */
 typedef struct {
@@ -69,6 +73,12 @@ typedef struct {
     int bias_within;              /* and added in the accumulator, or outside */
     int relu;
     int shift, divisor, bits; /* results are divided by 2^shift and a divisor, rounded once, and saturate at so many bits */
+    value_t (*after)(value_t value); /* in floating point, what is computed of each result; NULL for nothing */
+    int depth;                /* of a product: products that are summed up */
+    int transposed;           /* and whether the second operand is stored as [groups][columns][depth], or [groups][depth][columns] */
+    int together;             /* of a function of channels: those of which it has a sum */
+    int has_summand;          /* of a normalisation: whether weights are followed by numbers that are added */
+    value_t epsilon;          /* and what is added to the mean of squares */
 } operation_t;
 
 /*

@@ -2,11 +2,11 @@
 #include <stdio.h>
 #include <string.h>
 
-#include "bits.h"
 #include "dma.h"
 #include "data_files.h"
 #include "expected.h"
 #include "network.h"
+#include VALUES /* floats.h or integers.h */
 
 /* Run all steps; tell what they move. */
 static void run(int told)
@@ -25,7 +25,7 @@ static long largest(void)
 {
     long best = 0;
     for (long i = 1; i < OUTPUT_BYTES / ELEMENT_BYTES; i++)
-        if (load(network_output, i * ELEMENT_BITS, ELEMENT_BITS) > load(network_output, best * ELEMENT_BITS, ELEMENT_BITS))
+        if (element_of(network_output, i) > element_of(network_output, best))
             best = i;
     return best;
 }
@@ -52,13 +52,12 @@ int main(void)
         run(image == 0);
         if (fwrite(network_output, 1, OUTPUT_BYTES, files[3]) != OUTPUT_BYTES)
             fail(paths[3], "cannot be written");
-        for (long i = 0; i < OUTPUT_BYTES; i++)
-            wrong += network_output[i] != reference[i];
+        wrong += count_wrong(network_output, reference, OUTPUT_BYTES);
         for (long i = 0; i < OUTPUT_BYTES / ELEMENT_BYTES; i++)
-            expected_next(&expected, load(network_output, i * ELEMENT_BITS, ELEMENT_BITS));
+            expected_next(&expected, element_of(network_output, i));
         if (LABELS) {
             fill(files[2], paths[2], label, sizeof label);
-            right += largest() == (long)load(label, 0, 32);
+            right += largest() == (label[0] | (long)label[1] << 8 | (long)label[2] << 16 | (long)label[3] << 24);
         }
     }
     for (int i = 0; i < 3; i++)
@@ -69,7 +68,7 @@ int main(void)
     printf("planned\t%lld\t%lld\n", LOADED_BYTES, SAVED_BYTES);
     if (STAYING)
         printf("weights that stay, loaded once\t%lld\n", once);
-    printf("bytes of outputs that are wrong\t%ld of %ld\n", wrong, (long)OUTPUT_BYTES * IMAGES);
+    printf(COMPARED " of outputs that are wrong\t%ld of %ld\n", wrong, count_compared(OUTPUT_BYTES) * IMAGES);
     expected_end(&expected);
     if (LABELS)
         printf("images in the right class\t%ld of %d\n", right, IMAGES);

@@ -3,7 +3,6 @@
 #define EXPECTED_H
 
 #include <math.h>
-#include <stdint.h>
 #include <stdio.h>
 
 typedef struct {
@@ -18,7 +17,7 @@ static inline expected_t expected_begin(void)
 }
 
 /* Compare the next output. */
-static inline void expected_next(expected_t *expected, int64_t value)
+static inline void expected_next(expected_t *expected, double value)
 {
     float should;
     if (!expected->file || fread(&should, sizeof should, 1, expected->file) != 1)

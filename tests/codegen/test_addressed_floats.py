@@ -1,0 +1,152 @@
+"""Residency plans with products and softmax as C in floating point, beside numpy and onnxruntime."""
+
+from __future__ import annotations
+
+import random
+from collections.abc import Callable, Sequence
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+from conftest import examples, refused
+from residency_in_c import SANITIZED, Built
+from tests.importing.blocks import Block
+
+import tilewright as tw
+from tilewright import codegen
+from tilewright.importing.assembly import Changes, assemble
+from tilewright.importing.training import read_floats
+from tilewright.residency import simulate
+from tilewright.run.instance import Instance
+
+Floats = Any
+
+Write = Callable[..., Sequence[str]]
+"""Writes a block and returns its outputs."""
+
+
+def built(folder: Path, instance: Instance, given: Any = None) -> Built:
+    """Emit a plan, run it under sanitizers; it moves what is simulated, in as many bytes as planned."""
+    plan = tw.solve(instance, "states", time_limit=20).plan
+    problem = instance.problem
+    files = codegen.project("net", "", problem, plan, given)
+    measures = simulate(problem, plan).measures
+    found = Built(folder, files, *SANITIZED)
+    rows = [*measures.steps_of_plan.values(), measures, measures]
+    assert found.moved == [(row.loaded_bytes, row.saved_bytes) for row in rows]
+    assert any(step.double_buffering for step in plan.steps) or (
+        f"#define MEMORY_BYTES {measures.memory_bytes}\n".encode() in files["src/machine.h"]
+    )
+    return found
+
+
+def values(folder: Path, name: str, width: int = 4) -> Floats:
+    """Return the floats of a file of the project."""
+    return np.fromfile(folder / "data" / name, f"<f{width}").astype(np.float64)
+
+
+def assert_close(found: Floats, expected: Floats, share: float = 1e-4) -> None:
+    assert found.shape == expected.shape
+    assert np.abs(found - expected).max() <= share * np.abs(expected).max()
+
+
+def attend(folder: Path, positions: int, width: int, size: int, heads: int = 1) -> Floats:
+    """Return the context that a head has of a project's input and weights."""
+    tokens = values(folder, "input.bin", size).reshape(positions, width)
+    weights = values(folder, "weights.bin", size).reshape(3, width, width)
+    context = []
+    deep = width // heads
+    for head in range(heads):
+        own = slice(head * deep, (head + 1) * deep)
+        query, key, value = ((tokens @ each.T)[:, own] for each in weights)
+        powers = np.exp(query @ key.T - (query @ key.T).max(axis=1, keepdims=True))
+        context.append(powers / powers.sum(axis=1, keepdims=True) @ value)
+    return np.concatenate(context, axis=1)
+
+
+APART = ("not blocks('matmul')", "not blocks('matmul_2')")
+"""That second operands are on chip as a whole."""
+
+WHOLE = ("not blocks('scores')",)
+
+
+@pytest.mark.parametrize(("size", "bytes_", "where"), [(4, 215_552, WHOLE), (8, 600_000, WHOLE)])
+def test_a_head_of_attention_is_what_numpy_computes(
+    tmp_path: Path, size: int, bytes_: int, where: tuple[str, ...]
+) -> None:
+    values_ = (("machine.element_bytes", size), ("machine.memory_bytes", bytes_))
+    instance = assemble("instances/residency/attention.toml", Changes(values=values_, where=where))
+    built(tmp_path, instance)
+    context = values(tmp_path, "output.bin", size).reshape(256, 64)
+    assert_close(context, attend(tmp_path, 256, 64, size))
+
+
+# Networks in ONNX -----------------------------------------------------------------------------------------
+
+
+def vit(b: Block, tokens: int = 9, features: int = 12, heads: int = 3, hidden: int = 20) -> list[str]:
+    x = b.input(1, tokens, features)
+    x = b.pair("Add", x, b.attention(b.layernorm(x), heads))
+    return [b.pair("Add", x, b.linear(b.gelu(b.linear(b.layernorm(x), hidden)), features))]
+
+
+def bert(b: Block, tokens: int = 7, features: int = 8, heads: int = 2, hidden: int = 12) -> list[str]:
+    x = b.input(1, tokens, features)
+    x = b.layernorm(b.pair("Add", x, b.attention(x, heads)))
+    return [b.layernorm(b.pair("Add", x, b.linear(b.silu(b.linear(x, hidden)), features)))]
+
+
+def of_file(folder: Path, write: Write, memory: int, *where: str, element: int = 4, **sizes: int) -> Instance:
+    """Return the instance of a block in so much memory."""
+    block = Block()
+    path = block.save(folder / "net.onnx", *write(block, **sizes))
+    machine = folder / "machine.toml"
+    machine.write_text(f"memory_bytes = {memory}\nelement_bytes = {element}\n")
+    return assemble(path, Changes(machine=str(machine), room="residency", where=where))
+
+
+def assert_as_onnxruntime(folder: Path, project: Path) -> None:
+    """The program's output is what onnxruntime computes of the file and the program's input."""
+    session = pytest.importorskip("onnxruntime").InferenceSession(str(folder / "net.onnx"))
+    (given,) = session.get_inputs()
+    tokens = values(project, "input.bin").astype(np.float32).reshape(given.shape)
+    (expected,) = session.run(None, {given.name: tokens})
+    assert_close(values(project, "output.bin"), expected.astype(np.float64).ravel())
+
+
+@pytest.mark.parametrize("write", [vit, bert])
+def test_a_block_of_a_transformer_is_what_onnxruntime_computes(tmp_path: Path, write: Write) -> None:
+    instance = of_file(tmp_path, write, 3_000, *APART)
+    found = built(tmp_path / "c", instance, read_floats(tmp_path / "net.onnx"))
+    assert_as_onnxruntime(tmp_path, tmp_path / "c")
+    told = {row[0]: row[1] for row in found.lines if len(row) == 2}
+    assert float(told["signal to noise beside floating point, dB"]) > 80
+
+
+def test_a_function_that_is_left_out_is_told(tmp_path: Path) -> None:
+    instance = of_file(tmp_path, vit, 20_000, *APART)
+    found = built(tmp_path / "c", instance, read_floats(tmp_path / "net.onnx"))
+    wrong = found.changed("network.c", r"erf\(v(\d)\)", r"v\1", *SANITIZED)
+    assert "values of outputs that are wrong" in wrong
+
+
+def test_elements_that_hold_no_floats_are_refused(tmp_path: Path) -> None:
+    instance = of_file(tmp_path, bert, 20_000, element=2)
+    plan = tw.solve(instance, "states").plan
+    with refused("machine.element_bytes", 2, "4 or 8 bytes"):
+        codegen.project("net", "", instance.problem, plan, read_floats(tmp_path / "net.onnx"))
+
+
+@pytest.mark.nightly
+@pytest.mark.parametrize("seed", range(examples(16)))
+def test_random_blocks_are_what_onnxruntime_computes(tmp_path: Path, seed: int) -> None:
+    rng = random.Random(seed)
+    heads = rng.randint(1, 3)
+    sizes = {"tokens": rng.randint(2, 9), "heads": heads, "features": heads * rng.randint(2, 4)}
+    memory = rng.choice([400, 800, 1_600, 3_200, 100_000])
+    instance = of_file(tmp_path, rng.choice([vit, bert]), memory, *APART, hidden=rng.randint(2, 9), **sizes)
+    if tw.solve(instance, "states", time_limit=20).plan is None:
+        pytest.skip("no memory for it")
+    built(tmp_path / "c", instance, read_floats(tmp_path / "net.onnx"))
+    assert_as_onnxruntime(tmp_path, tmp_path / "c")
