@@ -368,7 +368,8 @@ class _Project:
         for each in step.maps:
             place = each.address, each.pixels, each.channels, each.apart
             flags = map(int, (each.whole, each.twice, each.block, each.fetched, each.streamed, each.written))
-            shown = array_literal((f"tensors + {each.number}", *place, *flags))
+            keys = each.keys, each.room, int(each.in_sums)
+            shown = array_literal((f"tensors + {each.number}", *place, *flags, *keys))
             lines.append(f"    {shown}, /* {self._told(each.number)} */")
         lines.append("};")
         for axis, parts in (("rows", step.rows), ("columns", step.columns)):
@@ -382,7 +383,8 @@ class _Project:
             if isinstance(arithmetic, IntegerOperation):
                 reads = arithmetic.reads
             for part, read in zip(operation.parts, reads, strict=True):
-                lines.append(f"    {array_literal((part.place, part.first, int(part.whole), *read))},")
+                shown = array_literal((part.place, part.first, int(part.whole), *read, int(part.blocks)))
+                lines.append(f"    {shown},")
         lines += ["};", f"static const operation_t {name}_operations[] = {{"]
         first = 0
         for operation in step.operations:
@@ -419,6 +421,7 @@ class _Project:
             f".stays = {int(operation.staying > 0)},",
             f"    .has_bias = {bias}, .divisor = {arithmetic.divisor},",
             *(f"    {line}" for line in self._arithmetic(operation, arithmetic, sums)),
+            *(f"    {line}" for line in _in_blocks(each)),
             "},",
         ]
 
@@ -485,6 +488,17 @@ class _Project:
     def _listed(self, numbers: Sequence[int]) -> str:
         """Return tensors with their shapes."""
         return ", ".join(_shown(self._graph.tensors[number]) for number in numbers)
+
+
+def _in_blocks(each: OperationInStep) -> list[str]:
+    """Return what is told of an operation whose second operand is in blocks, or whose keys pass by."""
+    lines = []
+    if each.in_blocks:
+        lines.append(f".in_blocks = 1, .operand = {each.operand},")
+    if each.attention:
+        context = "" if each.sums is None else f", .is_context = 1, .sums = {each.sums}"
+        lines.append(f".attention = {each.attention}{context},")
+    return lines
 
 
 def _shown(tensor: Tensor) -> str:

@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, fields
+from dataclasses import dataclass, fields, replace
 
 from tilewright.residency import Plan, Problem, Step
 from tilewright.residency.decode_plan import DecodedStep, decode_plan
 from tilewright.residency.derived_problems import problem_of_plan
 from tilewright.residency.graph import Graph, Operation, members
 from tilewright.residency.shapes import tiles
+from tilewright.residency.shapes.in_blocks import in_blocks
 from tilewright.residency.shapes.shape import (
     Buffer,
     count_rounds,
@@ -26,14 +27,14 @@ from tilewright.spec.network import Function, MatMul
 ENTRIES = (
     *("operations", "order", "pixels", "kernels", "kept", "in_place", "addresses"),
     *("dropped", "fetched", "resident", "written"),
-    *("columns", "channels", "double_buffering", "running"),
+    *("columns", "channels", "double_buffering", "running", "blocks", "keys"),
 )
 """What the C knows of a step. One with more, that is not as it is left out, is refused."""
 
 ORDERS = ("pixels", "kernels", "tiles", "channels")
 """Outer loops that the C knows."""
 
-BUFFERS = ("lines", "weights", "block")
+BUFFERS = ("lines", "weights", "block", "operand", "partial sums")
 """What the C knows to be placed for a step alone."""
 
 
@@ -61,6 +62,10 @@ class MapInStep:
         Whether it holds a block of channels.
     fetched, streamed, written
         Whether it is loaded before the first pass, loaded pass by pass, saved as it is computed.
+    keys, room
+        If it has keys that pass by: how many each group has, and of how many there is room; else 0.
+    in_sums
+        Whether it is a context that lies in its partial sums.
     """
 
     number: int
@@ -74,15 +79,27 @@ class MapInStep:
     fetched: bool
     streamed: bool
     written: bool
+    keys: int = 0
+    room: int = 0
+    in_sums: bool = False
 
 
 @dataclass(frozen=True)
 class PartRead:
-    """A map that an operation reads, by its place in the step, and where it begins in the input."""
+    """A map that an operation reads, by its place in the step, and where it begins in the input.
+
+    Attributes
+    ----------
+    whole
+        Whether each output needs all of it.
+    blocks
+        Whether blocks of it are loaded in each pass.
+    """
 
     place: int
     first: int
     whole: bool
+    blocks: bool = False
 
 
 @dataclass(frozen=True)
@@ -95,6 +112,14 @@ class OperationInStep:
         Whether all its weights are there during the step.
     adds_pixels
         Whether it adds up what it reads pixel by pixel.
+    in_blocks
+        Whether it is a product whose columns are computed block by block.
+    operand
+        Where a block of its second operand is loaded.
+    attention
+        The attention whose keys pass by, that it is part of, from 1 on; else 0.
+    sums
+        Of the product that gives the context, the address of partial sums.
     """
 
     operation: Operation
@@ -103,6 +128,10 @@ class OperationInStep:
     address: int
     kept: bool
     adds_pixels: bool
+    in_blocks: bool = False
+    operand: int = 0
+    attention: int = 0
+    sums: int | None = None
 
 
 @dataclass(frozen=True)
@@ -202,6 +231,8 @@ class _Placing:
             for buffer in step_buffers(self._group, self._shape, self._whole)
         }
         self._numbers = sorted({*self._group.lines, *self._group.computed})
+        self._blocks = in_blocks(self._group) if self._shape.blocks else None
+        self._passing = self._blocks.passing(self._shape.keys) if self._blocks else ()
 
     def _known(self, buffer: Buffer) -> Buffer:
         if buffer.what not in BUFFERS:
@@ -268,6 +299,12 @@ class _Placing:
             return MapInStep(
                 number, address, pixels, channels, 1, True, False, False, fetched, False, written
             )
+        if self._blocks is not None and number in self._group.sources and number not in self._blocks.lines:
+            # It is loaded in blocks alone, to where the product has them.
+            return MapInStep(number, 0, 1, tensor.channels, 1, False, False, False, False, False, False)
+        if any(each.context + 1 == number == self._group.output for each in self._passing):
+            place = MapInStep(number, 0, 1, tensor.channels, 1, False, False, False, False, False, written)
+            return replace(place, in_sums=True)
         lines = number != self._group.output
         if lines:
             pixels, copies, apart = self._held.get(number, 0), 1, 1
@@ -288,6 +325,7 @@ class _Placing:
         by_block = self._depth is not None or (
             self._shape.order == "kernels" and self._group.last.channelwise
         )
+        keys, room = self._keys_of(number)
         return MapInStep(
             number,
             self._address(buffer),
@@ -300,7 +338,18 @@ class _Placing:
             False,
             number in self._group.sources,
             written,
+            keys,
+            room,
         )
+
+    def _keys_of(self, number: int) -> tuple[int, int]:
+        """Return how many keys a group of a map has, and of how many there is room, where they pass by."""
+        passing = None
+        if self._blocks is not None and self._shape.keys is not None:
+            passing = self._blocks.of_keys(number)
+        if passing is None or self._shape.keys is None:
+            return 0, 0
+        return passing.keys, min(passing.keys, self._shape.keys)
 
     def _operation(self, operation: Operation) -> OperationInStep:
         weights = self._buffers.get(("weights", operation.number))
@@ -311,7 +360,8 @@ class _Placing:
             whole = not adds and self._reads_whole(operation, tensor.shape)
             if is_by_rows(operation):
                 whole = bool(parts)  # of a product's second operand
-            parts.append(PartRead(self._numbers.index(producer + 1), first, whole))
+            blocks = bool(parts) and self._loads_blocks(operation, producer + 1)
+            parts.append(PartRead(self._numbers.index(producer + 1), first, whole, blocks))
             if operation.op.spec.kind not in ("add", "mul", "matmul"):
                 first += tensor.size if in_a_row(operation) else tensor.channels
         return OperationInStep(
@@ -321,7 +371,24 @@ class _Placing:
             self._address(weights) if weights else self._staying.get(operation.name, 0),
             bool(operation.staying) or operation.number in self._shape.kept,
             adds,
+            self._blocks is not None and operation.second is not None,
+            self._address(operand) if (operand := self._buffers.get(("operand", operation.number))) else 0,
+            *self._attention(operation),
         )
+
+    def _loads_blocks(self, operation: Operation, tensor: int) -> bool:
+        """Whether an operation loads blocks of its second operand, which is a tensor."""
+        loaded = {} if self._blocks is None else self._blocks.loaded.get(operation.number, {})
+        return tensor in loaded and tensor not in self._whole
+
+    def _attention(self, operation: Operation) -> tuple[int, int | None]:
+        """Return the attention of passing keys that an operation is part of, and where a context has sums."""
+        for number, each in enumerate(self._passing, 1):
+            if operation.number == each.context:
+                return number, self._address(self._buffers["partial sums", each.context])
+            if operation.number in each.operations:
+                return number, None
+        return 0, None
 
     def _reads_whole(self, operation: Operation, shape: tuple[int, int, int]) -> bool:
         spec = operation.op.spec

@@ -12,6 +12,7 @@ typedef struct {
     int row_part, column_part;
     range_t block;  /* of output channels, if they are the outer loop */
     range_t inputs; /* of input channels */
+    range_t keys;   /* that pass by, of each group; none if none do */
     int pass, passes;
     int turn, job; /* with second buffers: blocks and passes before this one */
     int before[MOST_MAPS], ends[MOST_MAPS]; /* end of the pixels of each map that are there, before and after a pass */
@@ -75,6 +76,8 @@ static long place(const run_t *r, int m, int y, int x, int channel, int first)
 {
     const map_t *map = &r->step->maps[m];
     const long pixel = slot(r, m, y, x) + (map->twice ? r->job % 2 * map->pixels : 0);
+    if (map->keys) /* of each group those that pass by */
+        channel = channel / map->keys * map->room + channel % map->keys - r->keys.begin;
     return map->address + (pixel * map->channels + channel - first) * map->apart;
 }
 
@@ -224,7 +227,7 @@ static void load_pass(const run_t *r)
         return; /* what the tile reads is there */
     for (int m = 0; m < s->map_count; m++) {
         const range_t fresh = {r->before[m], r->ends[m]}, all = {0, s->maps[m].tensor->channels};
-        if (!s->maps[m].streamed)
+        if (!s->maps[m].streamed || s->maps[m].keys)
             continue;
         if (s->maps[m].block)
             load_block(r, m, fresh);
@@ -390,6 +393,12 @@ static value_t value_of(const work_t *w, const part_t *part, long value)
     return operand(part, place(w->run, part->map, pixel / t->columns, pixel % t->columns, (int)(value / pixels), 0));
 }
 
+/* The place of a value of the second matrix in this order. */
+static long second_value(const operation_t *o, int columns, int group, int column, int d)
+{
+    return o->transposed ? ((long)group * columns + column) * o->depth + d : ((long)group * o->depth + d) * columns + column;
+}
+
 /* A row of the first matrix times a column of the second one. */
 static value_t multiplied(const work_t *w, int c, int y, int x)
 {
@@ -398,11 +407,12 @@ static value_t multiplied(const work_t *w, int c, int y, int x)
     const int columns = w->run->step->maps[o->map].tensor->channels / o->groups;
     const int group = c / columns, column = c % columns;
     const long row = place(w->run, first->map, y, x, group * o->depth, 0);
+    const range_t keys = w->run->keys;
+    const long in_block = o->attention ? (long)group * length(keys) + column - keys.begin : c - w->channels.begin;
     value_t sum = 0;
-    for (int d = 0; d < o->depth; d++) {
-        const long value = o->transposed ? (long)c * o->depth + d : ((long)group * o->depth + d) * columns + column;
-        sum += operand(first, row + d) * value_of(w, second, value);
-    }
+    for (int d = 0; d < o->depth; d++)
+        sum += operand(first, row + d) * (second->blocks ? element(o->operand + in_block * o->depth + d)
+                                                         : value_of(w, second, second_value(o, columns, group, column, d)));
     return sum;
 }
 
@@ -649,6 +659,220 @@ static void compute_block(const run_t *r, const operation_t *o, range_t channels
         save(r, o->map, channels);
 }
 
+#if FLOATS
+
+/* Second operands in blocks, and keys that pass by ------------------------------------------------------- */
+
+/* Values that lie side by side in DRAM are loaded together. */
+typedef struct {
+    const unsigned char *from;
+    long to, first, count;
+} load_t;
+
+static void load_more(load_t *l, long at)
+{
+    if (l->count && at != l->first + l->count) {
+        dma_load(memory + l->to * ELEMENT_BYTES, l->from + l->first * ELEMENT_BYTES, l->count * ELEMENT_BYTES);
+        l->to += l->count;
+        l->count = 0;
+    }
+    if (!l->count++)
+        l->first = at;
+}
+
+static void load_rest(load_t *l)
+{
+    if (l->count)
+        load_more(l, -1);
+    l->count = 0;
+}
+
+/* The element in DRAM at which a value lies that is counted channel by channel. */
+static long in_dram(const tensor_t *t, long value)
+{
+    return value % pixels_of(t) * t->channels + value / pixels_of(t);
+}
+
+/* Load columns of the second matrices, which are counted from group to group. */
+static void load_columns(const run_t *r, const operation_t *o, range_t units)
+{
+    const tensor_t *t = r->step->maps[o->parts[1].map].tensor;
+    const int columns = r->step->maps[o->map].tensor->channels / o->groups;
+    load_t l = {t->dram, o->operand, 0, 0};
+    for (int u = units.begin; u < units.end; u++)
+        for (int d = 0; d < o->depth; d++)
+            load_more(&l, in_dram(t, second_value(o, columns, u / columns, u % columns, d)));
+    load_rest(&l);
+}
+
+/* Load what the second matrices have of some keys: columns to scores, rows to the context. */
+static void load_keys(const run_t *r, const operation_t *o)
+{
+    const tensor_t *t = r->step->maps[o->parts[1].map].tensor;
+    const int columns = r->step->maps[o->map].tensor->channels / o->groups, others = o->is_context ? columns : o->depth;
+    load_t l = {t->dram, o->operand, 0, 0};
+    for (int g = 0; g < o->groups; g++)
+        for (int k = r->keys.begin; k < r->keys.end; k++)
+            for (int i = 0; i < others; i++)
+                load_more(&l, in_dram(t, second_value(o, columns, g, o->is_context ? i : k, o->is_context ? k : i)));
+    load_rest(&l);
+}
+
+/* Compute a product, one block of columns after the other. */
+static void compute_columns(const run_t *r, const operation_t *o)
+{
+    const int count = r->step->maps[o->map].tensor->channels;
+    for (range_t units = {0, 0}; units.begin < count; units.begin = units.end) {
+        units.end = MIN(units.begin + r->step->kernels, count);
+        if (o->parts[1].blocks)
+            load_columns(r, o, units);
+        compute_block(r, o, units, units);
+    }
+}
+
+/* The sums of a row and group: the context, the maximum, and the sum. */
+static long sums_of(const run_t *r, const operation_t *context, int p, int group)
+{
+    const int values = r->step->maps[context->map].tensor->channels / context->groups;
+    const long row = (long)(p - r->before[context->map]) * context->groups + group;
+    return context->sums + row * (values + 2) * SUM_ELEMENTS;
+}
+
+/* Take the exponentials of the keys' scores, and bring what has been added up to the new maximum. */
+static void pass_scores(const run_t *r, const operation_t *o, const operation_t *context, int p, int y, int x)
+{
+    const int keys = context->depth, values = r->step->maps[context->map].tensor->channels / context->groups;
+    for (int g = 0; g < context->groups; g++) {
+        const long sums = sums_of(r, context, p, g);
+        const long most_at = sums + (long)values * SUM_ELEMENTS, total_at = most_at + SUM_ELEMENTS;
+        const int begins = !r->keys.begin;
+        const value_t before = begins ? LEAST : element(most_at);
+        value_t most = before;
+        for (int k = r->keys.begin; k < r->keys.end; k++)
+            most = MAX(most, element(place(r, o->parts[0].map, y, x, g * keys + k, 0)));
+        const value_t less = begins ? 0 : exp(before - most);
+        value_t total = begins ? 0 : element(total_at) * less;
+        for (int v = 0; v < values; v++)
+            put_element(memory, sums + (long)v * SUM_ELEMENTS, begins ? 0 : element(sums + (long)v * SUM_ELEMENTS) * less);
+        for (int k = r->keys.begin; k < r->keys.end; k++) {
+            const value_t power = exp(element(place(r, o->parts[0].map, y, x, g * keys + k, 0)) - most);
+            put_element(memory, place(r, o->map, y, x, g * keys + k, 0), power);
+            total += power;
+        }
+        put_element(memory, most_at, most);
+        put_element(memory, total_at, total);
+    }
+}
+
+/* Add the values of the keys, each times its exponential, to the context. */
+static void add_values(const run_t *r, const operation_t *o, int p, int y, int x)
+{
+    const work_t work = {r, o, {0, 0}, 0, {0, 0}};
+    const int values = r->step->maps[o->map].tensor->channels / o->groups;
+    for (int g = 0; g < o->groups; g++)
+        for (int v = 0; v < values; v++) {
+            const long at = sums_of(r, o, p, g) + (long)v * SUM_ELEMENTS;
+            value_t sum = element(at);
+            for (int k = r->keys.begin; k < r->keys.end; k++) {
+                const long in_block = ((long)g * length(r->keys) + k - r->keys.begin) * values + v;
+                const value_t value = o->parts[1].blocks ? element(o->operand + in_block)
+                                                         : value_of(&work, &o->parts[1], second_value(o, values, g, v, k));
+                sum += element(place(r, o->parts[0].map, y, x, g * o->depth + k, 0)) * value;
+            }
+            put_element(memory, at, sum);
+        }
+}
+
+/* Divide the context of a pixel by the sums, put it where it belongs, and save it. */
+static void end_context(const run_t *r, const operation_t *o, int p, int y, int x)
+{
+    const map_t *map = &r->step->maps[o->map];
+    const tensor_t *t = map->tensor;
+    const int values = t->channels / o->groups;
+    for (int c = 0; c < t->channels; c++) {
+        const long sums = sums_of(r, o, p, c / values), from = sums + (long)(c % values) * SUM_ELEMENTS;
+        const long to = map->in_sums ? from : place(r, o->map, y, x, c, 0);
+        put_element(memory, to, finished(o, element(from) / element(sums + (values + 1L) * SUM_ELEMENTS)));
+        if (map->written)
+            dma_save(t->dram + (((long)y * t->columns + x) * t->channels + c) * ELEMENT_BYTES, memory + to * ELEMENT_BYTES,
+                     ELEMENT_BYTES);
+    }
+}
+
+/* Load what a function reads beside scores of the keys that pass by. */
+static void load_beside(const run_t *r, const operation_t *o, int groups)
+{
+    for (int i = 0; i < o->part_count; i++) {
+        const int m = o->parts[i].map;
+        const map_t *map = &r->step->maps[m];
+        const range_t pixels = {r->before[o->map], r->ends[o->map]};
+        for (int g = 0; map->streamed && map->keys && g < groups; g++) {
+            const range_t channels = {g * map->keys + r->keys.begin, g * map->keys + r->keys.end};
+            move_pixels(r, m, pixels, channels, 0, 0);
+        }
+    }
+}
+
+/* Do what an operation of attention does for the keys that pass by. */
+static void compute_keys(const run_t *r, const operation_t *o, const operation_t *context)
+{
+    const range_t rows = rows_of(r, o->map), columns = columns_of(r, o->map);
+    const int width = length(columns);
+    if (o->kind == PRODUCT && o->parts[1].blocks)
+        load_keys(r, o);
+    if (o->kind != SOFTMAX && o != context) {
+        load_beside(r, o, context->groups);
+        for (int g = 0; g < context->groups; g++) {
+            const range_t channels = {g * context->depth + r->keys.begin, g * context->depth + r->keys.end};
+            compute_block(r, o, channels, channels);
+        }
+        return;
+    }
+    for (int p = r->before[o->map]; p < r->ends[o->map]; p++) {
+        const int y = rows.begin + p / width, x = columns.begin + p % width;
+        if (o == context)
+            add_values(r, o, p, y, x);
+        else
+            pass_scores(r, o, context, p, y, x);
+    }
+}
+
+/* Compute the context of the rows of a pass, block of keys by block. */
+static void compute_attention(const run_t *r, const operation_t *context)
+{
+    const step_t *s = r->step;
+    const range_t columns = columns_of(r, context->map);
+    const int width = length(columns), room = s->maps[context->parts[0].map].room;
+    run_t now = *r;
+    for (now.keys.begin = 0; now.keys.begin < context->depth; now.keys.begin = now.keys.end) {
+        now.keys.end = MIN(now.keys.begin + room, context->depth);
+        for (int i = 0; i < s->operation_count; i++)
+            if (s->operations[i].attention == context->attention)
+                compute_keys(&now, &s->operations[i], context);
+    }
+    for (int p = r->before[context->map]; p < r->ends[context->map]; p++)
+        end_context(r, context, p, rows_of(r, context->map).begin + p / width, columns.begin + p % width);
+}
+
+/* Compute a product in blocks, or attention; tell whether an operation is one. */
+static int compute_in_blocks(const run_t *r, const operation_t *o)
+{
+    if (o->is_context)
+        compute_attention(r, o);
+    else if (o->in_blocks && !o->attention)
+        compute_columns(r, o);
+    return o->attention || o->in_blocks;
+}
+
+#else
+
+static int compute_in_blocks(const run_t *r, const operation_t *o)
+{
+    return r->step->operation_count && o->in_blocks; /* there are none */
+}
+
+#endif
+
 /* The output channels of some units. */
 static range_t channels_of(const run_t *r, const operation_t *o, range_t units)
 {
@@ -661,6 +885,8 @@ static void compute(const run_t *r, const operation_t *o)
 {
     const range_t every = {0, o->units};
     const step_t *s = r->step;
+    if (compute_in_blocks(r, o))
+        return;
     if (s->running && o == &s->operations[s->operation_count - 1]) {
         const range_t all = s->order == KERNELS ? r->block : every;
         const int size = s->order == PIXELS && o->weight_count ? MIN(s->kernels, o->units) : length(all);
@@ -756,6 +982,8 @@ static void find_ends(run_t *r)
         const operation_t *o = &s->operations[i];
         for (int p = 0; p < o->part_count; p++) {
             const int map = o->parts[p].map;
+            if (o->parts[p].blocks)
+                continue;
             const int needed = r->pass == r->passes - 1 ? pixels_there(r, map) : end_of(r, o, &o->parts[p], r->ends[o->map]);
             r->ends[map] = MAX(r->ends[map], needed);
         }

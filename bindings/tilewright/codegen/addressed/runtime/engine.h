@@ -34,6 +34,9 @@ typedef struct {
     int fetched;  /* loaded before the first pass */
     int streamed; /* loaded pass by pass */
     int written;  /* saved as it is computed */
+    int keys;     /* of each group, if the buffer has some keys that pass by; else 0 */
+    int room;     /* and how many of each group it has */
+    int in_sums;  /* whether it lies in partial sums: see operation_t.sums */
 } map_t;
 
 /* What an operation reads. */
@@ -43,6 +46,7 @@ typedef struct {
     int whole; /* whether each output needs all of it */
     int shift; /* values are divided by 2^shift as they are read, rounded, */
     int bits;  /* and saturate at so many bits; 0 if they are read as they are stored */
+    int blocks; /* whether blocks of it are loaded in each pass, as of a second operand */
 } part_t;
 
 /* The last ones in floating point alone: products of two matrices; functions of the channels of a pixel. */
@@ -77,6 +81,11 @@ typedef struct {
     int depth;                /* of a product: products that are summed up */
     int transposed;           /* and whether the second operand is stored as [groups][columns][depth], or [groups][depth][columns] */
     int together;             /* of a function of channels: those of which it has a sum */
+    int in_blocks;            /* of a product: whether columns are computed block by block, */
+    long operand;             /* where a block of the second operand is loaded, */
+    int attention;            /* the attention that it is part of, if keys pass by in it, from 1 on; of others 0 */
+    int is_context;           /* and whether it gives the context */
+    long sums;                /* of a context: for each row and group the context, a maximum and a sum */
     int has_summand;          /* of a normalisation: whether weights are followed by numbers that are added */
     value_t epsilon;          /* and what is added to the mean of squares */
 } operation_t;
