@@ -29,6 +29,8 @@ from tilewright.residency.graph import InvalidPlanError, members
 from tilewright.residency.placement import find_addresses, placed_items
 from tilewright.residency.shapes import tiles
 from tilewright.residency.shapes.groups import Group, Groups, group_mask, pass_sizes
+from tilewright.residency.shapes.in_blocks import may_have_blocks, most_keys, pixels_in_blocks
+from tilewright.residency.shapes.shape import most_kernels
 from tilewright.residency.shapes.strips import strip_widths
 from tilewright.residency.transitions import State
 from tilewright.spec.errors import InputError
@@ -256,6 +258,11 @@ def _drawn(random: Random, problem: Problem, state: State, group: Group) -> Step
     elif order == "pixels" and area.running is None and strip_widths(area) and random.random() < 0.5:
         columns, share = random.choice(strip_widths(area)), 1
         pixels = random.choice([random.randint(1, columns), columns * random.randint(1, height)])
+    blocks, keys = False, None
+    if order == "pixels" and may_have_blocks(group) and random.random() < 0.7:
+        blocks, columns, doubled, pixels = True, None, False, random.choice(pixels_in_blocks(group))
+        kernels = random.randint(1, most_kernels(group))
+        keys = random.choice([None, random.randint(1, most)]) if (most := most_keys(group)) else None
     return Step(
         tuple(operation.name for operation in group.operations),
         order,
@@ -271,6 +278,8 @@ def _drawn(random: Random, problem: Problem, state: State, group: Group) -> Step
         channels=channels,
         double_buffering=doubled,
         running=running,
+        blocks=blocks,
+        keys=keys,
     )
 
 

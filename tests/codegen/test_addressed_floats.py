@@ -10,11 +10,13 @@ from typing import Any
 import numpy as np
 import pytest
 from conftest import examples, refused
-from residency_in_c import SANITIZED, Built
+from residency_in_c import SANITIZED, Built, any_plan
+from tests.fuzz import networks
 from tests.importing.blocks import Block
 
 import tilewright as tw
 from tilewright import codegen
+from tilewright.codegen.addressed import is_in_floats, numbers_of
 from tilewright.importing.assembly import Changes, assemble
 from tilewright.importing.training import read_floats
 from tilewright.residency import Plan, Problem, simulate
@@ -233,3 +235,33 @@ def test_random_blocks_are_what_onnxruntime_computes(tmp_path: Path, seed: int) 
         pytest.skip("no memory for it")
     built(tmp_path / "c", instance, read_floats(tmp_path / "net.onnx"))
     assert_as_onnxruntime(tmp_path, tmp_path / "c")
+
+
+@pytest.mark.parametrize("seed", range(examples(200, 4)))
+def test_any_plan_of_any_products_is_executed_right(tmp_path: Path, seed: int) -> None:
+    """Beside what is computed of whole maps in Python, with any valid steps."""
+    rng = random.Random(seed)
+    problem = any_products(rng)
+    plan = any_plan(rng, problem)
+    project(tmp_path, problem, plan)
+    maps = numbers_of(problem).maps
+    outputs = [maps[each.name] for each in problem.graph.tensors if each.leaves]
+    expected = np.hstack([each.transpose(0, 2, 3, 1).reshape(len(each), -1) for each in outputs])
+    assert_close(values(tmp_path, "output.bin", problem.machine.element_bytes), expected.ravel())
+
+
+def any_products(rng: random.Random) -> Problem:
+    """Return a problem of a network with products that there is C for, with memory for everything."""
+    while True:
+        size = rng.choice([4, 8])
+        machine = {"memory_bytes": 100_000, "element_bytes": size, "sum_bytes": rng.choice([size, 2 * size])}
+        machine |= {"double_buffering": rng.random() < 0.5}
+        limits = rng.choice([{}, {"frames": "many"}, {"executions": 2}])
+        network = rng.choice([networks.Attention, networks.Products])(rng).network()
+        try:
+            problem = Problem.model_validate({"network": network, "machine": machine, "limits": limits})
+            numbers_of(problem)
+        except tw.InputError:
+            continue
+        if is_in_floats(problem):
+            return problem

@@ -101,7 +101,7 @@ def images_of(problem: Problem) -> int:
 def _refuse_shapes(problem: Problem, operation: Operation) -> None:
     """Refuse what reads maps in another shape than they are stored in, or in groups of single values."""
     spec = operation.op.spec
-    if operation.parts:
+    if any(access.channels is not None for access in operation.op.accesses):
         raise refusal(problem.network, spec, "there is no C for reading some channels of a map alone")
     if operation.op.has_views:
         limit = "there is no C for reading parts of a concatenation, or copies"

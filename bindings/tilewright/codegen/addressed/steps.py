@@ -404,8 +404,6 @@ def in_a_row(operation: Operation) -> bool:
 
 def is_by_rows(operation: Operation) -> bool:
     """Whether an operation is a product or function that needs one pixel of its first operand at a time."""
-    op = operation.op
-    if not isinstance(op.spec, MatMul | Function):
+    if not isinstance(operation.op.spec, MatMul | Function):
         return False
-    extents = {reading.tensor: reading.extent for reading in operation.readings}
-    return extents[op.producers[0] + 1] is not None
+    return operation.readings[0].extent is not None  # of the first operand
