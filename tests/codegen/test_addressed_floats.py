@@ -9,7 +9,7 @@ from typing import Any
 
 import numpy as np
 import pytest
-from conftest import examples, refused
+from conftest import examples, nightly, refused
 from residency_in_c import SANITIZED, Built, any_plan
 from tests.fuzz import networks
 from tests.importing.blocks import Block
@@ -74,7 +74,9 @@ APART = ("not blocks('matmul')", "not blocks('matmul_2')")
 """That second operands are on chip as a whole."""
 
 
-@pytest.mark.parametrize(("size", "memory", "keys"), [(8, 600_000, None), (4, 20_000, 4)])
+@pytest.mark.parametrize(
+    ("size", "memory", "keys"), [pytest.param(8, 600_000, None, marks=nightly), (4, 20_000, 4)]
+)
 def test_a_head_of_attention_is_what_numpy_computes(
     tmp_path: Path, size: int, memory: int, keys: int | None
 ) -> None:
@@ -112,8 +114,7 @@ def masked(positions: int, width: int) -> list[dict[str, Any]]:
     ]
 
 
-@pytest.mark.parametrize("sum_bytes", [4, 8])
-@pytest.mark.parametrize("memory", [700, 1_200, 3_000])
+@pytest.mark.parametrize(("memory", "sum_bytes"), [(700, 8), (1_200, 4)])
 def test_a_mask_is_added_to_the_keys_that_pass_by(tmp_path: Path, memory: int, sum_bytes: int) -> None:
     problem = problem_of(memory, masked(11, 4), sum_bytes=sum_bytes)
     plan = tw.solve(problem, "states", time_limit=20).plan
@@ -127,8 +128,9 @@ def test_a_mask_is_added_to_the_keys_that_pass_by(tmp_path: Path, memory: int, s
     assert_close(values(tmp_path, "output.bin").reshape(11, 4), context)
 
 
-@pytest.mark.parametrize("transposed", [True, False])
-@pytest.mark.parametrize(("groups", "memory"), [(1, 250), (2, 300), (3, 2_000)])
+@pytest.mark.parametrize(
+    ("groups", "memory", "transposed"), [(1, 250, True), (2, 300, False), (3, 2_000, True)]
+)
 def test_second_operands_are_loaded_in_blocks(
     tmp_path: Path, groups: int, memory: int, transposed: bool
 ) -> None:
@@ -176,6 +178,15 @@ def bert(b: Block, tokens: int = 7, features: int = 8, heads: int = 2, hidden: i
     return [b.layernorm(b.pair("Add", x, b.linear(b.silu(b.linear(x, hidden)), features)))]
 
 
+def gpt(b: Block, tokens: int = 8, features: int = 6, heads: int = 2, hidden: int = 9) -> list[str]:
+    """Write queries, keys and values as parts of one projection."""
+    x = b.input(1, tokens, features)
+    projected = b.linear(b.layernorm(x), 3 * features)
+    parts = [b.slice(projected, 2, first * features, (first + 1) * features) for first in range(3)]
+    x = b.pair("Add", x, b.linear(b.attend(*(b.heads(part, heads) for part in parts)), features))
+    return [b.pair("Add", x, b.linear(b.unary("Relu", b.linear(x, hidden)), features))]
+
+
 def of_file(folder: Path, write: Write, memory: int, *where: str, element: int = 4, **sizes: int) -> Instance:
     """Return the instance of a block in so much memory."""
     block = Block()
@@ -194,7 +205,7 @@ def assert_as_onnxruntime(folder: Path, project: Path) -> None:
     assert_close(values(project, "output.bin"), expected.astype(np.float64).ravel())
 
 
-@pytest.mark.parametrize("write", [vit, bert])
+@pytest.mark.parametrize("write", [vit, bert, gpt])
 @pytest.mark.parametrize("where", [APART, ("keys('matmul') == 2",)])
 def test_a_block_of_a_transformer_is_what_onnxruntime_computes(
     tmp_path: Path, write: Write, where: tuple[str, ...]
@@ -223,14 +234,14 @@ def test_elements_that_hold_no_floats_are_refused(tmp_path: Path) -> None:
         codegen.project("net", "", instance.problem, plan, read_floats(tmp_path / "net.onnx"))
 
 
-@pytest.mark.nightly
+@nightly
 @pytest.mark.parametrize("seed", range(examples(24)))
 def test_random_blocks_are_what_onnxruntime_computes(tmp_path: Path, seed: int) -> None:
     rng = random.Random(seed)
     heads = rng.randint(1, 3)
     sizes = {"tokens": rng.randint(2, 9), "heads": heads, "features": heads * rng.randint(2, 4)}
     memory = rng.choice([400, 800, 1_600, 3_200, 100_000])
-    instance = of_file(tmp_path, rng.choice([vit, bert]), memory, hidden=rng.randint(2, 9), **sizes)
+    instance = of_file(tmp_path, rng.choice([vit, bert, gpt]), memory, hidden=rng.randint(2, 9), **sizes)
     if tw.solve(instance, "states", time_limit=20).plan is None:
         pytest.skip("no memory for it")
     built(tmp_path / "c", instance, read_floats(tmp_path / "net.onnx"))

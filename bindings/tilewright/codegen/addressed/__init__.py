@@ -101,7 +101,8 @@ def images_of(problem: Problem) -> int:
 def _refuse_shapes(problem: Problem, operation: Operation) -> None:
     """Refuse what reads maps in another shape than they are stored in, or in groups of single values."""
     spec = operation.op.spec
-    if any(access.channels is not None for access in operation.op.accesses):
+    parts = any(access.channels is not None for access in operation.op.accesses)
+    if parts and spec.kind != "matmul":
         raise refusal(problem.network, spec, "there is no C for reading some channels of a map alone")
     if operation.op.has_views:
         limit = "there is no C for reading parts of a concatenation, or copies"
@@ -367,9 +368,11 @@ class _Project:
         ]
         for each in step.maps:
             place = each.address, each.pixels, each.channels, each.apart
-            flags = map(int, (each.whole, each.twice, each.block, each.fetched, each.streamed, each.written))
-            keys = each.keys, each.room, int(each.in_sums)
-            shown = array_literal((f"tensors + {each.number}", *place, *flags, *keys))
+            first, end = each.fetched
+            flags = int(each.whole), int(each.twice), int(each.block), end - first, first
+            moved = int(each.streamed), int(each.written)
+            keys = each.keys, each.room, each.begin, int(each.in_sums)
+            shown = array_literal((f"tensors + {each.number}", *place, *flags, *moved, *keys))
             lines.append(f"    {shown}, /* {self._told(each.number)} */")
         lines.append("};")
         for axis, parts in (("rows", step.rows), ("columns", step.columns)):
@@ -383,7 +386,9 @@ class _Project:
             if isinstance(arithmetic, IntegerOperation):
                 reads = arithmetic.reads
             for part, read in zip(operation.parts, reads, strict=True):
-                shown = array_literal((part.place, part.first, int(part.whole), *read, int(part.blocks)))
+                shown = array_literal(
+                    (part.place, part.first, int(part.whole), *read, part.begin, int(part.blocks))
+                )
                 lines.append(f"    {shown},")
         lines += ["};", f"static const operation_t {name}_operations[] = {{"]
         first = 0

@@ -7,7 +7,7 @@ from dataclasses import dataclass, fields, replace
 from tilewright.residency import Plan, Problem, Step
 from tilewright.residency.decode_plan import DecodedStep, decode_plan
 from tilewright.residency.derived_problems import problem_of_plan
-from tilewright.residency.graph import Graph, Operation, members
+from tilewright.residency.graph import Graph, Operation, Span, members
 from tilewright.residency.shapes import tiles
 from tilewright.residency.shapes.in_blocks import in_blocks
 from tilewright.residency.shapes.shape import (
@@ -38,6 +38,9 @@ BUFFERS = ("lines", "weights", "block", "operand", "partial sums")
 """What the C knows to be placed for a step alone."""
 
 
+NONE: Span = (0, 0)
+"""No channels."""
+
 Areas = tuple[tuple[tuple[int, int], ...], ...]
 """First and end along an axis, by part and map."""
 
@@ -60,10 +63,14 @@ class MapInStep:
         Whether there is a second buffer behind it, for every other pass.
     block
         Whether it holds a block of channels.
-    fetched, streamed, written
-        Whether it is loaded before the first pass, loaded pass by pass, saved as it is computed.
+    fetched
+        The channels that are loaded before the first pass, first and end.
+    streamed, written
+        Whether it is loaded pass by pass, saved as it is computed.
     keys, room
         If it has keys that pass by: how many each group has, and of how many there is room; else 0.
+    begin
+        The channel with which a line buffer begins.
     in_sums
         Whether it is a context that lies in its partial sums.
     """
@@ -76,11 +83,12 @@ class MapInStep:
     whole: bool
     twice: bool
     block: bool
-    fetched: bool
+    fetched: Span
     streamed: bool
     written: bool
     keys: int = 0
     room: int = 0
+    begin: int = 0
     in_sums: bool = False
 
 
@@ -94,12 +102,15 @@ class PartRead:
         Whether each output needs all of it.
     blocks
         Whether blocks of it are loaded in each pass.
+    begin
+        The channel of the map with which it begins.
     """
 
     place: int
     first: int
     whole: bool
     blocks: bool = False
+    begin: int = 0
 
 
 @dataclass(frozen=True)
@@ -293,17 +304,18 @@ class _Placing:
 
     def _map(self, number: int) -> MapInStep:
         tensor, choice = self._graph.tensors[number], self._read.choice
-        fetched, written = (bool(mask >> number & 1) for mask in (choice.fetched, choice.written))
+        written = bool(choice.written >> number & 1)
         if number in self._whole:
             address, pixels, channels = self._where[number], tensor.pixels, tensor.channels
+            fetched = self._fetched(number)
             return MapInStep(
                 number, address, pixels, channels, 1, True, False, False, fetched, False, written
             )
         if self._blocks is not None and number in self._group.sources and number not in self._blocks.lines:
             # It is loaded in blocks alone, to where the product has them.
-            return MapInStep(number, 0, 1, tensor.channels, 1, False, False, False, False, False, False)
+            return MapInStep(number, 0, 1, tensor.channels, 1, False, False, False, NONE, False, False)
         if any(each.context + 1 == number == self._group.output for each in self._passing):
-            place = MapInStep(number, 0, 1, tensor.channels, 1, False, False, False, False, False, written)
+            place = MapInStep(number, 0, 1, tensor.channels, 1, False, False, False, NONE, False, written)
             return replace(place, in_sums=True)
         lines = number != self._group.output
         if lines:
@@ -335,12 +347,32 @@ class _Placing:
             False,
             copies > 1,
             by_block or not lines,
-            False,
+            NONE,
             number in self._group.sources,
             written,
             keys,
             room,
+            self._begin(number, channels) if lines and not keys else 0,
         )
+
+    def _begin(self, number: int, channels: int) -> int:
+        """Return the channel with which a line buffer of so many begins; they lie side by side in the map."""
+        spans = (self._blocks or self._group).spans(number)
+        if channels == self._graph.tensors[number].channels:
+            return 0
+        if len(spans) > 1:
+            raise self._refused(self._buffers["lines", number])
+        return spans[0][0]
+
+    def _fetched(self, number: int) -> Span:
+        """Return the channels of a map that are loaded before the first pass: those that are read later."""
+        if not self._read.choice.fetched >> number & 1:
+            return NONE
+        spans = self._graph.channels_read(number, self._graph.all & ~self._read.before.done)
+        if len(spans) > 1:
+            limit = "there is no C for fetching channels that do not lie side by side"
+            raise InputError(self._field, self._graph.tensors[number].key, limit)
+        return spans[0]
 
     def _keys_of(self, number: int) -> tuple[int, int]:
         """Return how many keys a group of a map has, and of how many there is room, where they pass by."""
@@ -355,13 +387,14 @@ class _Placing:
         weights = self._buffers.get(("weights", operation.number))
         parts, first = list[PartRead](), 0
         adds = self._shape.running and operation is self._group.last
-        for producer in operation.op.producers:
+        for producer, access in zip(operation.op.producers, operation.op.accesses, strict=True):
             tensor = self._graph.tensors[producer + 1]
             whole = not adds and self._reads_whole(operation, tensor.shape)
             if is_by_rows(operation):
                 whole = bool(parts)  # of a product's second operand
             blocks = bool(parts) and self._loads_blocks(operation, producer + 1)
-            parts.append(PartRead(self._numbers.index(producer + 1), first, whole, blocks))
+            begin = (access.channels or (0, 0))[0]
+            parts.append(PartRead(self._numbers.index(producer + 1), first, whole, blocks, begin))
             if operation.op.spec.kind not in ("add", "mul", "matmul"):
                 first += tensor.size if in_a_row(operation) else tensor.channels
         return OperationInStep(

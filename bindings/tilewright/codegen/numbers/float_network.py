@@ -416,7 +416,10 @@ class FloatNumbers:
     def _computed(self, op: Operation) -> Floats:
         """Return what an operation gives, of whole maps."""
         own, spec = self.operations[op.name], op.spec
-        given = [self.maps[self.graph.name(access.source)] for access in op.accesses]
+        given = [
+            self.maps[self.graph.name(access.source)][:, slice(*(access.channels or (None,)))]
+            for access in op.accesses
+        ]
         if isinstance(spec, MatMul):
             found = _product(spec, *given)
         elif own.kind in ROWS.values():

@@ -78,7 +78,7 @@ static long place(const run_t *r, int m, int y, int x, int channel, int first)
     const long pixel = slot(r, m, y, x) + (map->twice ? r->job % 2 * map->pixels : 0);
     if (map->keys) /* of each group those that pass by */
         channel = channel / map->keys * map->room + channel % map->keys - r->keys.begin;
-    return map->address + (pixel * map->channels + channel - first) * map->apart;
+    return map->address + (pixel * map->channels + channel - map->begin - first) * map->apart;
 }
 
 static value_t element(long at)
@@ -226,7 +226,8 @@ static void load_pass(const run_t *r)
     if (s->order == TILES && s->channels >= s->depth && r->block.begin)
         return; /* what the tile reads is there */
     for (int m = 0; m < s->map_count; m++) {
-        const range_t fresh = {r->before[m], r->ends[m]}, all = {0, s->maps[m].tensor->channels};
+        const int begin = s->maps[m].begin;
+        const range_t fresh = {r->before[m], r->ends[m]}, all = {begin, begin + s->maps[m].channels};
         if (!s->maps[m].streamed || s->maps[m].keys)
             continue;
         if (s->maps[m].block)
@@ -390,7 +391,7 @@ static value_t value_of(const work_t *w, const part_t *part, long value)
 {
     const tensor_t *t = w->run->step->maps[part->map].tensor;
     const int pixels = pixels_of(t), pixel = (int)(value % pixels);
-    return operand(part, place(w->run, part->map, pixel / t->columns, pixel % t->columns, (int)(value / pixels), 0));
+    return operand(part, place(w->run, part->map, pixel / t->columns, pixel % t->columns, part->begin + (int)(value / pixels), 0));
 }
 
 /* The place of a value of the second matrix in this order. */
@@ -406,7 +407,7 @@ static value_t multiplied(const work_t *w, int c, int y, int x)
     const part_t *first = &o->parts[0], *second = &o->parts[1];
     const int columns = w->run->step->maps[o->map].tensor->channels / o->groups;
     const int group = c / columns, column = c % columns;
-    const long row = place(w->run, first->map, y, x, group * o->depth, 0);
+    const long row = place(w->run, first->map, y, x, first->begin + group * o->depth, 0);
     const range_t keys = w->run->keys;
     const long in_block = o->attention ? (long)group * length(keys) + column - keys.begin : c - w->channels.begin;
     value_t sum = 0;
@@ -688,9 +689,9 @@ static void load_rest(load_t *l)
 }
 
 /* The element in DRAM at which a value lies that is counted channel by channel. */
-static long in_dram(const tensor_t *t, long value)
+static long in_dram(const tensor_t *t, const part_t *part, long value)
 {
-    return value % pixels_of(t) * t->channels + value / pixels_of(t);
+    return value % pixels_of(t) * t->channels + part->begin + value / pixels_of(t);
 }
 
 /* Load columns of the second matrices, which are counted from group to group. */
@@ -701,7 +702,7 @@ static void load_columns(const run_t *r, const operation_t *o, range_t units)
     load_t l = {t->dram, o->operand, 0, 0};
     for (int u = units.begin; u < units.end; u++)
         for (int d = 0; d < o->depth; d++)
-            load_more(&l, in_dram(t, second_value(o, columns, u / columns, u % columns, d)));
+            load_more(&l, in_dram(t, &o->parts[1], second_value(o, columns, u / columns, u % columns, d)));
     load_rest(&l);
 }
 
@@ -713,8 +714,10 @@ static void load_keys(const run_t *r, const operation_t *o)
     load_t l = {t->dram, o->operand, 0, 0};
     for (int g = 0; g < o->groups; g++)
         for (int k = r->keys.begin; k < r->keys.end; k++)
-            for (int i = 0; i < others; i++)
-                load_more(&l, in_dram(t, second_value(o, columns, g, o->is_context ? i : k, o->is_context ? k : i)));
+            for (int i = 0; i < others; i++) {
+                const long value = second_value(o, columns, g, o->is_context ? i : k, o->is_context ? k : i);
+                load_more(&l, in_dram(t, &o->parts[1], value));
+            }
     load_rest(&l);
 }
 
@@ -1056,8 +1059,15 @@ void run_step(const step_t *step)
     for (int m = 0; m < step->map_count; m++) {
         const map_t *map = &step->maps[m];
         const long bytes = (long)pixels_of(map->tensor) * map->tensor->channels * ELEMENT_BYTES;
-        if (map->fetched)
+        if (map->fetched == map->tensor->channels) {
             dma_load(memory + map->address * ELEMENT_BYTES, map->tensor->dram, bytes);
+            continue;
+        }
+        for (long p = 0; map->fetched && p < pixels_of(map->tensor); p++) { /* others are read by nobody */
+            const long at = p * map->tensor->channels + map->from;
+            dma_load(memory + (map->address + at) * ELEMENT_BYTES, map->tensor->dram + at * ELEMENT_BYTES,
+                     (long)map->fetched * ELEMENT_BYTES);
+        }
     }
     enter(&run);
     for (int i = 0; i < step->operation_count; i++) {

@@ -31,11 +31,13 @@ typedef struct {
     int whole;    /* whether all of it is on chip */
     int twice;    /* whether there is a second buffer behind it, for every other pass */
     int block;    /* whether it holds a block of channels */
-    int fetched;  /* loaded before the first pass */
+    int fetched;  /* channels that are loaded before the first pass, from this one on: */
+    int from;
     int streamed; /* loaded pass by pass */
     int written;  /* saved as it is computed */
     int keys;     /* of each group, if the buffer has some keys that pass by; else 0 */
     int room;     /* and how many of each group it has */
+    int begin;    /* the channel with which a line buffer begins, if nobody reads those before */
     int in_sums;  /* whether it lies in partial sums: see operation_t.sums */
 } map_t;
 
@@ -46,6 +48,7 @@ typedef struct {
     int whole; /* whether each output needs all of it */
     int shift; /* values are divided by 2^shift as they are read, rounded, */
     int bits;  /* and saturate at so many bits; 0 if they are read as they are stored */
+    int begin;  /* the channel of the map with which it begins, of a product's operands */
     int blocks; /* whether blocks of it are loaded in each pass, as of a second operand */
 } part_t;
 
