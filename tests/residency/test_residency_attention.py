@@ -211,7 +211,7 @@ def test_cycles_have_the_fewest_blocks_of_keys_that_fit(elements: int, keys: int
     assert step_of(optimum(timed), "softmax").keys == keys  # whole rows rescale nothing
 
 
-@pytest.mark.by_day(8)
+@pytest.mark.by_day(5)
 @pytest.mark.parametrize("seed", range(400))
 def test_attention_agrees_with_an_oracle_apart(seed: int) -> None:
     rng = random.Random(f"attention {seed}")
@@ -221,7 +221,10 @@ def test_attention_agrees_with_an_oracle_apart(seed: int) -> None:
     problem = in_some_memory(rng, problem)
     if rng.random() < 0.5:
         problem = problem.with_(machine={"memory_bytes": problem.least_memory + rng.randint(0, 12)})
-    graph = oracle.Graph(problem.model_dump(mode="json"))
+    try:
+        graph = oracle.Graph(problem.model_dump(mode="json"))
+    except TooLarge:
+        pytest.skip("the oracle does not know copies of slices")
     assert [each.chain for each in graph.attention] == [each.operations for each in problem.graph.attentions]
     agrees_with_an_oracle(rng, problem)
 
@@ -424,7 +427,7 @@ def drawn(rng: random.Random) -> Problem:
                 return in_some_memory(rng, problem)
 
 
-@pytest.mark.by_day(8)
+@pytest.mark.by_day(5)
 @pytest.mark.parametrize("seed", range(400))
 def test_products_agree_with_an_oracle_apart(seed: int) -> None:
     rng = random.Random(f"products {seed}")

@@ -328,7 +328,7 @@ def test_long_chains_of_concatenations_are_no_recursion() -> None:
 def test_bundled_networks_are_coarse_already_or_become_so(name: str) -> None:
     net = Network.model_validate(catalogue.shared("networks", name))
     kinds = {layer.kind for layer in coarse(net).layers}
-    assert kinds <= {"conv", "fc", "pool", "add", "map"}
+    assert kinds <= {"conv", "fc", "pool", "add", "map", "mul"}
     if not any(layer.kind == "map" for layer in net.layers):
         assert coarse(net) == net
     folded(net)
