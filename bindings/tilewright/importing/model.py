@@ -379,30 +379,30 @@ def _inputs(
             raise InputError("--input", name, f"no such input; there are: {', '.join(inputs) or 'none'}")
     if not inputs:
         raise InputError("graph.input", [], "a network has an input that its outputs depend on")
-    bound = _bound(inputs.values(), sizes)
-    found = [_sized(value, sizes, bound) for value in inputs.values()]
+    named = _sizes_by_name(inputs.values(), sizes)
+    found = [_sized(value, sizes, named) for value in inputs.values()]
     found.sort(key=lambda value: len(value.type.tensor_type.shape.dim) < 2)
     return found
 
 
-def _bound(inputs: Iterable[onnx.ValueInfoProto], sizes: Mapping[str, Sequence[int]]) -> dict[int | str, int]:
+def _sizes_by_name(inputs: Iterable[onnx.ValueInfoProto], sizes: Mapping[str, Sequence[int]]) -> dict[int | str, int]:
     """Return the sizes that the file has names for and that are given for an input."""
     found: dict[int | str, int] = {}
     for value in inputs:
         stated = _stated(value.type.tensor_type) or []
-        named = zip(stated, sizes.get(value.name, ()), strict=False)
-        found |= {name: size for name, size in named if isinstance(name, str) and name != "?"}
+        pairs = zip(stated, sizes.get(value.name, ()), strict=False)
+        found |= {name: size for name, size in pairs if isinstance(name, str) and name != "?"}
     return found
 
 
 def _sized(
-    value: onnx.ValueInfoProto, sizes: Mapping[str, Sequence[int]], bound: Mapping[int | str, int]
+    value: onnx.ValueInfoProto, sizes: Mapping[str, Sequence[int]], named: Mapping[int | str, int]
 ) -> onnx.ValueInfoProto:
     """Return an input with all of its sizes; of images that are left open there is one.
 
     Parameters
     ----------
-    sizes, bound
+    sizes, named
         By input, and by the names that the file has for some.
     """
     name = value.name
@@ -413,7 +413,7 @@ def _sized(
     if stated is None and name not in sizes:
         limit = f"has no shape; give it, for example --input {name}=1,3,224,224"
         raise InputError("graph.input", name, limit)
-    given = [bound.get(size, size) for size in sizes.get(name, stated or ())]
+    given = [named.get(size, size) for size in sizes.get(name, stated or ())]
     if len(given) > 1 and isinstance(given[0], str) and not SEQUENCE.search(given[0]):
         given[0] = 1
     if stated is not None and len(given) != len(stated):
