@@ -74,7 +74,7 @@ def found(problem: Problem) -> int:
     return objective(problem, plan)
 
 
-@pytest.mark.by_day(2)
+@pytest.mark.by_day(1)
 @pytest.mark.parametrize(
     ("positions", "elements", "traffic"),
     [(256, 54_592, 45_056), (256, 38_272, 77_824), (512, 104_768, 77_824), (512, 72_064, 143_360)],
@@ -211,7 +211,7 @@ def test_cycles_have_the_fewest_blocks_of_keys_that_fit(elements: int, keys: int
     assert step_of(optimum(timed), "softmax").keys == keys  # whole rows rescale nothing
 
 
-@pytest.mark.by_day(5)
+@pytest.mark.by_day(2)
 @pytest.mark.parametrize("seed", range(400))
 def test_attention_agrees_with_an_oracle_apart(seed: int) -> None:
     rng = random.Random(f"attention {seed}")
