@@ -385,7 +385,9 @@ def _inputs(
     return found
 
 
-def _sizes_by_name(inputs: Iterable[onnx.ValueInfoProto], sizes: Mapping[str, Sequence[int]]) -> dict[int | str, int]:
+def _sizes_by_name(
+    inputs: Iterable[onnx.ValueInfoProto], sizes: Mapping[str, Sequence[int]]
+) -> dict[int | str, int]:
     """Return the sizes that the file has names for and that are given for an input."""
     found: dict[int | str, int] = {}
     for value in inputs:
