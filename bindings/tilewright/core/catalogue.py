@@ -299,12 +299,17 @@ def _says(path: Path, _changed: int, line: str) -> bool:
     return re.search(line, path.read_text("utf-8", errors="replace"), re.MULTILINE) is not None
 
 
+def can_run(path: Path) -> bool:
+    """Whether the package that a formulation is written for is installed."""
+    return written_for(path) != contracts.CPSAT or installed(ORTOOLS)
+
+
 def formulation(room: str, name: str) -> ModuleType | Path:
     """Return what a driver takes: the module of a Python formulation, the file of a MiniZinc one."""
     path = model(room, name)
     if path.suffix == ".mzn":
         return path
-    if written_for(path) == contracts.CPSAT and not installed(ORTOOLS):
+    if not can_run(path):
         raise SolverMissingError(
             f"{name} is written for CP-SAT, which is missing; to get it: {INSTALL_CPSAT}"
         )

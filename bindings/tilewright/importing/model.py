@@ -417,7 +417,7 @@ def _sized(
         raise InputError("graph.input", name, limit)
     given = [named.get(size, size) for size in sizes.get(name, stated or ())]
     if len(given) > 1 and isinstance(given[0], str) and not SEQUENCE.search(given[0]):
-        given[0] = 1
+        given[0] = given[0] if tensor.shape.dim[0].HasField("dim_value") else 1  # 0 may mean none
     if stated is not None and len(given) != len(stated):
         limit = f"the file has {name}={','.join(map(str, stated))}, of {len(stated)} dimensions"
         raise InputError("--input", f"{name}={','.join(map(str, given))}", limit)

@@ -41,7 +41,7 @@ def routes(problem: Any, but: str | None = None) -> list[str]:
     room = room_of(problem).name
     files = [path for path in catalogue.models(room) if catalogue.bundled(path)]
     files.sort(key=catalogue.chooses_columns)
-    exact = [path.stem for path in files if catalogue.solves_itself(path)]
+    exact = [path.stem for path in files if catalogue.solves_itself(path) and catalogue.can_run(path)]
     if problem.constraints:  # what ignores one proves nothing about the others' claims
         files = [path for path in files if not unstated(path, problem)]
         exact = [name for name in exact if catalogue.model(room, name) in files]
