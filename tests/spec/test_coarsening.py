@@ -98,7 +98,9 @@ def test_affine_functions_become_one_before_they_become_part_of_a_convolution_af
 
 def test_two_affine_functions_have_the_numbers_of_both() -> None:
     pool, scale, bias = table("pool", kernel=[1, 1]), norm("scale", 4), norm("bias", 4)
-    for pair, numbers in (((scale, bias), 8), ((scale, scale), 4), ((norm(), bias), 8), ((bias, bias), 4)):
+    single = norm("scale", 0)
+    pairs = [((scale, bias), 8), ((scale, scale), 4), ((norm(), bias), 8), ((bias, bias), 4)]
+    for pair, numbers in [*pairs, ((single, bias), 4), ((bias, single), 4), ((single, norm()), 8)]:
         net = network(pool=pool, first=pair[0], second=pair[1])
         assert folded(net) == {"pool": (), "first": ("second",)}
         assert coarse(net).parameters == numbers

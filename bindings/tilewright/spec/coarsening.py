@@ -294,7 +294,7 @@ def _fuse_before(draft: _Draft, name: str) -> None:
     writers = draft.writers(name)
     before = [draft.layer(writer) for writer in writers]
     if before and all(isinstance(layer, NamedLayer) or _is_affine(layer) for layer in before):
-        _add_bias(draft, name, writers)
+        _hand_over(draft, name, writers)
         draft.fold(name, writers)
 
 
@@ -312,7 +312,7 @@ def _fuse_after(draft: _Draft, name: str) -> None:
             return
         if _adds(draft.nodes[name]) and any(operation.layer.padding):
             return
-    _add_bias(draft, name, readers)
+    _hand_over(draft, name, readers)
     draft.fold(name, readers)
 
 
@@ -322,11 +322,11 @@ def _adds(operation: _Node) -> bool:
     return any(isinstance(layer, Map) and layer.op in ("batch_norm", "bias") for layer in layers)
 
 
-def _add_bias(draft: _Draft, name: str, into: Iterable[str]) -> None:
+def _hand_over(draft: _Draft, name: str, into: Iterable[str]) -> None:
     """Give those that take over an affine function the numbers that it adds and multiplies by.
 
     Layers have a bias then. Two affine functions are one, with a factor or a summand of each channel, or
-    both.
+    both. A single number, of all channels, is none of its parameters.
     """
     adds, numbers = _adds(draft.nodes[name]), parameters_of(draft.layer(name))
     for other in into:
@@ -334,8 +334,9 @@ def _add_bias(draft: _Draft, name: str, into: Iterable[str]) -> None:
         if isinstance(layer, NamedLayer) and adds:
             draft.change(other, layer=layer.model_copy(update={"bias": True}))
         elif isinstance(layer, Map) and numbers:
-            alike = _adds(draft.nodes[other]) == adds and max(numbers, layer.parameters) <= layer.input[0]
-            both = max(numbers, layer.parameters) if alike else 2 * layer.input[0]
+            own, most = layer.parameters, 2 * layer.input[0]
+            alike = _adds(draft.nodes[other]) == adds and max(numbers, own) < most
+            both = max(numbers, own) if alike else min(numbers + own, most)
             draft.change(other, layer=layer.model_copy(update={"parameters": both}))
 
 
