@@ -25,9 +25,12 @@ def plan(problem: Problem) -> Plan:
     """Let splits grow, one at a time; where layers are to be placed, to the least interval."""
     growth = _Growth(problem)
     most = inf if problem.most_interval is None else problem.most_interval
-    growth.speed_up(most if problem.minimise in ("pes", "latency") else 0)
+    growth.speed_up(most if problem.minimise in ("pes", "latency") else problem.host_period)
     found = growth.plan()
-    if problem.minimise == "latency":
+    if problem.minimise == "latency" and problem.waits:  # tables know no times but those of layers
+        growth.speed_up(0)
+        found = growth.plan()
+    elif problem.minimise == "latency":
         fast = _Growth(problem)
         fast.speed_up(0)
         found = min(growth.least_latency(), fast.least_latency(), key=lambda one: one[0])[1]

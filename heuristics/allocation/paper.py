@@ -40,7 +40,7 @@ def _in_turn(problem: Problem, every: list[Choices]) -> list[LayerSplit]:
     for pes in sorted({split.pes for choices in every for split in choices}):
         chosen = [_at_most(choices, pes) for choices in every]
         cycles = sum(split.load(stage.task) for stage, split in zip(problem.stages, chosen, strict=True))
-        if cycles <= (problem.most_interval or 0):
+        if cycles <= (problem.most_load or 0):
             break
     return chosen
 

@@ -66,6 +66,8 @@ def why_not(problem: Problem) -> str | None:
         return "what leaves the chip is not in the model"
     if "rows" in problem.limits.splits:
         return "rows are divided, so that beats depend on splits; reference states that"
+    if problem.waits:
+        return "layers wait for maps from outside of the array; reference states that"
     if problem.minimise not in ("interval", "pes", "latency", "energy"):
         return f"objective.minimise = {problem.minimise!r} is not in the model"
     if find_obstacle(problem) is not None:

@@ -25,7 +25,7 @@ LARGEST = 10**8
 
 def suits(problem: Problem) -> bool:
     """Whether the formulation takes a problem; buffers between layers it does not look at."""
-    if problem.minimise != "energy" or not is_settled_by_splits(problem):
+    if problem.minimise != "energy" or problem.waits or not is_settled_by_splits(problem):
         return False
     menu = Menu(problem)
     return bool(menu.empty or not len(menu.limits) or _range(menu) // _unit(menu) <= LARGEST)

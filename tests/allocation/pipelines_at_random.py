@@ -45,7 +45,12 @@ def prices(random: Random) -> dict[str, int]:
 
 
 def pipeline(
-    random: Random, *, buffers: bool = False, wide: int = 2, goals: tuple[str, ...] = GOALS
+    random: Random,
+    *,
+    buffers: bool = False,
+    wide: int = 2,
+    goals: tuple[str, ...] = GOALS,
+    host: bool = False,
 ) -> AllocationProblem:
     """Return a random problem of few plans, with all kinds of limits.
 
@@ -57,8 +62,13 @@ def pipeline(
         By how many PEs at most the array has more than there are layers.
     goals
         One of these is minimised; with energy or a front of it among them, the machine has prices.
+    host
+        Whether layers wait for what the host computes.
     """
-    layers = network(random, 3, 4, channels=4, kinds="ccpa")
+    if host:  # a map that is added to itself, or multiplied by itself, is part of the layer before
+        layers = network(random, 5, 4, channels=4, kinds="ccpamsf", twice=False)
+    else:
+        layers = network(random, 3, 4, channels=4, kinds="ccpa")
     assume(len(layers) > 1)
     minimise = random.choice(goals)
     divided = random.choice([["filters"], ["filters", "maps"], ["filters", "rows"]])
@@ -67,6 +77,11 @@ def pipeline(
     scan = random.choice(["rows", "rows", "fields"]) if "rows" not in divided else "rows"
     machine: Json = {"array": [1, len(layers) + random.randint(1, wide)], "clock_mhz": 1}
     machine["functional_units"] = random.randint(1, 2)
+    if host:
+        machine["array"][1] = random.randint(2, 5)
+        if random.random() < 0.9:
+            rate = random.choice([0.0, 0.1, 0.5, 2.25])
+            machine["host"] = {"cycles_per_byte": rate, "cycles_per_call": random.choice([0, 3, 40])}
     if buffers:
         machine["buffer_bytes"] = random.randint(30, 250)
     if set(goals) & {"energy", "pareto"}:
@@ -81,12 +96,14 @@ def pipeline(
     if random.random() < 0.15:
         limits["pes"] = {layers[0]["name"]: random.randint(1, 2)}
     try:
-        return AllocationProblem.model_validate(
+        found = AllocationProblem.model_validate(
             {"network": {"layers": layers}, "machine": machine, "objective": objective, "limits": limits}
         )
     except InputError:
         assume(False)
         raise
+    assume(not host or found.steps)
+    return found
 
 
 def with_border(random: Random, executions: tuple[str, ...] = EXECUTIONS) -> AllocationProblem:

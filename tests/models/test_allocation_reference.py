@@ -6,7 +6,7 @@ import sys
 from random import Random
 
 import pytest
-from allocation.pipelines_at_random import loads_of_plans, pipeline, with_border
+from allocation.pipelines_at_random import GOALS, loads_of_plans, pipeline, with_border
 from conftest import examples
 from formulations import need, solve
 from hypothesis import assume, given, settings
@@ -47,6 +47,12 @@ def test_reference_agrees_with_the_search(random: Random) -> None:
 @given(randoms)
 def test_reference_agrees_with_the_search_where_buffers_are_limited(random: Random) -> None:
     agree(pipeline(random, buffers=True))
+
+
+@settings(max_examples=examples(300, 12))
+@given(randoms)
+def test_reference_agrees_where_layers_wait_for_the_host(random: Random) -> None:
+    agree(pipeline(random, host=True, buffers=random.random() < 0.3, goals=(*GOALS, "latency", "energy")))
 
 
 @settings(max_examples=examples(200, 6))

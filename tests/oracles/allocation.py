@@ -6,7 +6,7 @@ from collections.abc import Callable, Iterator
 from fractions import Fraction
 from functools import lru_cache
 from itertools import combinations, product
-from math import prod
+from math import ceil, prod
 from typing import Any, NamedTuple
 
 from tests.oracles import Refused, TooLarge
@@ -84,8 +84,17 @@ class Layer:
         return list(product(range(self.rows), range(self.columns)))
 
 
+class Step(NamedTuple):
+    """An operation of the host: its cycles, what it reads, and how many layers precede it."""
+
+    cycles: int
+    layers: list[int]
+    steps: list[int]
+    place: int
+
+
 class Pipeline:
-    """A problem, and what its plans cost."""
+    """A problem, and what its plans cost; layers read -2, -3, ... of the operations of the host."""
 
     def __init__(self, problem: Json) -> None:
         self.problem = problem
@@ -96,14 +105,33 @@ class Pipeline:
         names = {"input": -1}
         last = "input"
         sent = set(problem["network"].get("outputs") or [])  # what leaves the array beside what none reads
+        self.steps: list[Step] = []
+        words: dict[str, int] = {}
         for table in problem["network"]["layers"]:
             reads = table.get("inputs") or [last]
             last = table["name"]
-            if table["kind"] == "fc":
+            for name in reads:  # of a layer that reads the input alone it is known how large that is
+                if name == "input" and set(reads) == {"input"}:
+                    words[name] = prod(table["input"])
+            if table["kind"] in ("fc", "mul") or table.get("op") == "softmax":
                 sent |= set(reads)
+                words[last] = table.get("kernels") or prod(table["input"])
+                moved = words[last] + sum(words[name] for name in set(reads))
+                if table["kind"] == "fc":
+                    moved += table["kernels"] * (prod(table["input"]) + bool(table["bias"]))
+                before = {names[name] for name in reads}
+                on_host = [-2 - number for number in before if number <= -2]
+                inside = [number for number in before if number >= 0]
+                names[last] = -2 - len(self.steps)
+                self.steps.append(Step(self._host_cycles(moved), inside, on_host, len(self.layers)))
                 continue
             names[last] = len(self.layers)
             self.layers.append(Layer(len(self.layers), table, tuple(names[name] for name in reads)))
+            words[last] = self.layers[-1].channels * self.layers[-1].rows * self.layers[-1].columns
+        if not any(read <= -2 for layer in self.layers for read in layer.reads):
+            self.steps = []  # what the host does behind the array is told beside
+        self.outside = {names[name]: size for name, size in words.items() if names[name] < 0}
+        self.period = sum(step.cycles for step in self.steps)
         self.readers = [[one for one in self.layers if layer.number in one.reads] for layer in self.layers]
         self.leaving = {layer.number for layer in self.layers
                         if layer.name in sent or not self.readers[layer.number]}  # fmt: skip
@@ -116,6 +144,14 @@ class Pipeline:
         self.words: int | None = None
         if self.machine["buffer_bytes"] is not None:
             self.words = 8 * self.machine["buffer_bytes"] // self.machine["word_bits"]
+
+    def _host_cycles(self, words: int) -> int:
+        """Return the cycles of the host for so many words."""
+        host = self.machine["host"]
+        if host is None:
+            return 0
+        moved = -(-words * self.machine["word_bits"] // 8)
+        return int(host["cycles_per_call"] + ceil(Fraction(str(host["cycles_per_byte"])) * moved))
 
     def _orders(self) -> dict[int, dict[Pixel, int]]:
         """Return the place of each pixel in its layer's order with ``scan = "fields"``."""
@@ -189,18 +225,24 @@ class Pipeline:
         found: Json = {"work": [layer.work(split) for layer, split in zip(self.layers, splits, strict=True)]}
         found |= {"load": loads, "pes": [split.pes for split in splits]}
         if not self.parallel:
-            starts = [sum(loads[:number]) for number in range(len(loads))]
-            found |= {"used": max(found["pes"]), "interval": sum(loads), "latency": sum(loads)}
+            starts = [
+                sum(loads[:number]) + sum(step.cycles for step in self.steps if step.place <= number)
+                for number in range(len(loads))
+            ]
+            total = sum(loads) + self.period
+            found |= {"used": max(found["pes"]), "interval": total, "latency": total}
             return found | {"pace": found["work"], "start": starts, "busy": loads, "storage": self._in_turn()}
-        interval = max(loads)
+        interval = max([*loads, self.period])
         level, pace, start = [], [], []
+        host: list[int] = []
         for layer, split in zip(self.layers, splits, strict=True):
+            self._on_host(host, layer.number, start, pace, splits, interval)
             before = [read for read in layer.reads if read >= 0]
             level.append(max([loads[layer.number], *(level[read] for read in before)]))
             beats = layer.beats(split)
             pace.append((interval if pacing == "uniform" else level[-1]) // beats)
             own = self.order(layer.number, split.rows)
-            begin = 0
+            begin = max([0, *(host[-2 - read] for read in layer.reads if read <= -2)])
             for read in before:
                 theirs = self.order(read, splits[read].rows)
                 needed = [-1] * beats
@@ -210,13 +252,46 @@ class Pipeline:
                 begin = max(begin, start[read] + lead)
             start.append(begin)
         busy = [layer.beats(splits[layer.number]) * pace[layer.number] for layer in self.layers]
-        latency = max(begin + long for begin, long in zip(start, busy, strict=True))
+        self._on_host(host, len(self.layers), start, pace, splits, interval)
+        latency = max([begin + long for begin, long in zip(start, busy, strict=True)] + host)
         words = sum(layer.weights for layer in self.layers)
         if self.words is not None:
             found["buffer"] = [self._buffer(layer, splits, pace, start, interval) for layer in self.layers]
             words += sum(found["buffer"])
         found |= {"used": sum(found["pes"]), "interval": interval, "latency": latency, "storage": words}
         return found | {"pace": pace, "start": start, "busy": busy}
+
+    def _on_host(
+        self,
+        ends: list[int],
+        layers: int,
+        start: list[int],
+        pace: list[int],
+        splits: tuple[Split, ...],
+        interval: int,
+    ) -> None:
+        """Add when the host has done what comes before a layer, of which nothing waits but for its turn.
+
+        The interval is divided among the operations, from when the first one begins; see docs/allocation.md.
+        """
+        while len(ends) < len(self.steps) and self.steps[len(ends)].place <= layers:
+            number = len(ends)
+            step = self.steps[number]
+            busy = {read: self.layers[read].beats(splits[read]) * pace[read] for read in step.layers}
+            begin = max(
+                [0, *(start[read] + busy[read] for read in step.layers), *(ends[n] for n in step.steps)]
+            )
+            first = next((n for n, one in enumerate(self.steps) if one.cycles), None)
+            if first is not None and first < number and step.cycles:
+                origin = ends[first] - self.steps[first].cycles
+                mine = origin + sum(one.cycles for one in self.steps[first:number])
+                while (begin - mine) % interval:
+                    begin += 1
+                taken = {
+                    (ends[n] - k - 1) % interval for n in range(number) for k in range(self.steps[n].cycles)
+                }
+                assert not taken & {(begin + k) % interval for k in range(step.cycles)}
+            ends.append(begin + step.cycles)
 
     def _in_turn(self) -> int:
         most = 0
@@ -226,8 +301,10 @@ class Pipeline:
                 later = [reader.number for reader in self.readers[layer.number]] or [layer.number]
                 if max(later) >= now.number:
                     words += layer.channels * layer.rows * layer.columns
-            if any(-1 in layer.reads for layer in self.layers[now.number :]):
-                words += prod(next(layer for layer in self.layers if -1 in layer.reads).shape)
+            for outside in {read for layer in self.layers for read in layer.reads if read < 0}:
+                readers = [layer for layer in self.layers if outside in layer.reads]
+                if readers[0].number <= now.number <= readers[-1].number:
+                    words += self.outside[outside]
             most = max(most, words)
         return most
 
@@ -332,13 +409,13 @@ class Pipeline:
 
     def _borders(self, layer: Layer, region: Any) -> bool:
         rows, columns = self.machine["array"]
-        inner = -1 not in layer.reads and layer.number not in self.leaving
+        inner = min(layer.reads) >= 0 and layer.number not in self.leaving
         return inner or any(y in (0, rows - 1) or x in (0, columns - 1) for y, x in region)
 
     def _hops(self, regions: Any) -> int:
         total = 0
         for layer, region in zip(self.layers, regions, strict=False):
-            for read in set(layer.reads) - {-1}:
+            for read in {read for read in layer.reads if read >= 0}:
                 for y, x in region:
                     total += min(abs(y - v) + abs(x - u) for v, u in regions[read])
         return total

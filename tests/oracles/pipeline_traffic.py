@@ -19,7 +19,7 @@ def counted(pipeline: Pipeline, splits: tuple[Split, ...]) -> Counter[str]:
 
 
 def of_layer(pipeline: Pipeline, layer: Layer, split: Split) -> Counter[str]:
-    """Return what is counted of a layer and a frame; the first layer brings the network's input."""
+    """Return what is counted of a layer and a frame; the first to read a map from outside brings it."""
     found: Counter[str] = Counter()
     beats: dict[int, list[tuple[int, int]]] = {}
     for pixel, beat in pipeline.order(layer.number, split.rows).items():
@@ -32,10 +32,10 @@ def of_layer(pipeline: Pipeline, layer: Layer, split: Split) -> Counter[str]:
     found["writes"] += words * kept
     found["reads"] += words * (kept and leaves)
     crossing = [words * leaves]
-    if not layer.number:
-        given = layer.shape[0] * layer.shape[1] * layer.shape[2]
-        found["writes"] += given
-        crossing.append(given)
+    for outside in {read for read in layer.reads if read < 0}:
+        if not any(outside in other.reads for other in pipeline.layers[: layer.number]):
+            found["writes"] += pipeline.outside[outside]
+            crossing.append(pipeline.outside[outside])
     if not pipeline.parallel:
         found["writes"] += layer.weights
         crossing.append(layer.weights)
@@ -82,9 +82,9 @@ def _beat(
 
 def _read_by(pipeline: Pipeline, layer: Layer, filter_: int, n: int) -> list[tuple[int, int, int]]:
     """Return the maps behind one of a filter's maps: place among the inputs, layer, channel of it."""
-    given = pipeline.layers[0].shape[0]
+    plane = layer.shape[1] * layer.shape[2]
     sizes = [
-        (slot, read, given if read < 0 else pipeline.layers[read].channels)
+        (slot, read, pipeline.outside[read] // plane if read < 0 else pipeline.layers[read].channels)
         for slot, read in enumerate(layer.reads)
     ]
     if layer.kind == "add":

@@ -40,7 +40,7 @@ from tilewright.allocation.machine import INPUT
 from tilewright.allocation.off_chip import transfer_cycles, transfers
 from tilewright.allocation.plan import PACINGS, Plan
 from tilewright.allocation.problem import Problem
-from tilewright.allocation.schedule import schedule, storage_by_turn
+from tilewright.allocation.schedule import HostTable, given_of, schedule, storage_by_turn
 from tilewright.allocation.splits import LayerSplit
 from tilewright.allocation.stages import Stage
 from tilewright.core.bounds import Bound
@@ -61,7 +61,7 @@ def bound_on_splits(problem: Problem) -> Bound:
         return Bound("energy of each layer bound", least_energy(problem))
     if not problem.parallel:
         pairs = zip(_least_loads(problem), _least_transfers(problem), strict=True)
-        return Bound("all layers bound", sum(map(max, pairs)))
+        return Bound("all layers bound", problem.interval_at(sum(map(max, pairs))))
     if problem.minimise == "latency":
         return max(_interval(problem), Bound("first pixels bound", _latency(problem)), key=_value)
     return _interval(problem)
@@ -89,6 +89,7 @@ def _interval(problem: Problem) -> Bound:
         Bound("slowest layer bound", slowest),
         Bound("operations bound", -(-operations // _units(problem))),
         Bound("chip border bound", sum(_least_transfers(problem))),
+        Bound("host bound", problem.host_period),
         key=_value,
     )
 
@@ -105,7 +106,8 @@ def _pes(problem: Problem) -> int:
     offers, most = offers_of(problem), problem.most_interval
     assert most is not None
     if not problem.parallel:
-        fewest = fewest_in_turn(offers, problem.stages, most)
+        assert problem.most_load is not None
+        fewest = fewest_in_turn(offers, problem.stages, problem.most_load)
         assert fewest is not None  # the rate can be kept
         return fewest
     chosen = cheapest_within(offers, most)
@@ -116,15 +118,20 @@ def _pes(problem: Problem) -> int:
 def _latency(problem: Problem) -> int:
     scan, loads, units = Scan(problem), _least_loads(problem), _units(problem)
     before: list[set[int]] = []
-    paces, starts, latency = [], [], 0
+    paces, starts, latency = list[int](), list[int](), 0
+    beats_of = [stage.task.rows * stage.task.columns for stage in problem.stages]
+    host = HostTable(
+        problem, 1
+    )  # where the host begins at any time, it begins as soon as what it reads is there
     for stage in problem.stages:
+        host.advance(stage.number, starts, beats_of, paces)
         producers = [producer for producer in stage.producers if producer >= 0]
         before.append({stage.number}.union(*(before[producer] for producer in producers)))
         operations = sum(problem.stages[number].task.operations for number in before[-1])
         level = max(-(-operations // units), *(loads[number] for number in before[-1]))
-        beats = stage.task.rows * stage.task.columns
+        beats = beats_of[stage.number]
         paces.append(level // beats)
-        starts.append(0)
+        starts.append(max((host.there(each) for each in given_of(problem, stage)), default=0))
         latency = max(latency, beats * paces[-1])
         for producer in producers:
             lead = scan.lead(producer, stage.number)
@@ -132,7 +139,8 @@ def _latency(problem: Problem) -> int:
             ends = lead.ahead * paces[producer] + (beats - lead.done) * paces[-1]
             latency = max(latency, starts[producer] + int(ends.max()))
         latency = max(latency, starts[-1] + beats * paces[-1])
-    return latency
+    host.advance(len(problem.stages), starts, beats_of, paces)
+    return max(latency, host.end)
 
 
 # Why there is no plan ------------------------------------------------------------------------------------
@@ -158,11 +166,15 @@ def _too_slow(problem: Problem, most: int) -> str | None:
         needed, largest = sum(split.pes for split in chosen), max(chosen, key=_pes_of)
         told = f"layer {stages[chosen.index(largest)].name} alone {largest.pes}"
     else:
+        most -= problem.host_period
         fewest, chosen = fewest_in_turn(offers, stages, most), in_turn(offers, rows * columns)
         assert fewest is not None and chosen is not None
         needed, loads = fewest, [split.load(stage.task) for stage, split in zip(stages, chosen, strict=True)]
         longest = stages[loads.index(max(loads))].name
-        told = f"on which a frame takes {sum(loads)} cycles, {max(loads)} of them in layer {longest}"
+        told = (
+            f"on which a frame takes {problem.interval_at(sum(loads))} cycles, {max(loads)} of them in layer "
+        )
+        told += longest
     if needed <= rows * columns:
         return None
     return (

@@ -12,7 +12,7 @@ from typing import NamedTuple
 
 from tilewright.allocation.geometry import Windows
 from tilewright.allocation.machine import EnergyPrices
-from tilewright.allocation.off_chip import transfers, words_coming
+from tilewright.allocation.off_chip import channels_of, readers_of, transfers, words_coming
 from tilewright.allocation.plan import Plan
 from tilewright.allocation.problem import Problem
 from tilewright.allocation.splits import LayerSplit
@@ -95,9 +95,10 @@ def pes_sharing_maps(filters: int, maps: int, groups: int, parts: int) -> int:
 
 
 def exchange_of(problem: Problem, stage: Stage, split: LayerSplit) -> Exchange:
-    """Return what a layer exchanges for a frame with a split; the first one also brings the network's input.
+    """Return what a layer exchanges for a frame with a split.
 
-    That crosses the border and is written to the buffers once.
+    The first layer that reads a map from outside brings it: it crosses the border and is written to the
+    buffers once.
     """
     task, spec, windows = stage.task, stage.spec, Windows.of(stage.spec)
     positions, beats = task.rows * task.columns, split.beats(task)
@@ -112,17 +113,26 @@ def exchange_of(problem: Problem, stage: Stage, split: LayerSplit) -> Exchange:
     hops = shared * pixels_read(windows, 1) + stage.weights * positions + passed + values
     accesses = ACCESSES_OF_A_SUM + (stage.weights > 0)
     kept = is_kept(problem, stage)
-    given = 0 if stage.number else prod(spec.input)
+    given = words_given(problem, stage)
     loaded = 0 if problem.parallel else stage.weights
-    crossing = (given, loaded, values if stage.leaves else 0)
+    crossing = (*given, loaded, values if stage.leaves else 0)
     return Exchange(
         macs=task.operations,
         registers=accesses * task.operations + ACCESSES_OF_A_SUM * passed,
         hops=hops,
         buffer_reads=read + words_taken_back(problem, stage),
-        buffer_writes=(values if kept else 0) + loaded + given,
+        buffer_writes=(values if kept else 0) + loaded + sum(given),
         off_chip_bytes=sum(map(problem.machine.bytes, crossing)),
     )
+
+
+def words_given(problem: Problem, stage: Stage) -> list[int]:
+    """Return the words of each map from outside that a layer is the first to read."""
+    return [
+        prod(each.shape)
+        for place, each in enumerate(problem.given)
+        if stage.number == min(readers_of(problem, -1 - place), default=None)
+    ]
 
 
 def is_kept(problem: Problem, stage: Stage) -> bool:
@@ -138,9 +148,7 @@ def words_taken_back(problem: Problem, stage: Stage) -> int:
 
 def channels_read(problem: Problem, stage: Stage) -> int:
     """Return the maps that a layer reads; one that it reads twice counts once."""
-    given = problem.stages[0].spec.input[0]
-    producers = dict.fromkeys(stage.producers)
-    return sum(given if each < 0 else problem.stages[each].channels for each in producers)
+    return sum(channels_of(problem, each) for each in dict.fromkeys(stage.producers))
 
 
 def exchange(problem: Problem, plan: Plan) -> Exchange:
@@ -156,7 +164,7 @@ def exchange(problem: Problem, plan: Plan) -> Exchange:
             writes -= stage.weights  # they stay, or come as `words_coming` says
     if problem.machine.off_chip is None:
         return found
-    writes += words_coming(problem, plan.streamed, plan.spilled) - prod(problem.stages[0].spec.input)
+    writes += words_coming(problem, plan.streamed, plan.spilled) - prod(problem.given[0].shape)
     return found._replace(
         buffer_reads=found.buffer_reads + reads,
         buffer_writes=found.buffer_writes + writes,

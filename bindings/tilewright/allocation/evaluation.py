@@ -17,10 +17,11 @@ from tilewright.allocation.energy import (
     leakage_per_cycle,
     prices_of,
     spend,
+    words_given,
 )
 from tilewright.allocation.exact.search import exhaustive
 from tilewright.allocation.geometry import Scan
-from tilewright.allocation.lowering import Lowering, engines_of, tensor_elements, weights_of
+from tilewright.allocation.lowering import Lowering, tensor_elements, weights_of, workers_of
 from tilewright.allocation.machine import INPUT
 from tilewright.allocation.measures import (
     PipelineEnergy,
@@ -228,14 +229,43 @@ def _simulate(times: Schedule, asked: Asked) -> Report:
     data, expected = _data(problem, frames, asked.seed) if asked.numeric else (None, None)
     report = execute(
         lowering.program(),
-        overlapped=asked.overlapped,
+        overlapped=asked.overlapped and not problem.waits,  # what the host waits for is no operand of it
         data=data,
         expected=expected,
         deadline=asked.deadline,
     )
     if report.violation is None:
+        report.violation = _too_early(times, lowering, report)
+    if report.violation is None:
         report.measures = _measures(times, lowering, report)
     return report
+
+
+def _too_early(times: Schedule, lowering: Lowering, report: Report) -> Violation | None:
+    """Say what began before all was there that it reads from outside of the array: the host, or a layer."""
+    problem, line = times.problem, report.scheduled
+    if not problem.waits:
+        return None
+    assert line is not None
+    begins, ends = _spans(line, lowering)
+    first = len(problem.stages)
+    needs = [
+        (first + number, step.name, [*step.stages, *(first + each for each in step.steps)])
+        for number, step in enumerate(problem.steps)
+    ]
+    for stage in problem.stages:
+        given = [problem.given[-1 - each] for each in stage.producers if each < 0]
+        of_host = [first + each.step for each in given if each.step is not None]
+        needs.append(
+            (stage.number, stage.name, of_host + [each.stage for each in given if each.stage is not None])
+        )
+    for worker, name, needed in needs:
+        for other in needed:
+            if (late := begins[worker] < ends[other]).any():
+                frame = int(late.argmax())
+                expected, got = f"from cycle {ends[other, frame]} on", f"cycle {begins[worker, frame]}"
+                return Violation("given", 0, name, expected, got)
+    return None
 
 
 def _simulate_front(problem: Problem, plan: Plan, scan: Scan, asked: Asked) -> Report:
@@ -270,11 +300,12 @@ def _measures(times: Schedule, lowering: Lowering, report: Report) -> PipelineMe
     problem, line = times.problem, report.scheduled
     assert line is not None
     plan = times.plan
-    begins = _of_frames(line, lowering, np.minimum, line.start, np.iinfo(np.int64).max)
-    ends = _of_frames(line, lowering, np.maximum, line.finish, 0)
+    begins, ends = _spans(line, lowering)
     done = ends.max(axis=0)
     # Of a single frame the layer that is busy longest decides when the next one can follow.
     interval = int(done[1] - done[0]) if lowering.frames > 1 else int((ends - begins).max())
+    if lowering.frames == 1 and problem.parallel:
+        interval = max(interval, int((ends - begins)[len(problem.stages) :].sum()))
     latency = int(done[0])
     crossed = _off_chip(times, report, lowering.frames) if problem.machine.off_chip else None
     if problem.parallel and crossed is not None:
@@ -316,12 +347,12 @@ def _whole_network(problem: Problem, interval: int, latency: int) -> WholeNetwor
     machine, host = problem.machine, problem.host_cycles
     if host is None and machine.configuration_cycles is None:
         return None
-    own = problem.turn_configuration_cycles
-    whole = max(interval + own, host or 0)
+    own, after = problem.turn_configuration_cycles, 0 if problem.steps else host or 0
+    whole = max(interval + own, after)
     configuration = None if machine.configuration_cycles is None else own or machine.configuration_cycles
     return WholeNetwork(
         interval_cycles=whole,
-        latency_cycles=latency + own + (host or 0),
+        latency_cycles=latency + own + after,
         frames_per_second=machine.frames_per_second(whole),
         host_cycles=host,
         configuration_cycles=configuration,
@@ -374,14 +405,14 @@ def _spent(
         left = per_frame(report.written, stage.name)
         kept = bool(problem.consumers[stage.number]) or not problem.parallel
         loaded = per_frame(report.loaded, weights_of(stage)) + per_frame(report.loaded, stage.name)
-        given = 0 if stage.number else prod(stage.spec.input)
+        given = words_given(problem, stage)
         if crossed is not None and given:
-            given = per_frame(report.loaded, INPUT)
+            given = [per_frame(report.loaded, INPUT)]
         executed = exchange_of(problem, stage, split)._replace(
             macs=computed * stage.macs_per_value,
             buffer_reads=read + kept * left,
-            buffer_writes=kept * computed + loaded + given,
-            off_chip_bytes=sum(map(machine.bytes, (given, loaded, left))),
+            buffer_writes=kept * computed + loaded + sum(given),
+            off_chip_bytes=sum(map(machine.bytes, (*given, loaded, left))),
         )
         parts = parts.plus(executed)
     if crossed is not None:
@@ -427,11 +458,23 @@ def _layers(times: Schedule, report: Report, begins: Counts, ends: Counts) -> di
     }
 
 
+def _spans(line: Timeline, lowering: Lowering) -> tuple[Any, Any]:
+    """Return when layers, and the host, began and ended with each frame; see `_of_frames`."""
+    begins = _of_frames(line, lowering, np.minimum, line.start, np.iinfo(np.int64).max)
+    return begins, _of_frames(line, lowering, np.maximum, line.finish, 0)
+
+
 def _of_frames(line: Timeline, lowering: Lowering, reduce: Any, times: Any, nothing: int) -> Any:
-    """Return the first start (or last end) of each layer in each frame, shape (layers, frames)."""
-    found = np.full((len(lowering.problem.stages), lowering.frames), nothing, dtype=np.int64)
+    """Return the first start (or last end) of each layer, and of the host, in each frame.
+
+    Returns
+    -------
+    int, shape (layers + operations of the host, frames)
+    """
+    workers = len(lowering.problem.stages) + len(lowering.problem.steps)
+    found = np.full((workers, lowering.frames), nothing, dtype=np.int64)
     computes = line.step < len(lowering.stage)
-    computes &= line.engine.codes < len(engines_of(lowering.problem))  # which come first
+    computes &= line.engine.codes < len(workers_of(lowering.problem))  # which come first
     steps = line.step[computes]
     reduce.at(found, (lowering.stage[steps], lowering.frame[steps]), times[computes])
     return found
@@ -440,14 +483,21 @@ def _of_frames(line: Timeline, lowering: Lowering, reduce: Any, times: Any, noth
 def _data(problem: Problem, frames: int, seed: int) -> tuple[dict[str, Values], dict[str, Values]]:
     """Return random inputs and weights, and what the reference network makes of them.
 
+    Maps that the host computes, and parts of maps that come back from off the chip, are random, too: what the
+    array makes of them is the same, whatever the host does.
+
     Sums that exceed 64 bits wrap around, alike in both.
     """
     rng = np.random.default_rng(seed)
-    given = (frames, *problem.stages[0].spec.input)
-    data = {INPUT: rng.integers(-8, 9, given, dtype=np.int64)}
+    data = {
+        given.name: rng.integers(-8, 9, (frames, *given.shape), dtype=np.int64) for given in problem.given
+    }
     found: list[Values] = []
     for stage in problem.stages:
-        values = [data[INPUT] if producer < 0 else found[producer] for producer in stage.producers]
+        values = [
+            data[off_chip.name_of(problem, producer)] if producer < 0 else found[producer]
+            for producer in stage.producers
+        ]
         if isinstance(stage.spec, Add):
             found.append(reference_sum(values))
         elif isinstance(stage.spec, Map):

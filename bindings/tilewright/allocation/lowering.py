@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
 from itertools import product
 from math import prod
 from typing import NamedTuple
@@ -10,11 +11,11 @@ from typing import NamedTuple
 import numpy as np
 
 from tilewright.allocation.geometry import Numbers
-from tilewright.allocation.machine import INPUT
+from tilewright.allocation.machine import HOST, INPUT
 from tilewright.allocation.off_chip import NOT_READ, channels_of, name_of, readers_of
 from tilewright.allocation.problem import Problem
 from tilewright.allocation.schedule import Schedule
-from tilewright.allocation.stages import Stage
+from tilewright.allocation.stages import HostStep, Stage
 from tilewright.simulator import (
     Box,
     Compute,
@@ -29,6 +30,7 @@ from tilewright.simulator import (
 )
 from tilewright.simulator.columns import COMPUTE, FREE, LOAD, READ, WRITE, Key, StepTable, TabledSteps
 from tilewright.simulator.operations import WindowBeat
+from tilewright.simulator.program import Region, Values
 
 BUFFERS, OFF_CHIP = "buffers", "off-chip"
 """Memories: that of the array, and what lies beyond it and is streamed from and to."""
@@ -93,6 +95,11 @@ class Events(NamedTuple):
     high: Numbers
 
 
+def on_host(step: HostStep) -> str:
+    """Return the name of the tensor that stands for what an operation of the host computes."""
+    return f"{step.name} on the host"
+
+
 def weights_of(stage: Stage) -> str:
     """Return the name of a stage's weights."""
     return f"{stage.name} weights"
@@ -107,6 +114,11 @@ def engines_of(problem: Problem) -> tuple[str, ...]:
     return tuple(stage.name for stage in problem.stages) if problem.parallel else (ARRAY,)
 
 
+def workers_of(problem: Problem) -> tuple[str, ...]:
+    """Return the names of all that computes: `engines_of`, and the host where layers wait for it."""
+    return (*engines_of(problem), HOST) if problem.steps else engines_of(problem)
+
+
 class Lowering:
     """A program of some frames that follow each other, and what each of its steps is of.
 
@@ -118,7 +130,8 @@ class Lowering:
     Attributes
     ----------
     stage, beat, frame, start
-        Of each step that computes, in their order.
+        Of each step that computes, in their order. Operations of the host are counted behind the layers, and
+        have a beat.
     """
 
     def __init__(self, schedule: Schedule, frames: int) -> None:
@@ -127,11 +140,11 @@ class Lowering:
         always = (INPUT,) if self.problem.machine.off_chip and self.problem.parallel else ()
         self.spilled = (*always, *schedule.plan.spilled)
         self.end = schedule.latency + (frames - 1) * schedule.interval
-        stages = self.problem.stages
-        counts = np.array(schedule.beats)
-        stage = np.repeat(np.arange(len(stages)), counts)
+        counts = np.array((*schedule.beats, *(1 for _ in self.problem.steps)))
+        paces = np.array((*schedule.paces, *self.problem.step_cycles))
+        stage = np.repeat(np.arange(len(counts)), counts)
         beat = np.arange(len(stage)) - np.repeat(np.cumsum(counts) - counts, counts)
-        start = np.array(schedule.starts)[stage] + beat * np.array(schedule.paces)[stage]
+        start = np.array((*schedule.starts, *schedule.host_starts))[stage] + beat * paces[stage]
         frame = np.repeat(np.arange(frames), len(stage))
         stage, beat = np.tile(stage, frames), np.tile(beat, frames)
         start = np.tile(start, frames) + frame * schedule.interval
@@ -159,7 +172,7 @@ class Lowering:
         return Program(
             tensors=tuple(self._tensors()),
             memories=(Memory(BUFFERS, machine.buffer_words), Memory(OFF_CHIP)),
-            engines=tuple(map(Engine, (*engines_of(self.problem), "load", "write"))),
+            engines=tuple(map(Engine, (*workers_of(self.problem), "load", "write"))),
             steps=TabledSteps(steps, self._steps, self._table),
             preloaded=tuple(self._preloaded()),
             buffers=steps,  # every layer looks ahead as far as its buffer allows
@@ -168,13 +181,16 @@ class Lowering:
     def _tensors(self) -> Iterator[Tensor]:
         parallel, schedule = self.problem.parallel, self.schedule
         outside = parallel and INPUT not in self.spilled
-        yield Tensor(
-            INPUT,
-            (self.frames, *_input(self.problem)),
-            "input",
-            OFF_CHIP if outside else BUFFERS,
-            buffer=schedule.input_buffer if parallel and not outside else None,
-        )
+        for given in self.problem.given:
+            yield Tensor(
+                given.name,
+                (self.frames, *given.shape),
+                "input",
+                OFF_CHIP if outside else BUFFERS,
+                buffer=schedule.input_buffer if parallel and not outside else None,
+            )
+        for step in self.problem.steps:
+            yield Tensor(on_host(step), (self.frames, 1, 1, 1), "intermediate", OFF_CHIP)
         for stage in self.problem.stages:
             inside = bool(self.problem.consumers[stage.number])
             yield Tensor(
@@ -193,21 +209,23 @@ class Lowering:
         """Yield what is there before the first frame: weights that stay, and what a pipeline streams."""
         parallel = self.problem.parallel
         if parallel and INPUT not in self.spilled:
-            yield INPUT, WHOLE
+            for given in self.problem.given:
+                if not given.waits:
+                    yield given.name, WHOLE
         for stage in self.problem.stages:
             if stage.weights and (parallel or self._stays(stage)):
                 yield weights_of(stage), WHOLE
 
     def _labels(self) -> list[str]:
         """Return the labels of all steps."""
-        names = [stage.name for stage in self.problem.stages]
+        names = [*(stage.name for stage in self.problem.stages), *map(on_host, self.problem.steps)]
         columns = zip(self.stage.tolist(), self.frame.tolist(), self.beat.tolist(), strict=True)
         return [*(f"{names[stage]} {frame}.{beat}" for stage, frame, beat in columns), "end"]
 
     def _steps(self) -> Iterator[Step]:
         """Make the steps in the order of time; the last one clears what is left."""
         runs_of, moves = self._runs(), self._moves()
-        beats = [_Beats(self, stage) for stage in self.problem.stages]
+        beats = self._workers()
         runs = zip(*(column.tolist() for column in runs_of), strict=True)
         columns = (self._labels(), [*self.start.tolist(), self.end])
         run = next(runs, None)
@@ -230,6 +248,11 @@ class Lowering:
                 start=start,
             )
 
+    def _workers(self) -> list[_Beats | _HostWork]:
+        """Return what computes, in the order in which `stage` counts."""
+        layers = [_Beats(self, stage) for stage in self.problem.stages]
+        return [*layers, *(_HostWork(self, number) for number in range(len(self.problem.steps)))]
+
     def _of(self, step: int) -> tuple[int, int]:
         return int(self.frame[step]), int(self.beat[step])
 
@@ -248,11 +271,11 @@ class Lowering:
         shapes = {tensor.name: tensor.shape for tensor in self._tensors()}
         for step, moves in self._moves().items():
             for move in moves:
-                key = _key(move)
-                region = np.array([shapes[move.tensor]])
-                parts.append(Events(key, np.array([step]), 1 + key[0], 0 * region, region))
-        for layer in self.problem.stages:
-            parts += _Beats(self, layer).events(shapes)
+                key, spans = _key(move), zip(_ranges(move.region), shapes[move.tensor], strict=True)
+                bounds = np.array([span or (0, length) for span, length in spans]).T
+                parts.append(Events(key, np.array([step]), 1 + key[0], bounds[:1], bounds[1:]))
+        for worker in self._workers():
+            parts += worker.events(shapes)
         forms = list(dict.fromkeys(part.form for part in parts))
         number_of = {key: number for number, key in enumerate(forms)}
         counts = [len(part.steps) for part in parts]
@@ -278,14 +301,22 @@ class Lowering:
         stages, schedule = self.problem.stages, self.schedule
 
         def at(cycle: int, move: Free | Load | WriteBack) -> None:
-            moves.setdefault(int(np.searchsorted(self.start, cycle)), []).append(move)
+            # What begins at the end takes no time, and is before it.
+            step = len(self.start) if cycle == self.end else int(np.searchsorted(self.start, cycle))
+            moves.setdefault(step, []).append(move)
 
         for name, _ in self._preloaded():
             at(self.end, Free(name, WHOLE))
+        for step in self.problem.steps:
+            at(self.end, Free(on_host(step), WHOLE))
         turns: list[tuple[str, int, int]] = []
-        if not self.problem.parallel:
-            if INPUT not in self.spilled:
-                turns.append((INPUT, 0, schedule.ends[readers_of(self.problem, -1)[-1]]))
+        if self.problem.parallel:
+            self._arrivals(at)
+        else:
+            for place, given in enumerate(self.problem.given):
+                readers = readers_of(self.problem, -1 - place)
+                if readers and given.name not in self.spilled:
+                    turns.append((given.name, schedule.starts[readers[0]], schedule.ends[readers[-1]]))
             turns += [
                 (weights_of(stage), begin, end)
                 for stage, begin, end in zip(stages, schedule.starts, schedule.ends, strict=True)
@@ -299,6 +330,15 @@ class Lowering:
                 end = self.end if self.problem.parallel else schedule.ends[stage.number]
                 at(end, WriteBack(stage.name, WHOLE))
         return moves
+
+    def _arrivals(self, at: Callable[[int, Free | Load], None]) -> None:
+        """Let maps come that the host, or the array, has computed before: each frame when it is there."""
+        for given in self.problem.given:
+            if given.waits:
+                for frame in range(self.frames):
+                    region = Box(((frame, frame + 1), None, None, None))
+                    at(self.schedule.there(given) + frame * self.schedule.interval, Load(given.name, region))
+                at(self.end, Free(given.name, WHOLE))
 
     # Buffers -----------------------------------------------------------------------------------------
 
@@ -379,8 +419,7 @@ class _Beats:
         self.bands, self.across = windows.runs(0, row, last), windows.runs(1, column, column + 1)
         self.lowering, self.stage, self.pace = lowering, stage, schedule.paces[stage.number]
         self.engine = stage.name if problem.parallel else ARRAY
-        names = [each.name for each in problem.stages]
-        self.inputs = tuple(INPUT if producer < 0 else names[producer] for producer in stage.producers)
+        self.inputs = tuple(name_of(problem, producer) for producer in stage.producers)
         self.operands = tuple(dict.fromkeys(self.inputs))
         self.weights = weights_of(stage) if stage.weights else None
 
@@ -433,6 +472,45 @@ class _Beats:
         yield Events(form, steps, rank + 1, *bounds(name, every, self.rows, self.columns))
 
 
+class _HostWork:
+    """The compute actions of an operation of the host, of which the simulator knows only when it is done.
+
+    A tensor of one value for each frame stands for all that it computes.
+    """
+
+    def __init__(self, lowering: Lowering, number: int) -> None:
+        self.lowering, self.number = lowering, number
+        self.name = on_host(lowering.problem.steps[number])
+        self.cycles = lowering.problem.step_cycles[number]
+
+    def at(self, frame: int, _beat: int) -> Compute:
+        """Return the compute of a frame."""
+        region = Box(((frame, frame + 1), None, None, None))
+        return Compute(self.name, region, (), 0, Done(), engine=HOST, cycles=self.cycles)
+
+    def events(self, _shapes: dict[str, tuple[int, ...]]) -> Iterator[Events]:
+        """Return the events of all frames."""
+        steps = np.flatnonzero(self.lowering.stage == len(self.lowering.problem.stages) + self.number)
+        high = np.ones((len(steps), 4), dtype=np.int64)
+        high[:, 0] += self.lowering.frame[steps]
+        form: Key = (COMPUTE, self.name, HOST, 0, 0, 0, self.cycles)
+        yield Events(form, steps, FIRST_READ, high - 1, high)
+
+
+@dataclass(frozen=True)
+class Done:
+    """What stands for the values that the host computes."""
+
+    def __call__(self, chip: dict[str, Values]) -> Values:
+        """Return a value."""
+        return np.ones(1, dtype=np.int64)
+
+
+def _ranges(region: Region) -> tuple[tuple[int, int] | None, ...]:
+    assert isinstance(region, Box)
+    return region.ranges
+
+
 def _key(move: Free | Load | WriteBack) -> Key:
     """Return the form of what is freed or moved."""
     if isinstance(move, Free):
@@ -440,11 +518,8 @@ def _key(move: Free | Load | WriteBack) -> Key:
     return LOAD if isinstance(move, Load) else WRITE, move.tensor, move.engine, 0, 0
 
 
-def _input(problem: Problem) -> tuple[int, int, int]:
-    return problem.stages[0].spec.input  # as it is stored, whatever reshapes stand before
-
-
 def tensor_elements(problem: Problem, frames: int) -> int:
     """Return the elements of all tensors of a program, as a numeric simulation holds them."""
     maps = sum(stage.channels * stage.task.rows * stage.task.columns for stage in problem.stages)
-    return frames * (maps + prod(_input(problem))) + sum(stage.weights for stage in problem.stages)
+    maps += sum(prod(given.shape) for given in problem.given)
+    return frames * maps + sum(stage.weights for stage in problem.stages)

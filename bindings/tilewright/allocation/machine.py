@@ -30,6 +30,9 @@ OBJECTIVES = by_name(
 INPUT = "input"
 """Name of the network's input, which no layer has."""
 
+HOST = "host"
+"""Engine of what the host computes while layers wait for it."""
+
 ENERGY_FRONT = ("interval", "energy")
 """What `AllocationObjective.between` may name instead of interval, PEs and latency."""
 
@@ -170,15 +173,16 @@ def machine_from(table: dict[str, Any]) -> MachineReading:
     outer, *inner = chip.arrays or ((),)
     sizes = [axis.size for axis in outer]
     rows, columns = (1, prod(sizes)) if len(sizes) < 2 else (sizes[0], prod(sizes[1:]))
-    return MachineReading(
-        {
-            "array": (rows, columns),
-            "functional_units": chip.macs_per_cycle * prod(axis.size for array in inner for axis in array),
-            "clock_mhz": chip.clock_mhz,
-            "buffer_bytes": chip.total_bytes,
-            "word_bits": chip.bits,
-        }
-    )
+    found = {
+        "array": (rows, columns),
+        "functional_units": chip.macs_per_cycle * prod(axis.size for array in inner for axis in array),
+        "clock_mhz": chip.clock_mhz,
+        "buffer_bytes": chip.total_bytes,
+        "word_bits": chip.bits,
+    }
+    if table.get("host") is not None:
+        found["host"] = table["host"]
+    return MachineReading(found)
 
 
 class AllocationObjective(SingleObjective):

@@ -42,20 +42,20 @@ def uses_of(scan: Scan, reader: Stage, row_groups: int = 1) -> Uses:
 
 
 def readers_of(problem: Problem, number: int) -> tuple[int, ...]:
-    """Return the layers that read a map; -1 is the network's input."""
+    """Return the layers that read a map; of given ones -1 is the network's input."""
     if number >= 0:
         return problem.consumers[number]
-    return tuple(stage.number for stage in problem.stages if -1 in stage.producers)
+    return tuple(stage.number for stage in problem.stages if number in stage.producers)
 
 
 def channels_of(problem: Problem, number: int) -> int:
-    """Return the channels of a map; -1 is the network's input."""
-    return problem.stages[0].spec.input[0] if number < 0 else problem.stages[number].channels
+    """Return the channels of a map; of given ones -1 is the network's input."""
+    return problem.given[-1 - number].shape[0] if number < 0 else problem.stages[number].channels
 
 
 def name_of(problem: Problem, number: int) -> str:
     """Return how a plan calls a map."""
-    return INPUT if number < 0 else problem.stages[number].name
+    return problem.given[-1 - number].name if number < 0 else problem.stages[number].name
 
 
 class Sizes(NamedTuple):
@@ -174,7 +174,7 @@ def storage_in_turns(
 def _all_of(problem: Problem, number: int) -> int:
     """Return the words of a map."""
     if number < 0:
-        return prod(problem.stages[0].spec.input)
+        return prod(problem.given[-1 - number].shape)
     task = problem.stages[number].task
     return channels_of(problem, number) * task.rows * task.columns
 

@@ -413,7 +413,7 @@ def _gates(problem: Problem, owners: Numbers) -> Iterator[tuple[str, PE, PE]]:
     ]
     for stage in problem.stages:
         gates = [(pe, outwards) for pe, outwards in border if owners[pe] == stage.number]
-        if gates and -1 in stage.producers:
+        if gates and min(stage.producers) < 0:
             yield "input", *gates[0]
         if gates and stage.leaves:
             yield "output", *gates[-1]

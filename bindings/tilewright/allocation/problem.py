@@ -7,13 +7,14 @@ from math import prod
 
 from tilewright.allocation.machine import (
     ENERGY_FRONT,
+    HOST,
     OBJECTIVES,
     AllocationLimits,
     AllocationObjective,
     ArrayMachine,
 )
 from tilewright.allocation.splits import LayerSplit, SplitRules, layer_splits, least_load
-from tilewright.allocation.stages import Hosted, Stage, consumers_of, hosted_of, stages_of
+from tilewright.allocation.stages import Division, Given, HostStep, Stage, consumers_of, divide
 from tilewright.spec.errors import InputError
 from tilewright.spec.network import Network
 from tilewright.spec.objectives import Minimising
@@ -40,7 +41,7 @@ class Problem(Minimising):
             raise InputError(
                 "network.layers",
                 len(self.network.layers),
-                "needs a convolution: all layers are fully connected",
+                "holds no layer that runs on the array: PEs compute convolutions, pools and sums",
             )
         names = [stage.name for stage in stages]
         for name in self.limits.pes:
@@ -50,7 +51,7 @@ class Problem(Minimising):
                     self.limits.pes[name],
                     f"no such layer; there are: {', '.join(names)}",
                 )
-        taken = {"load", "write", *(f"{name} weights" for name in names)}
+        taken = {"load", "write", *(f"{name} weights" for name in names), *((HOST,) if self.steps else ())}
         for name in taken.intersection(names):
             raise InputError("network.layers", name, "something else has this name; choose another one")
         if len(set(self.limits.splits)) != len(self.limits.splits):
@@ -76,8 +77,19 @@ class Problem(Minimising):
                 "is for layer-parallel execution; layers take turns here, which has: interval, pes, latency, "
                 "energy",
             )
+        self._check_host()
         if self.most_interval is not None:
             self._check_rate(stages)
+
+    def _check_host(self) -> None:
+        """Refuse a front whose latencies no search knows."""
+        if self.waits and self.parallel and self.minimise == "pareto" and not self.trades_energy:
+            names = ", ".join(each.name for each in self.given if each.waits)
+            limit = (
+                f"is not searched where layers wait for maps from outside of the array, here {names}; there "
+            )
+            limit += "are: interval, pes, latency, energy, and pareto between interval and energy"
+            raise InputError("objective.minimise", self.minimise, limit)
 
     def _check_energy(self) -> None:
         between, goal = self.objective.between, self.minimise
@@ -102,6 +114,10 @@ class Problem(Minimising):
         if "rows" in self.limits.splits:
             limit = "rows are not split with machine.off_chip"
             raise InputError("limits.splits", list(self.limits.splits), limit)
+        if len(self.given) > 1:
+            names = ", ".join(each.name for each in self.given[1:])
+            limit = f"is for networks whose input alone comes from outside of the array; here so do: {names}"
+            raise InputError("machine.off_chip", self.machine.off_chip.model_dump(), limit)
 
     def _check_pes(self, stages: tuple[Stage, ...]) -> None:
         pes, columns = self.machine.pes, self.machine.array[1]
@@ -150,7 +166,12 @@ class Problem(Minimising):
         assert most is not None
         least = {stage: least_load(self.machine, self.limits, stage) for stage in stages}
         slowest = max(stages, key=least.__getitem__)
-        interval = least[slowest] if self.parallel else sum(least.values())
+        interval = least[slowest] if self.parallel else sum(least.values()) + self.host_period
+        if self.parallel and self.host_period > max(most, interval):
+            rate = self.machine.frames_per_second(self.host_period)
+            limit = f"the host takes {self.host_period} cycles for a frame; at {self.machine.clock_mhz} MHz "
+            limit += f"these are at most {rate:.6g}"
+            raise InputError("objective.frames_per_second", self.objective.frames_per_second, limit)
         if interval > most:
             told = f"layer {slowest.name} takes {interval} cycles for a frame on any number of PEs"
             if not self.parallel:
@@ -198,23 +219,67 @@ class Problem(Minimising):
         return None if rate is None else int(self.machine.clock_mhz * 1_000_000 / rate * (1 + 1e-12))
 
     @cached_property
+    def division(self) -> Division:
+        """What runs on the array and what on the host."""
+        return divide(self.network)
+
+    @property
     def stages(self) -> tuple[Stage, ...]:
-        """The layers that run on the array, in the order of execution.
+        """The layers that run on the array, in the order of execution."""
+        return self.division.stages
 
-        Fully connected layers run elsewhere (section 5), so they and what follows them are left out.
-        """
-        return stages_of(self.network)
+    @property
+    def given(self) -> tuple[Given, ...]:
+        """Maps that layers read from outside of the array, the network's input first."""
+        return self.division.given
 
-    @cached_property
-    def hosted(self) -> tuple[Hosted, ...]:
-        """What runs on the host: fully connected layers and what follows them."""
-        return hosted_of(self.network)
+    @property
+    def hosted(self) -> tuple[HostStep, ...]:
+        """What runs on the host, in the order of execution."""
+        return self.division.hosted
+
+    @property
+    def steps(self) -> tuple[HostStep, ...]:
+        """What the host does in the schedule: all that it does, where a layer waits for some of it."""
+        return self.hosted if self.division.waits else ()
+
+    @property
+    def waits(self) -> bool:
+        """Whether a layer waits for a map from outside of the array to be there as a whole."""
+        return any(each.waits for each in self.given)
 
     @property
     def host_cycles(self) -> int | None:
         """Cycles of the host for a frame; None where it has no price."""
+        return None if self.machine.host is None else sum(map(self.cycles_of, self.hosted))
+
+    @property
+    def step_cycles(self) -> tuple[int, ...]:
+        """Cycles of each operation of `steps`; 0 where the host has no price."""
+        return tuple(map(self.cycles_of, self.steps))
+
+    def cycles_of(self, step: HostStep) -> int:
+        """Return the cycles of the host for an operation; 0 where it has no price."""
         host = self.machine.host
-        return None if host is None else sum(host.cycles(self.machine.bytes(op.words)) for op in self.hosted)
+        return 0 if host is None else host.cycles(self.machine.bytes(step.words))
+
+    @cached_property
+    def host_period(self) -> int:
+        """Cycles for which a frame keeps the host of the schedule busy.
+
+        No interval of layers at the same time is shorter; where layers take turns, they are a part of it.
+        """
+        return sum(self.step_cycles)
+
+    @property
+    def most_load(self) -> int | None:
+        """Most cycles at the required rate: of each layer, or of all that take turns, without the host's."""
+        most = self.most_interval
+        return most if most is None or self.parallel else most - self.host_period
+
+    def interval_at(self, load: int) -> int:
+        """Return the interval where the longest load, or the sum of layers that take turns, is given."""
+        return max(load, self.host_period) if self.parallel else load + self.host_period
 
     @property
     def turn_configuration_cycles(self) -> int:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from itertools import compress
 from math import gcd, prod
 from pathlib import Path
@@ -18,7 +19,9 @@ from tilewright.allocation.machine import INPUT, EnergyPrices
 from tilewright.allocation.off_chip import channels_of, readers_of, words_of_map
 from tilewright.allocation.plan import PACINGS, Plan
 from tilewright.allocation.problem import Problem
+from tilewright.allocation.schedule import given_of
 from tilewright.allocation.splits import LayerSplit
+from tilewright.allocation.stages import Stage
 from tilewright.allocation.vocabulary import AXES
 from tilewright.spec.constraints import Term
 from tilewright.spec.constraints.parts import terms
@@ -53,12 +56,12 @@ def why_not(problem: Problem, _formulation: Path | None = None) -> str | None:
     """Say why the model does not take a problem, or None."""
     if problem.minimise in ("pareto", "distance"):
         return f"objective.minimise = {problem.minimise!r} is not in the model"
-    most = sum(stage.task.operations for stage in problem.stages)
+    most = sum(stage.task.operations for stage in problem.stages) + problem.host_period
     link, crossing = problem.machine.off_chip, 0
     if link is not None:
         crossing = _most_moved(problem) * problem.machine.clock_mhz
         most += len(problem.stages) + crossing // link.mb_per_s
-    most = max(len(problem.stages) * most, crossing)
+    most = max((len(problem.stages) + 2 * len(problem.steps)) * most, crossing)
     if most > LARGEST:
         return f"numbers up to {most:,} may occur, the solvers of MiniZinc count to {LARGEST:,}"
     if counts_energy(problem) and (spent := problem.most_energy // unit_of_energy(problem)) > LARGEST:
@@ -173,10 +176,34 @@ def _energy_data(problem: Problem) -> dict[str, Any]:
     }
 
 
+def _outside_data(problem: Problem) -> dict[str, Any]:
+    """Return what layers read from outside of the array, and what the host does."""
+
+    def numbers(found: Iterable[int]) -> set[int]:
+        return {number + 1 for number in found}
+
+    def awaited(stage: Stage, of: str) -> set[int]:
+        found = (getattr(given, of) for given in given_of(problem, stage))
+        return numbers(number for number in found if number is not None)
+
+    brought = range(1, len(problem.given))
+    return {
+        "n_brought": len(brought),
+        "brought_words": [prod(problem.given[place].shape) for place in brought],
+        "readers_of_brought": [numbers(readers_of(problem, -1 - place)) for place in brought],
+        "n_steps": len(problem.steps),
+        "step_cycles": list(problem.step_cycles),
+        "layers_of_step": [numbers(step.stages) for step in problem.steps],
+        "steps_of_step": [numbers(step.steps) for step in problem.steps],
+        "waits_for_steps": [awaited(stage, "step") for stage in problem.stages],
+        "waits_for_layers": [awaited(stage, "stage") for stage in problem.stages],
+    }
+
+
 def data(problem: Problem) -> dict[str, Any]:
     """Return the parameters that the model declares, all but those of the search."""
     stages, machine, limits = problem.stages, problem.machine, problem.limits
-    sources = [stage for stage in stages if -1 in stage.producers]
+    sources = readers_of(problem, -1)
     scan, by_fields = Scan(problem), limits.scan == "fields"
     most, capacity = problem.most_interval, machine.buffer_words
     return {
@@ -205,11 +232,12 @@ def data(problem: Problem) -> dict[str, Any]:
         "channels": [stage.channels for stage in stages],
         "weights": [stage.weights for stage in stages],
         "given": [limits.pes.get(stage.name, 0) for stage in stages],
-        "reads_input": {stage.number + 1 for stage in sources},
-        "input_words": prod(sources[0].spec.input),
+        "reads_input": {number + 1 for number in sources},
+        "input_words": prod(problem.given[0].shape),
         "n_edges": len(problem.edges),
         "producer": [producer + 1 for producer, _ in problem.edges],
         "consumer": [consumer + 1 for _, consumer in problem.edges],
+        **_outside_data(problem),
         **_energy_data(problem),
         "counts_traffic": machine.off_chip is not None,
         "mb_per_s": machine.off_chip.mb_per_s if machine.off_chip else 1,

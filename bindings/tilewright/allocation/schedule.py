@@ -6,8 +6,10 @@ The simulator executes the same schedule beat by beat; tests hold the two equal.
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import cached_property
+from math import prod
 
 import numpy as np
 
@@ -25,6 +27,7 @@ from tilewright.allocation.off_chip import (
 )
 from tilewright.allocation.plan import Plan
 from tilewright.allocation.problem import Problem
+from tilewright.allocation.stages import Given, Stage
 
 
 @dataclass(frozen=True)
@@ -43,6 +46,8 @@ class Schedule:
         When each layer begins with a frame, counted from the first layer.
     fixed
         The interval, where it is not that of the plan's loads and transfers.
+    host_starts
+        When the host begins with each of the problem's `steps`.
     """
 
     problem: Problem
@@ -53,6 +58,7 @@ class Schedule:
     paces: tuple[int, ...]
     starts: tuple[int, ...]
     fixed: int | None = None
+    host_starts: tuple[int, ...] = ()
 
     @property
     def loads(self) -> tuple[int, ...]:
@@ -78,14 +84,28 @@ class Schedule:
     @property
     def latency(self) -> int:
         """Cycles from the start of a frame until its last output (equations 3 and 12)."""
-        return max(self.ends)
+        return max((*self.ends, *self.host_ends))
+
+    @property
+    def host_ends(self) -> tuple[int, ...]:
+        """When the host has done with each of the problem's `steps`."""
+        pairs = zip(self.host_starts, self.problem.step_cycles, strict=True)
+        return tuple(start + cycles for start, cycles in pairs)
+
+    def there(self, given: Given) -> int:
+        """Return when a map that is given is there."""
+        if given.step is not None:
+            return self.host_ends[given.step]
+        return 0 if given.stage is None else self.ends[given.stage]
 
     @property
     def interval(self) -> int:
         """Cycles between two frames (equations 5 and 13)."""
         if self.fixed is not None:
             return self.fixed
-        return max(*self.loads, *self.transfer_cycles) if self.problem.parallel else self.latency
+        if not self.problem.parallel:
+            return self.latency
+        return self.problem.interval_at(max(*self.loads, *self.transfer_cycles))
 
     # Buffers -----------------------------------------------------------------------------------------
 
@@ -215,13 +235,12 @@ def storage_by_turn(problem: Problem) -> tuple[int, ...]:
     """Return the words that are on chip while each layer has its turn, layer by layer (equation 14)."""
     stages, consumers = problem.stages, problem.consumers
     last = [max(readers, default=stage.number) for stage, readers in zip(stages, consumers, strict=True)]
-    sources = [stage for stage in stages if -1 in stage.producers]
     maps = [stage.channels * stage.task.rows * stage.task.columns for stage in stages]
-    given = int(np.prod(sources[0].spec.input))
+    given = [(prod(each.shape), readers_of(problem, -1 - place)) for place, each in enumerate(problem.given)]
     return tuple(
         stage.weights
         + sum(size for other, size in enumerate(maps) if other <= stage.number <= last[other])
-        + (given if stage.number <= sources[-1].number else 0)
+        + sum(words for words, readers in given if readers and readers[0] <= stage.number <= readers[-1])
         for stage in stages
     )
 
@@ -251,21 +270,94 @@ def schedule(problem: Problem, plan: Plan, scan: Scan | None = None, *, fixed: i
     works = [split.cycles(stage.task) for stage, split in pairs]
     loads = [n * work for n, work in zip(beats, works, strict=True)]
     paces, starts = list(works), [0] * len(stages)
+    fixed_part = problem, plan, scan, tuple(beats), tuple(works)
     if not problem.parallel:
         turns = [max(pair) for pair in zip(loads, _transfer_cycles(problem, plan), strict=True)]
-        starts = [sum(turns[:number]) for number in range(len(stages))]
-        return Schedule(problem, plan, scan, tuple(beats), tuple(works), tuple(paces), tuple(starts))
+        starts, of_host = _in_turn(problem, turns)
+        return Schedule(*fixed_part, tuple(paces), tuple(starts), None, tuple(of_host))
     interval = max(*loads, *_transfer_cycles(problem, plan)) if fixed is None else fixed
+    interval = problem.interval_at(interval)
     slowest = list(loads)  # The longest load at or before each layer: what it is matched with.
+    host = HostTable(problem, interval)
     for number, stage in enumerate(stages):
+        host.advance(number, starts, beats, paces)
         for producer in stage.producers:
             if producer >= 0:
                 slowest[number] = max(slowest[number], slowest[producer])
         load = interval if plan.pacing == "uniform" else slowest[number]
         paces[number] = load // beats[number]
+        starts[number] = max((host.there(each) for each in given_of(problem, stage)), default=0)
         for producer in stage.producers:
             if producer >= 0:
                 groups = (plan.splits[producer].rows, plan.splits[number].rows)
                 lead = scan.lead(producer, number, groups).cycles(paces[producer], paces[number])
                 starts[number] = max(starts[number], starts[producer] + lead)
-    return Schedule(problem, plan, scan, tuple(beats), tuple(works), tuple(paces), tuple(starts), fixed)
+    host.advance(len(stages), starts, beats, paces)
+    return Schedule(*fixed_part, tuple(paces), tuple(starts), fixed, tuple(host.starts))
+
+
+def given_of(problem: Problem, stage: Stage) -> list[Given]:
+    """Return the maps that a layer reads from outside of the array."""
+    return [problem.given[-1 - producer] for producer in dict.fromkeys(stage.producers) if producer < 0]
+
+
+def _in_turn(problem: Problem, turns: list[int]) -> tuple[list[int], list[int]]:
+    """Return when layers and the host begin, where all of them take turns in the order of execution."""
+    starts, of_host, now = list[int](), list[int](), 0
+    for number, turn in enumerate((*turns, 0)):
+        for step, cycles in zip(problem.steps, problem.step_cycles, strict=True):
+            if step.place == number:
+                of_host.append(now)
+                now += cycles
+        starts.append(now)
+        now += turn
+    return starts[:-1], of_host
+
+
+class HostTable:
+    """When the host does what: every interval the same, so that frames do not meet there.
+
+    Each operation has a part of the interval of its own, one after the other in the order of execution. It
+    begins in the first one of its parts in which all is there that it reads. The parts lie so that the first
+    operation does not wait.
+
+    Attributes
+    ----------
+    starts
+        Of the operations that have been reached.
+    """
+
+    def __init__(self, problem: Problem, interval: int) -> None:
+        self.problem, self.interval, self.starts = problem, interval, list[int]()
+        self._ends: dict[int, int] = {}
+        self._phase: int | None = None
+
+    def advance(self, number: int, starts: Sequence[int], beats: Sequence[int], paces: Sequence[int]) -> None:
+        """Go on to what comes before a layer, of which the times of all before it are known."""
+        self._times = starts, beats, paces
+        steps, cycles = self.problem.steps, self.problem.step_cycles
+        while len(self.starts) < len(steps) and steps[len(self.starts)].place <= number:
+            place = len(self.starts)
+            step = steps[place]
+            ready = max([0, *map(self._end, step.stages), *(self._ends[each] for each in step.steps)])
+            if cycles[place]:
+                offset = sum(cycles[:place])
+                self._phase = ready - offset if self._phase is None else self._phase
+                ready += (self._phase + offset - ready) % self.interval
+            self.starts.append(ready)
+            self._ends[place] = ready + cycles[place]
+
+    @property
+    def end(self) -> int:
+        """When all operations have ended that have been reached."""
+        return max(self._ends.values(), default=0)
+
+    def _end(self, stage: int) -> int:
+        starts, beats, paces = self._times
+        return starts[stage] + beats[stage] * paces[stage]
+
+    def there(self, given: Given) -> int:
+        """Return when a map that is given is there."""
+        if given.step is not None:
+            return self._ends[given.step]
+        return 0 if given.stage is None else self._end(given.stage)

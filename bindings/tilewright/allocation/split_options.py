@@ -37,7 +37,9 @@ def chooses(problem: Problem) -> bool:
     """Whether formulations choose the splits of a problem; buffers between layers they do not look at."""
     unlimited = problem.machine.buffer_words is None or not problem.parallel
     off_chip = problem.machine.off_chip is not None
-    return problem.minimise not in ("pareto", "distance", "energy") and unlimited and not off_chip
+    if problem.minimise in ("pareto", "distance", "energy") or problem.waits:
+        return False  # what layers wait for beside their producers is stated by reference.mzn alone
+    return unlimited and not off_chip
 
 
 class Choices:

@@ -53,10 +53,13 @@ def rows(problem: Problem, measures: PipelineMeasures) -> Rows:
         busy = sum(layer.pes * layer.load_cycles for layer in layers.values()) / (measures.pes * interval)
         if _border_sets(measures):
             bottleneck = "the chip's border"
+        elif _host_sets(problem, measures):
+            bottleneck = "the host"
         shown.append(("bottleneck", f"{bottleneck}; PEs are busy {busy:.0%} of the time"))
     shown.append(("latency", f"{latency:,} cycles, {written(1e6 * latency / machine.clock_mhz, 'ps')}"))
-    by_equations = f"{published.latency_cycles:,} cycles, {published.frames_per_second:,.1f} frames/s"
-    shown.append(("by the paper", f"{by_equations} (equations 3 to 13)"))
+    if not problem.waits:  # which the paper does not know
+        by_equations = f"{published.latency_cycles:,} cycles, {published.frames_per_second:,.1f} frames/s"
+        shown.append(("by the paper", f"{by_equations} (equations 3 to 13)"))
     limit = f" of {machine.buffer_bytes:,}" if machine.buffer_bytes is not None else ""
     weights = machine.bytes(sum(layer.weights_elements for layer in layers.values()))
     storage = machine.bytes(measures.storage_words)
@@ -151,7 +154,7 @@ def table(problem: Problem, measures: PipelineMeasures) -> list[tuple[str, ...]]
         "buffer",
     )
     slowest = max(layer.load_cycles for layer in measures.layers.values()) if problem.parallel else None
-    if _border_sets(measures):
+    if _border_sets(measures) or _host_sets(problem, measures):
         slowest = None
     return [header, *(_line(name, layer, slowest) for name, layer in measures.layers.items())]
 
@@ -164,6 +167,11 @@ def _border_sets(measures: PipelineMeasures) -> bool:
     """Whether what crosses the chip's border takes longer than any layer."""
     longest = max(layer.load_cycles for layer in measures.layers.values())
     return measures.off_chip is not None and measures.off_chip.transfer_cycles > longest
+
+
+def _host_sets(problem: Problem, measures: PipelineMeasures) -> bool:
+    """Whether what the host does for a frame takes longer than any layer, which waits for it."""
+    return problem.host_period > max(layer.load_cycles for layer in measures.layers.values())
 
 
 def _limit(layer: PipelineLayer, slowest: int | None) -> str:

@@ -215,6 +215,10 @@ def _programs(
     if problem.machine.off_chip is not None:
         limit = "programs of PEs neither stream weights nor spill maps; leave it out"
         raise InputError("machine.off_chip", problem.machine.off_chip.model_dump(), limit)
+    if len(problem.given) > 1:
+        names = ", ".join(each.name for each in problem.given[1:])
+        limit = f"programs of PEs read nothing from outside of the array but the network's input, not {names}"
+        raise InputError("network", problem.network.name, limit)
     broken = allocation.violation(problem, plan)
     if broken is not None:
         raise InputError("plan", "allocation", f"is not valid: {broken}")

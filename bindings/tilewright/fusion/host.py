@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from math import prod
 from typing import NamedTuple
 
 from tilewright.fusion.graph import engine_of
@@ -10,6 +9,7 @@ from tilewright.fusion.machine import HOST
 from tilewright.fusion.problem import Problem
 from tilewright.spec.access import access
 from tilewright.spec.graph import Operation
+from tilewright.spec.host import host_work as work_of
 from tilewright.spec.network import Input
 
 __all__ = ["HostWork", "host_cost", "host_cycles", "host_work", "unknown_of"]
@@ -38,11 +38,8 @@ def host_work(problem: Problem, op: Operation) -> HostWork:
     """Return what the host has to do for an operation: none for the accelerator's own and for inputs."""
     if not _is_hosted(op):
         return HostWork(0, 0)
-    machine, spec = problem.machine, op.spec
-    read = sum(prod(problem.graph.shape(access)) for access in dict.fromkeys(op.accesses))
-    values = machine.arrays * (read + prod(spec.output)) + getattr(spec, "parameters", 0)
-    macs = getattr(spec, "macs", 0) // getattr(spec, "batch", 1)
-    return HostWork(machine.element_bytes * values, machine.arrays * macs)
+    machine, work = problem.machine, work_of(problem.graph, op)
+    return HostWork(machine.element_bytes * work.words(machine.arrays), machine.arrays * work.macs)
 
 
 def host_cycles(problem: Problem, op: Operation) -> int:

@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 from fractions import Fraction
-from typing import Annotated
+from math import prod
+from typing import Annotated, NamedTuple
 
 from pydantic import Field
 
 from tilewright.spec.base import Spec
+from tilewright.spec.graph import NetworkGraph, Operation
 
 
 class Host(Spec):
@@ -31,3 +33,32 @@ class Host(Spec):
         """
         moved = bytes * Fraction(repr(self.cycles_per_byte))
         return self.cycles_per_call - (-moved.numerator // moved.denominator)
+
+
+class HostWork(NamedTuple):
+    """What the host has to do for an operation.
+
+    Attributes
+    ----------
+    values
+        Of one image: all that it reads, what is read twice once, and all that it writes.
+    parameters
+        Of the operation.
+    macs
+        Of one image, as far as they are known.
+    """
+
+    values: int
+    parameters: int
+    macs: int
+
+    def words(self, images: int = 1) -> int:
+        """Return the words that the host reads and writes for some images."""
+        return images * self.values + self.parameters
+
+
+def host_work(graph: NetworkGraph, op: Operation) -> HostWork:
+    """Return what the host has to do for an operation of a coarse graph."""
+    read = sum(prod(graph.shape(access)) for access in dict.fromkeys(op.accesses))
+    macs = getattr(op.spec, "macs", 0) // getattr(op.spec, "batch", 1)
+    return HostWork(read + prod(op.spec.output), getattr(op.spec, "parameters", 0), macs)

@@ -35,7 +35,7 @@ from tilewright.allocation.exact.trimming import SECONDS, plan_of, rank
 from tilewright.allocation.geometry import Scan
 from tilewright.allocation.plan import PACINGS, Plan
 from tilewright.allocation.problem import Problem
-from tilewright.allocation.schedule import schedule
+from tilewright.allocation.schedule import HostTable, given_of, schedule
 from tilewright.allocation.splits import LayerSplit
 from tilewright.allocation.stages import Stage
 from tilewright.allocation.vocabulary import OF_ALL_SPLITS, OF_SPLITS, split_value
@@ -275,7 +275,7 @@ class ConstrainedSearch:
         self.best: Known | None = None
         self.bound: int | None = None
         self.every = options_of(problem)
-        most, pes = problem.most_interval or NEVER, problem.machine.pes
+        most, pes = NEVER if problem.most_load is None else problem.most_load, problem.machine.pes
         self.most_high, self.most_add = (most, pes) if problem.parallel else (pes, most)
         self.by_energy = problem.minimise == "energy"
         self.by_latency = problem.parallel and problem.minimise == "latency"
@@ -296,9 +296,9 @@ class ConstrainedSearch:
     def shorten(self, interval: int) -> None:
         """Look only for plans of such an interval or less."""
         if self.problem.parallel:
-            self.most_high = interval
+            self.most_high = interval if interval >= self.problem.host_period else -1
         else:
-            self.most_add = interval
+            self.most_add = interval - self.problem.host_period
 
     def run(self) -> None:
         """Search to the end: then `best` is the best plan, or there is none.
@@ -311,7 +311,8 @@ class ConstrainedSearch:
         if self.by_cost or (self.problem.minimise == "pes") == self.problem.parallel:
             self._within(self.most_high, any_plan=False)
             return
-        limits = sorted({o.high for options in self.every for o in options if o.high <= self.most_high})
+        highs = {o.high for options in self.every for o in options if o.high <= self.most_high}
+        limits = sorted(set(map(self._cost_of_high, highs)))
         low, high = 0, len(limits) if self.best is None else bisect_left(limits, self.best.cost)
         while low < high:  # there is no plan within limits before `low`, but one from `high` on
             middle = (low + high) // 2
@@ -325,6 +326,10 @@ class ConstrainedSearch:
                 self.context.on_bound(self.bound)
         if self.best is not None:
             self._save(self.best.cost)
+
+    def _cost_of_high(self, high: int) -> int:
+        """Return what a plan costs whose largest `Option.high` is given: an interval or PEs."""
+        return self.problem.interval_at(high) if self.problem.parallel else high
 
     def _save(self, cost: int) -> None:
         """Look for the least sum among the best plans, for a while."""
@@ -485,12 +490,19 @@ class Node:
             return (layer.chosen.values[term],) * 2
         if term.word == "energy":
             return self.energy
-        return self._high if (term.word == "interval") == self.problem.parallel else self._sum
+        if term.word == "interval":
+            return self._interval
+        return self._sum if self.problem.parallel else self._high
+
+    @cached_property
+    def _interval(self) -> Range:
+        low, high = self._high if self.problem.parallel else self._sum
+        return self.problem.interval_at(low), self.problem.interval_at(high)
 
     @cached_property
     def energy(self) -> Range:
         """What a frame takes at least and at most; leakage grows with PEs and interval."""
-        pes, interval = (self._sum, self._high) if self.problem.parallel else (self._high, self._sum)
+        pes, interval = self._sum if self.problem.parallel else self._high, self._interval
         ends = [
             (layer.chosen.energy,) * 2 if layer.chosen else (layer.least_energy, layer.most_energy)
             for layer in self.layers
@@ -534,12 +546,15 @@ class Started(Node):
         levels: list[int] = []
         certain: list[bool] = []
         self.latency = 0, 0
+        host, begun, busy_for = HostTable(self.problem, 1), list[int](), list[int]()
+        once = [1] * len(self.layers)
         for stage, layer in zip(self.problem.stages, self.layers, strict=True):
             producers = [producer for producer in stage.producers if producer >= 0]
+            host.advance(stage.number, begun, once, busy_for)
             own = layer.chosen.high if layer.chosen else layer.lightest(self.spare)
             known = layer.chosen is not None and all(certain[producer] for producer in producers)
             if uniform:
-                low, high = self._high
+                low, high = self._interval
                 levels.append(low)
                 known = low == high and all(one.chosen is not None for one in self.layers)
             else:
@@ -550,17 +565,33 @@ class Started(Node):
             self.paces.append((pace, pace if known else NEVER))
             busy = pace * beats if known else max(own, levels[-1] - beats + 1)
             self.busy.append((busy, busy if known else NEVER))
-            self._begin(scan, stage.number, producers, known=known)
-        self.latency = self.latency[0], self.latency[0] if all(certain) else NEVER
+            given = given_of(self.problem, stage)
+            there = max(map(host.there, given), default=0)
+            # When the host has its turn is not known here, but that it waits for what it reads.
+            known = known and not any(each.waits for each in given)
+            self._begin(scan, stage.number, producers, there, known=known)
+            begun.append(self.starts[-1][0])
+            busy_for.append(self.busy[-1][0])
+        host.advance(len(levels), begun, once, busy_for)
+        certain += [high < NEVER for _, high in self.starts]
+        latency = max(self.latency[0], host.end)
+        self.latency = latency, latency if all(certain) and not self.problem.steps else NEVER
 
     def _beats(self, number: int) -> int:
         """Return the beats of a layer, the most that it can have where its split is open."""
         task, chosen = self.problem.stages[number].task, self.layers[number].chosen
         return task.rows * task.columns if chosen is None else chosen.split.beats(task)
 
-    def _begin(self, scan: Scan, number: int, producers: list[int], *, known: bool) -> None:
-        """Find out when a layer starts, and when it ends at the earliest."""
-        start, end = 0, 0
+    def _begin(self, scan: Scan, number: int, producers: list[int], there: int, *, known: bool) -> None:
+        """Find out when a layer starts, and when it ends at the earliest.
+
+        Parameters
+        ----------
+        there
+            When what it reads from outside is there at the earliest.
+        """
+        start, end = there, 0
+        known = known and all(self.starts[producer][1] < NEVER for producer in producers)
         pace, beats = self.paces[number][0], self._beats(number)
         rows_split = "rows" in self.problem.limits.splits
         for producer in producers:

@@ -18,7 +18,7 @@ from functools import cached_property
 
 import numpy as np
 
-from tilewright.allocation.energy import channels_read, leakage_per_cycle, own_energy
+from tilewright.allocation.energy import channels_read, leakage_per_cycle, own_energy, words_given
 from tilewright.allocation.exact.options import every_split, undominated_splits
 from tilewright.allocation.geometry import Numbers, Windows
 from tilewright.allocation.problem import Problem
@@ -53,9 +53,10 @@ class EnergyOptions:
         What the units of a PE work on changes no energy, so of equal parts the fastest split counts.
         """
         fastest: dict[tuple[int, ...], tuple[int, LayerSplit]] = {}
+        most = NEVER if problem.most_load is None else problem.most_load
         for split in every_split(problem, stage, parts=False, units=False):
             load = split.load(stage.task)
-            if load <= min(problem.most_interval or NEVER, fastest.get(split[:3], (NEVER,))[0] - 1):
+            if load <= min(most, fastest.get(split[:3], (NEVER,))[0] - 1):
                 fastest[split[:3]] = load, split
         costs = [
             (split.pes, load, own_energy(problem, stage, split), split) for load, split in fastest.values()
@@ -101,6 +102,8 @@ class Menu:
         name = "loads" if self.problem.parallel else "pes"
         columns: list[Numbers] = [getattr(layer, name) for layer in self.layers]
         found: Numbers = np.unique(np.concatenate(columns))
+        if self.problem.parallel:
+            found = np.unique(np.maximum(found, self.problem.host_period))
         first = bisect_left(found.tolist(), True, key=self._suffices)
         return found[first:]
 
@@ -120,8 +123,10 @@ class Menu:
         return np.where(layer.pes <= limit, layer.spent + each * layer.loads, NEVER)
 
     def at_once(self, limit: int) -> int:
-        """Return what is part of each plan's cost at an interval, whatever its options."""
-        return self.rest * limit if self.problem.parallel else 0
+        """Return what is part of each plan's cost at an interval, or on some PEs, whatever its options."""
+        if self.problem.parallel:
+            return self.rest * limit
+        return (self.rest + self.more * limit) * self.problem.host_period
 
     @cached_property
     def bounds(self) -> Numbers:
@@ -139,7 +144,7 @@ def _likeness(problem: Problem, stage: Stage) -> object:
     moved = stage.weights, stage.leaves, bool(problem.consumers[stage.number]), channels_read(problem, stage)
     given = problem.limits.pes.get(stage.name), problem.most_pes(stage)
     shape = type(spec), getattr(spec, "groups", 1), Windows.of(spec), len(stage.producers)
-    return stage.task, moved, given, shape, stage.number == 0
+    return stage.task, moved, given, shape, tuple(words_given(problem, stage))
 
 
 def least_energy(problem: Problem) -> int:

@@ -72,6 +72,7 @@ class EnergySearch:
     def __init__(self, problem: Problem, deadline: float) -> None:
         self.problem, self.deadline, self.menu = problem, deadline, Menu(problem)
         self.found: list[Point] = []
+        self._most = NEVER if problem.most_load is None else problem.most_load
 
     def least(self) -> Point | None:
         """Return a plan of least energy, of these the fastest one; None if there is none.
@@ -125,7 +126,7 @@ class EnergySearch:
             found = cheapest if used <= self.problem.machine.pes else self._knapsack(costs)
             return [] if found is None else [self._point(found)]
         total = sum(int(layer.loads[at]) for layer, at in zip(self.menu.layers, cheapest, strict=True))
-        fits = total <= (self.problem.most_interval or NEVER)
+        fits = total <= self._most
         if every is None or (fits and not every):
             return [self._point(cheapest)] if fits else []
         return [self._point(places) for places in self._pairs(limit)]
@@ -134,7 +135,7 @@ class EnergySearch:
         chosen = tuple(layer.splits[at] for layer, at in zip(self.menu.layers, places, strict=True))
         plan = plan_of(self.problem, chosen)
         loads = [int(layer.loads[at]) for layer, at in zip(self.menu.layers, places, strict=True)]
-        interval = max(loads) if self.problem.parallel else sum(loads)
+        interval = self.problem.interval_at(max(loads) if self.problem.parallel else sum(loads))
         return Point(interval, energy(self.problem, plan, interval), chosen)
 
     def _knapsack(self, costs: list[Numbers]) -> list[int] | None:
@@ -164,7 +165,7 @@ class EnergySearch:
 
     def _pairs(self, limit: int) -> Iterator[list[int]]:
         """Yield options of layers in turn: for each pair of load and energy that no other is as good as."""
-        most = self.problem.most_interval or NEVER
+        most = self._most
         loads, spent = np.zeros(1, dtype=np.int64), np.zeros(1, dtype=np.int64)
         origins: list[tuple[Numbers, Numbers]] = []
         rest = _least_after([self._within(layer, limit) for layer in self.menu.layers])

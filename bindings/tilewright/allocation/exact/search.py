@@ -114,7 +114,10 @@ def search_splits(problem: Problem, deadline: float = float("inf")) -> Iterator[
     minimise, rows_split = problem.minimise, "rows" in problem.limits.splits
     if minimise != "latency":
         known = _parametric(problem, deadline)
+    if minimise != "latency" or problem.waits:
         yield known
+    if problem.waits:  # tables know no times but those of layers: what is left is for `constrained`
+        return
     if not known.proven and not rows_split:
         exploration = _Exploration(problem, minimise, known.bound, deadline)
         for known in exploration.run():
@@ -181,7 +184,7 @@ def _energy_front(problem: Problem, plans: list[Plan]) -> list[Plan]:
 
 def _in_turn(problem: Problem) -> AllocationAnswer:
     """Return the best plan of layers that take turns; none needs other buffers."""
-    offers, most, pes = offers_of(problem), problem.most_interval, problem.machine.pes
+    offers, most, pes = offers_of(problem), problem.most_load, problem.machine.pes
     if problem.minimise == "pes":
         fewest = None if most is None else fewest_in_turn(offers, problem.stages, most)
         assert fewest is not None  # else the problem is impossible
@@ -201,9 +204,10 @@ def _parametric(problem: Problem, deadline: float) -> AllocationAnswer:
     offers = offers_of(problem)
     least = least_interval(offers, problem.machine.pes)
     assert least is not None  # else the problem is impossible
+    least = problem.interval_at(least)
     if problem.minimise == "pareto":
         return AllocationAnswer((), None, least, False)
-    slower = sorted({load for offer in offers for load in offer.loads if load >= least})
+    slower = sorted({least, *(load for offer in offers for load in offer.loads if load >= least)})
     if problem.minimise == "pes":
         slower.reverse()
     values: list[int] = []

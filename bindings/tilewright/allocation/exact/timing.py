@@ -124,7 +124,7 @@ def _not_implied(problem: Problem, scan: Scan) -> list[tuple[int, int]]:
 
     kept = []
     for stage in problem.stages:
-        producers = sorted(set(stage.producers) - {-1})
+        producers = sorted(each for each in set(stage.producers) if each >= 0)
         for producer in producers:
             # What earlier layers have done before each beat of this one, along paths from `producer` only.
             done: dict[int, Numbers] = {}

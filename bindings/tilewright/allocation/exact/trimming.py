@@ -74,7 +74,7 @@ def trim_plan(problem: Problem, plan: Plan) -> Plan:
         return replace(plan, splits=_same_paces(problem, plan))
     loads, counts = loads_of(problem, plan.splits), [split.pes for split in plan.splits]
     if problem.parallel:
-        loads = [max(loads)] * len(loads)
+        loads = [problem.interval_at(max(loads))] * len(loads)
     else:
         counts = [max(counts)] * len(counts)
     chosen = [

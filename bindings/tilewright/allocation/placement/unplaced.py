@@ -127,6 +127,6 @@ def pes_to_place(problem: Problem, deadline: float = float("inf")) -> Plan:
 
 def floor_of(problem: Problem, plan: Plan) -> Floor:
     """Return what the placement of a plan's PEs has to keep to."""
-    border = (stage.number for stage in problem.stages if -1 in stage.producers or stage.leaves)
+    border = (stage.number for stage in problem.stages if min(stage.producers) < 0 or stage.leaves)
     sizes = tuple(split.pes for split in plan.splits)
     return Floor(*problem.machine.array, sizes, problem.edges, tuple(border))
