@@ -194,7 +194,7 @@ def test_residency_counts_the_time_of_products_and_normalisations(kind: str, min
 @pytest.mark.by_day(1)
 @pytest.mark.parametrize(("host", "minimise"), [(None, "cycles"), (HOST, "cycles"), (HOST, "traffic")])
 def test_fusion_knows_what_the_host_reads_and_writes(host: Any, minimise: str) -> None:
-    """What counts of it counts at least so much, but for a softmax, which has its channels at hand."""
+    """A price of bytes is that of two functions, each of which reads and writes 256."""
     layers = [
         {"name": "c", "input": [4, 8, 8], "kernels": 4, "kernel": [1, 1]},
         {"name": "f", "kind": "function", "op": "grid_sample", "input": [4, 8, 8], "output": [4, 8, 8]},
@@ -203,6 +203,27 @@ def test_fusion_knows_what_the_host_reads_and_writes(host: Any, minimise: str) -
     machine = catalogue.shared("machines", "dnnvm-zu2") | ({} if host is None else {"host": host})
     table = {"network": {"layers": layers}, "machine": machine, "objective": {"minimise": minimise}}
     result = tw.solve(catalogue.room("fusion").problem_type.model_validate(table), time_limit=20)
-    counted = host is not None and minimise == "cycles"
-    assert list(result.at_least or ()) == (["f"] if counted else [])
-    assert result.status == ("feasible" if counted else "optimal")
+    assert (result.status, result.at_least) == ("optimal", None)
+    assert result.measures.host_cycles == (None if host is None else 2 * 256)
+    if minimise == "cycles":
+        alone = tw.solve(
+            catalogue.room("fusion").problem_type.model_validate(
+                table | {"machine": catalogue.shared("machines", "dnnvm-zu2")}
+            )
+        )
+        assert result.objective == alone.objective + (0 if host is None else 2 * 256)
+
+
+@pytest.mark.parametrize("minimise", ["cycles", "accesses", "energy"])
+def test_a_host_has_an_exact_time_and_unknown_traffic(minimise: str) -> None:
+    layer = {"name": "f", "kind": "function", "op": "grid_sample", "input": [4, 8, 8], "output": [4, 8, 8]}
+    for op, known in (("grid_sample", minimise == "cycles"), ("gather", False)):
+        machine = catalogue.shared("machines", "idsp") | {"host": HOST}
+        table = {"network": {"layers": [layer | {"op": op}]}, "machine": machine}
+        result = tw.solve(
+            Problem.model_validate(table | {"objective": {"minimise": minimise}}), time_limit=20
+        )
+        assert (result.at_least is None) == known
+        assert result.status == ("optimal" if known else "feasible")
+        if known:
+            assert result.objective == 512  # values of two bytes

@@ -203,8 +203,11 @@ def test_every_operation_of_a_network_counts(machine: str) -> None:
     whole = network(machine, {"vector_ops_per_cycle": 4, "host": host})
     result = tw.solve(whole, time_limit=60)
     assert [name for name, _ in whole.parts] == ["first", "pool", "second", "sum", "found"]
-    assert (result.objective, result.status) == (result.bound, "feasible") and whole.unmodelled == ()
-    assert list(result.at_least) == ["found"]  # what an operation moves that nobody knows is not known
+    assert result.objective == result.bound and whole.unmodelled == ()
+    # What an operation moves on a host is not known, but what the host takes, as on this machine times count.
+    unknown = [] if machine == "nmp" else ["found"]
+    assert list(result.at_least or ()) == unknown
+    assert result.status == ("feasible" if unknown else "optimal")
     layers = result.measures.to_json()["layers"]
     assert [layers[name]["operation"] for name in ("pool", "sum", "found")] == ["max_pool", "add", "Boxes"]
     assert layers["found"]["on"] == "host"

@@ -19,7 +19,6 @@ from tilewright.fusion.evaluation import (
     violation as limit_violation,
 )
 from tilewright.fusion.execution import execute_plan
-from tilewright.fusion.host import unknown_of
 from tilewright.fusion.machine import machine_from
 from tilewright.fusion.measures import FusionMeasures
 from tilewright.fusion.plan import Group, Plan
@@ -67,9 +66,6 @@ class Fusion(Room[Problem, Plan]):
         from tilewright.fusion.group.best_tile import best_tile  # for start-up time
 
         best_tile(bundled("squeezenet-fire"), (0,))
-
-    def at_least(self, problem: Problem, plan: Plan) -> dict[str, str]:
-        return {op.name: why for op in problem.ops if (why := unknown_of(problem, op)) is not None}
 
 
 ROOM = register(Fusion())

@@ -7,12 +7,11 @@ from typing import NamedTuple
 from tilewright.fusion.graph import engine_of
 from tilewright.fusion.machine import HOST
 from tilewright.fusion.problem import Problem
-from tilewright.spec.access import access
 from tilewright.spec.graph import Operation
 from tilewright.spec.host import host_work as work_of
 from tilewright.spec.network import Input
 
-__all__ = ["HostWork", "host_cost", "host_cycles", "host_work", "unknown_of"]
+__all__ = ["HostWork", "host_cost", "host_cycles", "host_work"]
 
 
 class HostWork(NamedTuple):
@@ -57,11 +56,3 @@ def host_cost(problem: Problem, op: Operation) -> int:
     if problem.minimise == "energy":
         return int(problem.machine.nanojoules(0, 0, cycles))
     return 0 if problem.minimise == "traffic" else cycles
-
-
-def unknown_of(problem: Problem, op: Operation) -> str | None:
-    """Say what is not known of an operation of the host whose price counts, or None."""
-    counts = problem.minimise != "memory" and host_cost(problem, op)
-    if counts and access(op.spec, [problem.graph.shape(each) for each in op.accesses]) == "whole":
-        return "what the host takes for it is not known, but that it reads and writes each value"
-    return None

@@ -15,6 +15,9 @@ from tilewright.spec.graph import NetworkGraph, Operation
 class Host(Spec):
     """What an operation takes that the host executes, in cycles of the machine's clock.
 
+    The price is all that is known of the host: work that an operation does beyond its bytes is part of their
+    rate.
+
     Attributes
     ----------
     cycles_per_byte

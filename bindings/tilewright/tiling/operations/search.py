@@ -9,6 +9,7 @@ from functools import lru_cache
 from itertools import product
 from typing import NamedTuple
 
+from tilewright.spec.access import SOME
 from tilewright.spec.errors import InputError, OutOfTimeError
 from tilewright.tiling.operations.machines import unit
 from tilewright.tiling.operations.operation import Operation
@@ -20,6 +21,9 @@ from tilewright.tiling.tile import even_steps
 
 FURTHER = 256
 """How many more tiles than needed the plan of a stream may have; they shorten its first and last transfer."""
+
+TIMES = ("cycles", "time")
+"""Costs that are times."""
 
 MOST_TILES = 2**24
 """Most tiles of a plan."""
@@ -80,6 +84,9 @@ def lower_bound(operation: Operation, machine: Machine, plan: OperationPlan, cou
         Which cost.
     """
     if operation.needs == "all" and operation.on == "host":
+        # The price is of bytes of inputs, of which some functions may read but a few.
+        if counted in TIMES and operation.op not in SOME:
+            return None
         return "what it moves on the host is not known"
     if operation.needs == "flow":
         return "not all that one output depends on fits on chip, and each value is moved once at least"
