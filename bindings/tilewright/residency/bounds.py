@@ -80,7 +80,7 @@ class Remaining:
             known = self._left[done] = LeftOver(moved, work, transfers, alone)
         return known
 
-    def least(self, done: int, to_load: int) -> Spent:
+    def least(self, done: int, to_load: int, more: int = 0) -> Spent:
         """Return what is still to be spent at least.
 
         Parameters
@@ -89,9 +89,12 @@ class Remaining:
             Bit mask of the operations that have been executed.
         to_load
             Bit mask of tensors that are in DRAM alone; those that are still to be read count.
+        more
+            Elements that are moved besides in any case.
         """
         graph, prices = self.graph, self.prices
         moved, work, transfers, alone = self.left(done)
+        moved += more
         for tensor in members(to_load):
             if graph.readers[tensor] & ~done:
                 moved += graph.still_needed(tensor, done)

@@ -21,10 +21,11 @@ NEEDED = {"traffic": "bytes are moved", "cycles": "cycles are needed", "energy":
 
 def best_bound(problem: Problem) -> Bound:
     """Return what every plan moves, takes or needs, or the memory that an operation takes at least."""
-    width = problem.machine.element_bytes
+    width, more = problem.machine.element_bytes, problem.attention_excess
+    name = "compulsory traffic and that of attention" if more else "compulsory traffic"
     if problem.limits.frames != ONE:
-        return Bound("compulsory traffic of a frame", least_of_a_frame(problem) * width, 1, None)
-    spent = problem.spent(problem.least_spent)
+        return Bound(f"{name} of a frame", (least_of_a_frame(problem) + more) * width, 1, None)
+    spent = problem.spent(problem.remaining.least(problem.graph.begin, problem.graph.given, more))
     impossible = next(
         (
             f"{spent[name]:,} {NEEDED[name]} in any case, objective.most_{name} allows {limit:,}"
@@ -35,7 +36,7 @@ def best_bound(problem: Problem) -> Bound:
     )
     if problem.minimise == "memory":
         return Bound("largest operation", problem.least_memory * width, 1, impossible)
-    name = "compulsory traffic" if problem.minimise == "traffic" else "compulsory traffic and all work"
+    name = name if problem.minimise == "traffic" else f"{name}, and all work"
     return Bound(name, spent[problem.minimise], 1, impossible)
 
 

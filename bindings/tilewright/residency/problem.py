@@ -6,6 +6,7 @@ from collections.abc import Callable, Hashable, Sequence
 from functools import cached_property
 
 from tilewright.residency.attention import Attention
+from tilewright.residency.attention_bounds import attention_excess
 from tilewright.residency.bounds import Remaining
 from tilewright.residency.cost import Prices, Spent
 from tilewright.residency.graph import Graph, Operation
@@ -123,6 +124,11 @@ class Problem(Minimising):
     def least_spent(self) -> Spent:
         """What every plan spends."""
         return self.remaining.least(self.graph.begin, self.graph.given)
+
+    @cached_property
+    def attention_excess(self) -> int:
+        """Elements that every schedule moves for attention beyond the compulsory ones."""
+        return attention_excess(self.graph, self.machine.capacity)
 
     @cached_property
     def remaining(self) -> Remaining:
