@@ -486,3 +486,172 @@ class Attention:
         table = {"name": "p", "kind": "function", "op": "softmax", "inputs": [scores], "input": shape}
         self.layers.append(table | {"output": shape, "along": [along]})
         return "p"
+
+
+class ByRows:
+    """Attention by heads with stored numbers, and the same network row by row, as it is to be executed.
+
+    Queries and keys may be turned by angles, a table of each position; scores may have a mask, for each head
+    or for all; keys may follow those of a cache, and leave with them. In `executed` a layer of op ``place``
+    computes a pixel from those at its place, sums and products may read a tensor of fewer channels, and
+    ``parts`` tell where inputs lie in what is read.
+    """
+
+    def __init__(self, rng: random.Random) -> None:
+        self.rng, self.layers, self.executed = rng, list[Json](), list[Json]()
+        self.heads, self.deep = rng.choice([1, 2, 2]), 2
+        self.rows, self.width = rng.randint(1, 3), rng.randint(1, 2)
+        self.tokens = [self.heads * self.deep, 1, self.rows]
+        self.input = [self.width, 1, self.rows]
+        self.outputs = list[str]()
+        kinds = ["turned", "turned", "masked", "masked", "masked", "joined", "joined", "norm", "norm", "both"]
+        kind = rng.choice(kinds)
+        if kind == "norm":
+            self.norm()
+        elif kind == "joined":
+            self.cache()
+        else:
+            self.attend(kind)
+
+    def networks(self) -> tuple[Json, Json]:
+        """Return the network of the file, and that to be executed."""
+        outputs = {"outputs": self.outputs} if self.outputs else {}
+        rest = {"input": self.input, **outputs}
+        whole = [{"kind": "conv", "inputs": None, **layer} for layer in self.executed]
+        return {"layers": self.layers, **rest}, {"layers": whole, **rest}
+
+    def both(self, name: str, inputs: list[str], shape: list[int], **rest: Any) -> str:
+        """Add a layer to both networks."""
+        table = {"name": name, "inputs": inputs, "input": shape, **rest}
+        self.layers.append(table)
+        self.executed.append(dict(table))
+        return name
+
+    def project(self, name: str) -> str:
+        return self.both(name, ["input"], self.input, kernels=self.tokens[0], kernel=[1, 1])
+
+    def given(self, name: str, shape: list[int]) -> str:
+        return self.both(name, [], shape, kind="input")
+
+    def numbers(
+        self, name: str, sources: tuple[str, str], op: str, own: list[int], by_rows: list[int]
+    ) -> str:
+        """Add an operation with stored numbers, which is a sum or product with an input when executed.
+
+        Parameters
+        ----------
+        sources
+            What is read in the file, and when executed.
+        own
+            Shape of the numbers by heads.
+        by_rows
+            Shape of the output when executed.
+        """
+        shape = [self.heads, by_rows[0] // self.heads, by_rows[2]]
+        table = {"name": name, "kind": "map", "op": "fused", "inputs": [sources[0]], "input": shape}
+        self.layers.append(table | {"parameters": prod(own), "numbers": {"op": op, "shape": own}})
+        flat = [own[0] * own[1], 1, own[2]]
+        self.executed.append({"name": f"numbers of {name}", "kind": "input", "inputs": [], "input": flat})
+        inputs = [sources[1], f"numbers of {name}"]
+        self.executed.append({"name": name, "kind": op, "inputs": inputs, "input": by_rows})
+        return name
+
+    def turned(self, name: str, source: str) -> str:
+        """Add a rotary embedding: x times cosines, and halves that have changed places times sines."""
+        heads, deep, rows = self.heads, self.deep, self.rows
+        shape, half = [heads, deep, rows], [heads, deep // 2, rows]
+        table = {"kind": "reshape", "op": "reshape", "input": self.tokens, "output": shape}
+        self.layers.append({"name": f"{name}r", "inputs": [source], **table})
+        cut = {"kind": "slice", "inputs": [f"{name}r"], "input": shape, "output": half}
+        self.layers.append({"name": f"{name}a", **cut, "first": [0, deep // 2, 0]})
+        self.layers.append(
+            {"name": f"{name}n", "kind": "function", "op": "neg", "input": half, "output": half}
+        )
+        self.layers.append({"name": f"{name}b", **cut})
+        joined = {"kind": "function", "op": "concat", "input": half, "output": shape}
+        self.layers.append({"name": f"{name}c", "inputs": [f"{name}n", f"{name}b"], **joined})
+        place = {"kind": "function", "op": "place", "place": True, "output": self.tokens}
+        self.executed.append({"name": f"{name}c", "inputs": [source], "input": self.tokens, **place})
+        own = [self.rng.choice([1, 1, heads]), deep, rows]
+        left = self.numbers(f"{name}x", (f"{name}r", source), "mul", own, self.tokens)
+        right = self.numbers(f"{name}y", (f"{name}c", f"{name}c"), "mul", own, self.tokens)
+        self.layers.append({"name": name, "kind": "add", "inputs": [left, right], "input": shape})
+        self.executed.append({"name": name, "kind": "add", "inputs": [left, right], "input": self.tokens})
+        return name
+
+    def attend(self, kind: str) -> None:
+        heads, deep, rows, rng = self.heads, self.deep, self.rows, self.rng
+        shape, keys = [heads, deep, rows], rng.randint(2, 4)
+        query = self.project("p") if kind != "masked" else "input"
+        if kind == "masked":
+            self.input = self.tokens
+        else:
+            query = self.turned("q", query)
+        if kind == "turned":
+            if rng.random() < 0.5:
+                back = {"kind": "reshape", "op": "reshape", "input": shape, "output": self.tokens}
+                self.layers.append({"name": "back", "inputs": ["q"], **back})
+                self.layers.append({"name": "o", "input": self.tokens, "kernels": 1, "kernel": [1, 1]})
+                last = {"name": "o", "inputs": ["q"], "input": self.tokens, "kernels": 1, "kernel": [1, 1]}
+                self.executed.append(last)
+            return
+        key, value = (self.given(name, [heads * deep, 1, keys]) for name in ("k", "v"))
+        product_of = {"kind": "matmul", "groups": heads}
+        scores, flat = [heads, keys, rows], [heads * keys, 1, rows]
+        own = {"depth": deep, "transposed": False, **product_of}
+        first = self.tokens if kind == "masked" else shape
+        self.layers.append({"name": "s", "inputs": [query, key], "input": first, "output": scores, **own})
+        own_rows = {"inputs": [query, key], "input": self.tokens, "output": flat}
+        self.executed.append({"name": "s", **own_rows, **own})
+        mask = [rng.choice([1, 1, heads]), keys, rows]
+        source = "s"
+        if rng.random() < 0.75:
+            source = self.numbers("m", ("s", "s"), "add", mask, flat)
+        softmax = {"name": "w", "kind": "function", "op": "softmax", "inputs": [source]}
+        self.layers.append({**softmax, "input": scores, "output": scores, "along": ["rows"]})
+        rowed = {**softmax, "input": flat, "output": flat, "along": ["channels"]}
+        self.executed.append({**rowed, "told": [[heads, keys, rows], ["rows"]]})
+        own = {"depth": keys, "transposed": True, **product_of}
+        context = {"name": "c", "inputs": ["w", value], **own}
+        self.layers.append({**context, "input": scores, "output": shape})
+        self.executed.append({**context, "input": flat, "output": self.tokens})
+
+    def cache(self) -> None:
+        """Add values of rows that follow those of a cache, leave with these, and are read by a product."""
+        rng, heads, deep, old = self.rng, self.heads, self.deep, self.rng.randint(1, 3)
+        self.input = [self.width, 1, 1]
+        every = [heads, old + 1, deep]
+        self.both("new", ["input"], self.input, kernels=heads * deep, kernel=[1, 1])
+        for layers in (self.layers, self.executed):
+            table = {"kind": "reshape", "op": "reshape", "input": [heads * deep, 1, 1]}
+            layers.append({"name": "one", "inputs": ["new"], **table, "output": [heads, 1, deep]})
+        self.given("old", [heads, old, deep])
+        joined = {"name": "all", "kind": "function", "op": "concat", "inputs": ["old", "one"]}
+        joined |= {"input": [heads, old, deep], "output": every}
+        self.layers.append(joined)
+        self.executed.append({**joined, "op": "place", "place": True, "parts": [[0, 0], [old, 0]]})
+        self.outputs = ["all"]
+        if rng.random() < 0.7:
+            own = {"kind": "matmul", "groups": heads, "depth": deep, "transposed": True}
+            self.given("q", [heads * deep, 1, 1])
+            self.both("s", ["q", "all"], [heads * deep, 1, 1], output=[heads * (old + 1), 1, 1], **own)
+            self.outputs.append("s")
+
+    def norm(self) -> None:
+        """Add a normalisation by the root of the mean square, function by function."""
+        channels, shape, one = self.width + 1, [self.width + 1, 1, self.rows], [1, 1, self.rows]
+        self.both("p", ["input"], self.input, kernels=channels, kernel=[1, 1])
+        function = {"kind": "function"}
+        self.layers.append({"name": "two", "op": "pow", "input": shape, "output": shape, **function})
+        self.layers.append({"name": "mean", "op": "reduce_mean", "input": shape, "output": one, **function})
+        self.layers.append({"name": "more", "kind": "map", "op": "bias", "input": one})
+        self.layers.append({"name": "root", "op": "sqrt", "input": one, "output": one, **function})
+        self.executed.append(
+            {"name": "root", "op": "place", "place": True, "inputs": ["p"], "input": shape, "output": one}
+            | function
+        )
+        inputs, product_of = ["p", "root"], {"name": "t", "input": shape}
+        self.layers.append({**product_of, "op": "mul", "inputs": inputs, "output": shape, **function})
+        self.executed.append({**product_of, "kind": "mul", "inputs": inputs})
+        if self.rng.random() < 0.5:
+            self.both("o", ["t"], shape, kernels=self.width, kernel=[1, 1])

@@ -55,6 +55,18 @@ def test_both_exports_are_one_network(exports: tuple[Path, Path]) -> None:
     assert first == last
 
 
+@pytest.mark.parametrize(("block", "least"), [("prefill", 4_098), ("decode", 808)])
+def test_decoders_run_in_little_memory(block: str, least: int, tmp_path: Path) -> None:
+    machine = tmp_path / "memory.toml"
+    machine.write_text(MEMORY, encoding="utf-8")
+    problem = tilewright.read(
+        save_block(block, tmp_path / "block.onnx"), machine=machine, room="residency"
+    ).problem
+    assert problem.least_memory == least
+    (attention,) = problem.graph.attentions
+    assert attention.groups == 4 and problem.grounds is None
+
+
 @pytest.mark.by_day(4)
 @pytest.mark.filterwarnings("ignore")
 @pytest.mark.parametrize("block", [name for name in BLOCKS if name != "keywords"])  # whose time stands first

@@ -106,6 +106,9 @@ class Op:
         self.units = self.shape[0] if weighty or self.by_value or kind == "pool" else 1
         depthwise = weighty and self.groups == channels == table["kernels"]
         distinct = len(set(reads)) == len(set(zip(reads, self.parts, strict=True)))
+        # Operands of fewer channels have them again for each group: then all are read for all.
+        if kind in ("add", "mul") and any(shapes[t][0] < channels for t in reads):
+            self.units, distinct = 1, False
         self.own_channels = distinct and (self.by_value or depthwise or kind == "pool")
         self.pixels = prod(self.plane)
         # Of an operand of another plane every pixel is read: a flattened map, or a factor of a whole plane.
@@ -287,7 +290,7 @@ class Attention(NamedTuple):
     chain
         Numbers of the operations, in order.
     beside
-        Tensors that functions of scores read, too.
+        Tensors that functions of scores read, too, and how many groups have keys of their own in each.
     """
 
     chain: tuple[int, ...]
@@ -295,7 +298,7 @@ class Attention(NamedTuple):
     groups: int
     keys: int
     values: int
-    beside: set[int]
+    beside: dict[int, int]
 
 
 def _taken_together(op: Op) -> int | None:
@@ -708,7 +711,7 @@ class Group:
                 readers = [op for op in self.ops if t in op.reads]
                 mask = t in each.beside and t in self.sources and len(readers) == 1
                 if inside or mask:
-                    own = each.groups * min(keys, each.keys)
+                    own = each.beside.get(t, each.groups) * min(keys, each.keys)
             lines[t] = (held[t] * own,) * 3
         operands: dict[int, dict[int, int]] = {}
         for number, t in self.blocked:
@@ -1119,16 +1122,19 @@ class Graph:
             return None
         if _taken_together(softmax) != keys:
             return None
-        chain_, beside, op = [softmax.number, context.number], set[int](), before(softmax)
+        chain_, beside, op = [softmax.number, context.number], dict[int, int](), before(softmax)
         while op is not None and op.kind in ("map", "add", "mul"):
             tables = zip(op.reads, op.table["channels"], op.table["at"], strict=True)
-            plain = all(span is None and at is None and self.shapes[t] == op.shape for t, span, at in tables)
+            plain = all(span is None and at is None for _, span, at in tables)
+            of_keys = all(self.shapes[t][0] % keys == 0 for t in op.reads)
+            alike = all(self.shapes[t][1:] == op.shape[1:] for t in op.reads)
+            plain = plain and of_keys and alike and self.shapes[op.reads[0]] == op.shape
             if not op.by_value or op.weights or not plain or op.shape != softmax.shape:
                 return None
             if op.reads[0] in op.reads[1:] or op.table.get("copies"):
                 return None
             chain_.insert(0, op.number)
-            beside |= set(op.reads[1:])
+            beside |= {t: self.shapes[t][0] // keys for t in op.reads[1:]}
             op = before(op)
         if op is None or op.columns is None or op.groups != context.groups:
             return None
@@ -1445,9 +1451,9 @@ def _without_views(network: Json) -> list[Json]:
     _join_maps(found, network)
     _join_reshapes(found, network)
     for table in found:
-        table["at"] = [None] * len(table["inputs"])
+        table["at"] = list(map(tuple, table["parts"])) if "parts" in table else [None] * len(table["inputs"])
         if table.get("along"):
-            table["told"] = tuple(table["input"]), tuple(table["along"])
+            table.setdefault("told", (tuple(table["input"]), tuple(table["along"])))
         if table["kind"] in ("function", "matmul", "reshape"):
             shapes[table["name"]] = tuple(table["output"])
         elif table["kind"] == "input":
@@ -1530,8 +1536,8 @@ def _join_reshapes(found: list[Json], network: Json) -> None:
 
 
 def _by_pixels(table: Json) -> bool:
-    """Whether a function needs the pixel at its place alone."""
-    return table.get("along") is not None and {*table["along"]} <= {"channels"}
+    """Whether a function needs the pixel at its place alone: of one axis, or because a test says so."""
+    return "place" in table or (table.get("along") is not None and {*table["along"]} <= {"channels"})
 
 
 def _by_value(table: Json) -> bool:

@@ -229,6 +229,23 @@ def test_attention_agrees_with_an_oracle_apart(seed: int) -> None:
     agrees_with_an_oracle(rng, problem)
 
 
+@pytest.mark.by_day(2)
+@pytest.mark.parametrize("seed", range(400))
+def test_networks_by_heads_are_executed_row_by_row(seed: int) -> None:
+    rng = random.Random(f"rows {seed}")
+    network, executed = networks.ByRows(rng).networks()
+    problem = problem_of(network, 2**20, machine={"sum_bytes": rng.choice([1, 1, 2, 4])})
+    problem = in_some_memory(rng, problem)
+    if rng.random() < 0.5:
+        problem = problem.with_(machine={"memory_bytes": problem.least_memory + rng.randint(0, 12)})
+    told = problem.model_dump(mode="json") | {"network": executed}
+    graph = oracle.Graph(told)
+    assert [op.name for op in graph.ops] == [op.name for op in problem.graph.operations]
+    assert graph.shapes == [tensor.shape for tensor in problem.graph.tensors]
+    assert [each.chain for each in graph.attention] == [each.operations for each in problem.graph.attentions]
+    agrees_with_an_oracle(rng, problem, executed)
+
+
 @pytest.mark.parametrize("heads", [1, 2, 4])
 def test_shapes_by_heads_cost_what_shapes_by_rows_cost(heads: int) -> None:
     by_heads = problem_of(attention(16, 8, heads, rows=True), 600)

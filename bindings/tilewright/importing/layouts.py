@@ -451,6 +451,10 @@ def _groups(before: Sequence[int], after: Sequence[int]) -> list[tuple[list[int]
     groups: list[tuple[list[int], list[int]]] = []
     i = j = 0
     while i < len(before) and j < len(after):
+        if groups and after[j] == 1 and before[i] > 1 and len(before) < len(after):
+            groups[-1][1].append(j)  # a new dimension of one value stays with what is before it
+            j += 1
+            continue
         inner, outer = [i], [j]
         one, other = before[i], after[j]
         while one != other:

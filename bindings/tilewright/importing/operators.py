@@ -133,7 +133,11 @@ def _arithmetic(operation: OnnxOperation) -> list[Table]:
         numbers = count(operation, operation.fixed)
         parameters = numbers if numbers > 1 else 0  # a single one belongs to the operation
         op = "fused" if _by_place(operation) else "bias" if sums else "scale"
-        return [{"kind": "map", "op": op, "input": own, "parameters": parameters}]
+        table = {"kind": "map", "op": op, "input": own, "parameters": parameters}
+        shaped = _shape_of_numbers(operation) if op == "fused" else None
+        if shaped is not None and operation.operator in ("Add", "Sum", "Sub", "Mul", "Div"):
+            table["numbers"] = {"op": "add" if sums else "mul", "shape": shaped}
+        return [table]
     if operation.fixed or operation.operator in ("Sub", "Div"):
         raise Unknown("it does not combine one tensor with numbers of its own")
     pixel = (own[0], 1, 1)
@@ -148,6 +152,27 @@ def _by_place(operation: OnnxOperation) -> bool:
     rank = len(sizes(operation, result(operation)))
     varied = [rank - len(numbers) + place for place, size in enumerate(numbers) if size > 1]
     return not {"channels"}.issuperset(axes(operation, result(operation), varied))
+
+
+def _shape_of_numbers(operation: OnnxOperation) -> tuple[int, int, int] | None:
+    """Return the shape of numbers that differ from place to place, None where layers do not say it.
+
+    They may be the same along a whole plane's rows or columns, and for outer dimensions of channels.
+    """
+    value, known = operation.fixed[0], sizes(operation, result(operation))
+    if value.shape is None or len(value.shape) > len(known) or operation.batch > 1:
+        return None
+    own = (1,) * (len(known) - len(value.shape)) + value.shape
+    if any(size not in (1, whole) for size, whole in zip(own, known, strict=True)):
+        return None
+    if known[:1] == (1,):
+        known, own = known[1:], own[1:]
+    outer = max(1, len(known) - 2)
+    varied = [size == whole for size, whole in zip(own[:outer], known[:outer], strict=True) if whole > 1]
+    if varied != sorted(varied):
+        return None
+    height, width = [1, 1, *own[outer:]][-2:]
+    return prod(own[:outer]), height, width
 
 
 # Order and shape -----------------------------------------------------------------------------------

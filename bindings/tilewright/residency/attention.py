@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass
+from math import prod
 from typing import NamedTuple, TypeVar
 
 import numpy as np
@@ -120,13 +121,13 @@ def elements_of_second(graph: NetworkGraph, op: Operation) -> NDArray[np.int64]:
     stored = np.zeros((2, channels // share, height, width), dtype=np.int64)
     for access in op.operands[1]:
         (row, column), (deep, tall, wide) = access.at or (0, 0), graph.shape(access)
-        every = graph.shape(access._replace(channels=None))[0]
-        pixels = np.arange(tall * wide).reshape(tall, wide) * every
+        every, *plane = graph.shape(access._replace(channels=None, shape=None))
+        # Where values follow one another, columns first, and so in any shape.
+        begin = (access.channels or (0, 0))[0] * tall * wide
+        place = begin + np.arange(deep * tall * wide).reshape(deep, tall, wide)
+        channels_there, pixels = np.divmod(place, prod(plane))
         own = stored[:, :, row : row + tall, column : column + wide]
-        own[0], own[1] = (
-            access.source + 1,
-            pixels + (access.channels or (0, 0))[0] + np.arange(deep)[:, None, None],
-        )
+        own[0], own[1] = access.source + 1, pixels * every + channels_there
     matrices = spec.groups // share
     return np.stack([by_columns(spec, each, matrices) for each in stored])
 
@@ -153,7 +154,8 @@ class Attention:
     groups, keys, values
         Pairs of matrices, keys of each, and columns of the context for each.
     beside
-        Tensors that functions of scores read beside these.
+        Tensors that functions of scores read beside these, and how many groups have keys of their own in
+        each: others have the same ones again, as of a mask of all heads.
     """
 
     operations: tuple[int, ...]
@@ -161,7 +163,7 @@ class Attention:
     groups: int
     keys: int
     values: int
-    beside: frozenset[int]
+    beside: Mapping[int, int]
 
     @property
     def scores(self) -> int:
@@ -226,7 +228,7 @@ def _attention(
     softmax = _before(graph, context.operands[0], free)
     if softmax is None or not isinstance(softmax.spec, Function) or softmax.spec.op != "softmax":
         return None
-    shape, beside = softmax.spec.output, set[int]()
+    shape, beside = softmax.spec.output, dict[int, int]()
     at_place = reads_place(softmax, [graph.operand_shape(operand) for operand in softmax.operands])
     if parameters_of(softmax.spec) or softmax.together != spec.depth or at_place != (True,):
         return None
@@ -234,7 +236,7 @@ def _attention(
         return None
     numbers, op = [softmax.number, context.number], _before(graph, softmax.operands[0], free)
     while op is not None and not isinstance(op.spec, MatMul):
-        row = _function_of_scores(graph, op, shape, free)
+        row = _function_of_scores(graph, op, shape, spec.depth, free)
         if row is None:
             return None
         numbers.insert(0, op.number)
@@ -248,26 +250,31 @@ def _attention(
         return None
     numbers.insert(0, op.number)
     required = sum(1 << number for number in numbers if graph.ops[number].name not in free)
-    return Attention(tuple(numbers), required, spec.groups, spec.depth, spec.columns, frozenset(beside))
+    return Attention(tuple(numbers), required, spec.groups, spec.depth, spec.columns, beside)
 
 
 def _function_of_scores(
-    graph: NetworkGraph, op: Operation, shape: Shape, free: Collection[str]
-) -> tuple[Operation | None, set[int]] | None:
-    """Return who gives what a function of single values reads first, and its other operands; or None."""
+    graph: NetworkGraph, op: Operation, shape: Shape, keys: int, free: Collection[str]
+) -> tuple[Operation | None, dict[int, int]] | None:
+    """Return who gives what a function of single values reads first, and its other operands; or None.
+
+    Of these it is told how many groups of keys they have.
+    """
     if not isinstance(op.spec, Map | Add | Mul) or parameters_of(op.spec) or op.spec.output != shape:
         return None
     if isinstance(op.spec, Map) and op.spec.op in ("softmax", "lrn"):
         return None
-    if any(graph.operand_shape(operand) != shape or len(operand) > 1 for operand in op.operands):
+    shapes = [graph.operand_shape(operand) for operand in op.operands]
+    if shapes[0] != shape or any(each[1:] != shape[1:] or each[0] % keys for each in shapes):
         return None
     (first, *others) = op.operands
-    if any(access != Access(access.source) for (access,) in op.operands):
+    if op.has_views or any(access != Access(access.source) for (access,) in op.operands):
         return None
     sources = [access.source for (access,) in others]
     if first[0].source in sources:
         return None
-    return _before(graph, first, free), {source + 1 for source in sources}
+    groups = [channels // keys for channels, *_ in shapes[1:]]
+    return _before(graph, first, free), {source + 1: n for source, n in zip(sources, groups, strict=True)}
 
 
 def _before(graph: NetworkGraph, operand: Sequence[Access], free: Collection[str]) -> Operation | None:

@@ -235,10 +235,14 @@ class BlockSteps:
         return loads, Place(*(np.repeat(each, share, axis=0) for each in place))
 
     def rows(self, tensor: int, pixels: Numbers) -> Place:
-        """Return where the keys of some rows are, shape (pixels, groups, keys)."""
+        """Return where the keys of some rows are, shape (pixels, groups, keys).
+
+        There are all groups, or those that have keys of their own in the tensor.
+        """
         assert self.keys is not None
         attention, first, end, room = self.keys
-        span, groups = np.arange(end - first), np.arange(attention.groups)[:, None]
+        own = attention.beside.get(tensor, attention.groups)
+        span, groups = np.arange(end - first), np.arange(own)[:, None]
         channels = groups * attention.keys + first + span
         every = self.step.graph.tensors[tensor].channels
         numbers = self.step.program.elements.of(tensor, pixels[:, None, None] * every + channels)
@@ -248,7 +252,7 @@ class BlockSteps:
         if self.area.of_keys(tensor) is None:  # computed in this step, in all channels
             cells = slots * every + channels
         else:
-            cells = slots * (attention.groups * room) + groups * room + span
+            cells = slots * (own * room) + groups * room + span
         address = self.step.step.addresses[key_of("lines", self.step.graph.tensors[tensor].name)]
         return Place(address + cells, numbers)
 
@@ -282,7 +286,8 @@ class BlockSteps:
         def function(*operands: Values) -> Sequence[Values]:
             found = small(operands[0])
             for each in operands[1:]:
-                found = found * small(each) if kind == "mul" else found + small(each)
+                more = np.tile(small(each), (1, found.shape[1] // each.shape[1], 1))
+                found = found * more if kind == "mul" else found + more
             return [found]
 
         work = work_of_value(operation.op).times(result.cells.size)

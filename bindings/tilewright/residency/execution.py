@@ -106,7 +106,10 @@ class _Reference:
         """Return what an operation reads, put together where it lies in parts, shape (C, H, W)."""
         found = np.empty(self._alone.ops.operand_shape(operand), dtype=np.int64)
         for access in operand:
-            values = tensors[access.source + 1][slice(*(access.channels or (None,)))]
+            values = tensors[access.source + 1]
+            if access.shape is not None:
+                values = values.reshape(access.shape)
+            values = values[slice(*(access.channels or (None,)))]
             for axis, times in enumerate(access.copies or ()):
                 values = np.repeat(values, times, axis)
             row, column = access.at or (0, 0)

@@ -324,11 +324,11 @@ class Graph:
         at_place = reads_place(op, shapes) if whole and shapes else (False,) * len(shapes)
         for operand, shape, place in zip(op.operands, shapes, at_place, strict=True):
             for access in operand:
-                planes = self.ops.shape(access)[1:], spec.output[1:]
+                planes = self.tensors[access.source + 1].shape[1:], spec.output[1:]
                 reading = Reading(access.source + 1, *planes)
                 if place:
                     reading = replace(reading, before=access.at or (0, 0), extent=(1, 1))
-                elif not whole and not (spec.kind == "mul" and shape != spec.input):
+                elif not whole and not (isinstance(spec, Add | Mul) and shape[1:] != spec.input[1:]):
                     assert isinstance(spec, Window)
                     row, column = access.at or (0, 0)
                     before = spec.padding[0] + row, spec.padding[2] + column
@@ -338,7 +338,8 @@ class Graph:
         weights = spec.parameters if isinstance(spec, NamedLayer) else parameters_of(spec)
         functions = isinstance(spec, Map) and spec.op not in NORMALISATIONS
         alike = isinstance(spec, Add | Mul) or functions
-        divisible = isinstance(spec, Layer | Pool) or alike
+        fewer = isinstance(spec, Add | Mul) and any(shape[0] != spec.input[0] for shape in shapes)
+        divisible = isinstance(spec, Layer | Pool) or (alike and not fewer)
         # Blocks of channels are of one part of each tensor.
         once = len(set(op.producers)) == len(set(op.accesses))
         stays, second = op.number in self.staying, self._second(op)
@@ -349,7 +350,7 @@ class Graph:
             self._parts(op),
             0 if stays else weights,
             spec.output[0] if divisible else 1,
-            once and (op.depthwise or isinstance(spec, Pool) or alike),
+            once and (op.depthwise or isinstance(spec, Pool) or (alike and not fewer)),
             alike,
             weights if stays else 0,
             self._running(op, weights),
@@ -594,4 +595,6 @@ def unknown_of(op: Op, timed: bool) -> str | None:
     if isinstance(op.spec, Function) and op.spec.op in RECURRENT:
         return "its state takes memory that is not counted"
     counted = work_of_value(op).macs > 0 or is_normalisation(op.spec)
-    return "its MACs are not counted" if timed and macs_of(op.spec) > 0 and not counted else None
+    hidden = any(each.macs for each in op.folded if isinstance(each, Function))
+    uncounted = hidden or (macs_of(op.spec) > 0 and not counted)
+    return "its MACs are not counted" if timed and uncounted else None

@@ -608,6 +608,8 @@ class StepProgram:
         shape = len(pixels), channels[1] - channels[0]
         cells, elements = np.empty(shape, dtype=np.int64), np.empty(shape, dtype=np.int64)
         for access in operand:
+            if access.shape is not None:
+                return self._place_of_copies(access, pixels, channels)
             there, places = self._part(operand, access, pixels)
             cells[there], elements[there] = self._place_of_access(access, places, channels, offset)
         return Place(cells, elements)
@@ -633,6 +635,19 @@ class StepProgram:
         place = self.place(tensor, pixels, (begin, begin + every), offset)
         copied = np.arange(*channels) // access.copies[0]
         return Place(place.cells[:, copied], place.elements[:, copied])
+
+    def _place_of_copies(self, access: Access, pixels: Numbers, channels: Span) -> Place:
+        """Return where some pixels and channels are of an operand of copies, made in a shape of their own."""
+        assert access.shape is not None and access.copies is not None
+        tensor, (_, height, width) = access.source + 1, access.shape
+        _, down, across = access.copies
+        rows, columns = np.divmod(pixels, width * across)
+        places = np.arange(*channels) // access.copies[0] * height * width
+        places = places + ((rows // down) * width + columns // across)[:, None]
+        every = self.graph.tensors[tensor]
+        whole = self.place(tensor, np.arange(every.pixels), (0, every.channels))
+        there = np.divmod(places, every.pixels)
+        return Place(whole.cells[there[1], there[0]], whole.elements[there[1], there[0]])
 
     def _load(self, tensor: int, pixels: Numbers, readers: int | None = None) -> Iterator[Instruction]:
         """Load some pixels of a tensor, of which some operations (a bit mask; by default this step's) read.

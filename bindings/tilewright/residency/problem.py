@@ -11,13 +11,13 @@ from tilewright.residency.bounds import Remaining
 from tilewright.residency.cost import Prices, Spent
 from tilewright.residency.graph import Graph, Operation
 from tilewright.residency.machine import OBJECTIVES, ONE, OneMemory, ResidencyLimits, ResidencyObjective
+from tilewright.residency.rows import executed_graph
 from tilewright.residency.shapes.groups import Group, Groups
 from tilewright.residency.shapes.in_blocks import may_have_blocks
 from tilewright.residency.shapes.pareto_shapes import Limits, pareto_shapes
 from tilewright.residency.shapes.shape import Shape, buffer_sizes, step_buffers
 from tilewright.residency.shapes.strips import strip_widths
 from tilewright.residency.transitions import State, Transitions
-from tilewright.residency.views import graph_by_rows, graph_of_views
 from tilewright.spec.coarsening import coarse_graph
 from tilewright.spec.errors import InputError
 from tilewright.spec.graph import NetworkGraph
@@ -137,8 +137,11 @@ class Problem(Minimising):
 
     @cached_property
     def network_graph(self) -> NetworkGraph:
-        """The network, coarse as it is executed."""
-        return graph_by_rows(graph_of_views(coarse_graph(self.network)))
+        """The network, coarse as it is executed.
+
+        Stored numbers of places are weights where weights may stay for all frames.
+        """
+        return executed_graph(coarse_graph(self.network), numbers=self.limits.frames == ONE)
 
     @cached_property
     def graph(self) -> Graph:

@@ -76,6 +76,8 @@ def reads_place(op: Operation, shapes: Sequence[Shape]) -> tuple[bool, ...]:
         Of the operands.
     """
     spec, (first, *others) = op.spec, shapes
+    if op.picks is not None:
+        return (True,) * len(shapes)
     copied = any(access.copies is not None for access in op.operands[0])
     if copied or first[1:] != spec.output[1:]:
         return (False,) * len(shapes)

@@ -37,12 +37,16 @@ class Access(NamedTuple):
         The part at (0, 0) begins the operand, and the parts that follow belong to it.
     copies : (C, H, W), optional
         How often each channel, row and column stands in the operand, one copy after the other.
+    shape : (C, H, W), optional
+        The shape in which all of the tensor is read, where that is another one: its values stand in the same
+        order, columns first.
     """
 
     source: int
     channels: tuple[int, int] | None = None
     at: tuple[int, int] | None = None
     copies: Shape | None = None
+    shape: Shape | None = None
 
 
 def shape_of_operand(operand: Sequence[Access], shapes: Iterable[Shape]) -> Shape:
@@ -76,6 +80,9 @@ class Operation:
     together
         Values of a pixel that a function along channels takes together, where that is known; there may be
         several such parts of a pixel.
+    picks
+        Of an operation that computes a pixel from those at its place: the channel of what it reads, all
+        operands joined, that each of its channels comes of. It may need others of the pixel beside it.
     """
 
     number: int
@@ -84,6 +91,7 @@ class Operation:
     leaves: bool
     folded: tuple[AnyLayer, ...] = ()
     together: int | None = None
+    picks: tuple[int, ...] | None = None
 
     @property
     def name(self) -> str:
@@ -151,6 +159,8 @@ class NetworkGraph:
 
     def shape(self, access: Access) -> Shape:
         """Return the shape (C, H, W) of what an access reads."""
+        if access.shape is not None:
+            return access.shape
         channels, *plane = self.own_input if access.source == OWN else self.ops[access.source].spec.output
         if access.channels is not None:
             channels = access.channels[1] - access.channels[0]

@@ -200,6 +200,22 @@ class Response(Spec):
     k: Annotated[float, Field(gt=0, le=1e6, allow_inf_nan=False, strict=False)] = 1.0
 
 
+class NumbersOfPlaces(Spec):
+    """Numbers of the file that differ from place to place, such as a mask or a table of cosines.
+
+    Attributes
+    ----------
+    op : "add" or "mul"
+        What becomes of a value and the number at its place.
+    shape : (C, H, W)
+        Rows and columns as what is read has them, or one. Of fewer channels, each group of as many has them
+        again.
+    """
+
+    op: Literal["add", "mul"]
+    shape: Shape
+
+
 class Map(Pixelwise):
     """A function of one input that keeps its shape.
 
@@ -211,20 +227,36 @@ class Map(Pixelwise):
         Numbers that were trained, such as the two of each channel of a batch normalisation.
     response : optional
         Of a local response normalisation, ``lrn``: needed where it is executed with data.
+    numbers : optional
+        Of ``fused``: that its parameters are numbers of places, their shape, and whether they are added.
     """
 
-    later: ClassVar[tuple[str, ...]] = ("response",)
+    later: ClassVar[tuple[str, ...]] = ("response", "numbers")
 
     kind: Literal["map"]
     op: Affine | Activation | Unchanged | Rescaling | Normalisation | Literal["cast", "fused"]
     parameters: Count = 0
     response: Response | None = None
+    numbers: NumbersOfPlaces | None = None
 
     def model_post_init(self, _context: object) -> None:
-        """Refuse what belongs to another function."""
+        """Refuse what belongs to another function, and numbers of another shape."""
         super().model_post_init(_context)
         if self.response is not None and self.op != "lrn":
             raise InputError("layer.response", self.op, f"layer {self.name}: is for op lrn only")
+        if self.numbers is None:
+            return
+        if self.op != "fused":
+            raise InputError("layer.numbers", self.op, f"layer {self.name}: is for op fused only")
+        channels, *plane = self.numbers.shape
+        alike = all(size in (1, own) for size, own in zip(plane, self.input[1:], strict=True))
+        if self.input[0] % channels or not alike:
+            limit = f"layer {self.name}: must divide the {self.input[0]} channels of {list(self.input)}, and "
+            limit += "have its rows and columns, or one"
+            raise InputError("layer.numbers.shape", list(self.numbers.shape), limit)
+        if prod(self.numbers.shape) != self.parameters:
+            limit = f"layer {self.name}: holds {prod(self.numbers.shape)} numbers, as parameters must say"
+            raise InputError("layer.parameters", self.parameters, limit)
 
 
 class Padding(NetworkLayer):

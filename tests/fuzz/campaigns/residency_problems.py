@@ -151,9 +151,17 @@ def trial(rng: random.Random, scratch: Path) -> list[str]:
         raise Wrong(f"{error}\n{json.dumps({'room': 'residency', **told})}") from error
 
 
-def compared(rng: random.Random, problem: Any) -> list[str]:
-    """Compare the search and the rules with the oracle, and so plans with something changed."""
+def compared(rng: random.Random, problem: Any, executed: Any = None) -> list[str]:
+    """Compare the search and the rules with the oracle, and so plans with something changed.
+
+    Parameters
+    ----------
+    executed
+        The network as it is executed, for the oracle, where it does not find that itself.
+    """
     told = problem.model_dump(mode="json")
+    if executed is not None:
+        told["network"] = executed
     best = residency.best(told)
     plans: list[Any] = []
     bounds: list[int] = []

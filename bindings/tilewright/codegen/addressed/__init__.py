@@ -78,6 +78,10 @@ def numbers_of(
     problem: Problem, seed: int = 0, given: GivenNumbers | FloatNetwork | None = None
 ) -> NetworkNumbers | FloatNumbers:
     """Return the numbers of a project."""
+    for layer in problem.network.layers:
+        if isinstance(layer, Map) and layer.numbers is not None:
+            limit = "there is no C for stored numbers that differ from place to place"
+            raise refusal(problem.network, layer, limit)
     for operation in problem.graph.operations:
         _refuse_shapes(problem, operation)
     size, graph = problem.machine.element_bytes, problem.graph.ops
@@ -107,6 +111,11 @@ def _refuse_shapes(problem: Problem, operation: Operation) -> None:
     if operation.op.has_views:
         limit = "there is no C for reading parts of a concatenation, or copies"
         raise refusal(problem.network, spec, limit)
+    if operation.op.picks is not None:
+        raise refusal(problem.network, spec, "there is no C for functions, parts and copies, pixel by pixel")
+    planes_and_channels = [problem.graph.ops.operand_shape(operand) for operand in operation.op.operands]
+    if spec.kind in ("add", "mul") and any(shape[0] < spec.input[0] for shape in planes_and_channels):
+        raise refusal(problem.network, spec, "there is no C for operands of fewer channels")
     if isinstance(spec, NamedLayer) and spec.kind == "fc" and spec.groups > 1:
         raise refusal(problem.network, spec, "there is no C for groups of a fully connected layer")
     if in_a_row(operation):

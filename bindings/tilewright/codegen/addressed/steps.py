@@ -381,7 +381,7 @@ class _Placing:
             passing = self._blocks.of_keys(number)
         if passing is None or self._shape.keys is None:
             return 0, 0
-        return passing.keys, min(passing.keys, self._shape.keys)
+        return passing[0].keys, min(passing[0].keys, self._shape.keys)
 
     def _operation(self, operation: Operation) -> OperationInStep:
         weights = self._buffers.get(("weights", operation.number))

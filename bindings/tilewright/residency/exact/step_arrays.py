@@ -164,7 +164,7 @@ class PassArrays:
         for source in group.sources:
             place = self.places[source]
             strips = buffers.again(self._own[place]) if total <= capacity else buffers.all(0, 0)
-            self.again[place] = self._with(strips, [self._again(source, shape) for shape in self._added])
+            self.again[place] = self._with(strips, self._again(source))
 
     def _more_shapes(self) -> list[Shape]:
         """Return passes of some more pixels: in the place of an operand, and with blocks."""
@@ -177,8 +177,9 @@ class PassArrays:
         every, running = self.group.keepable, group.is_running
         more = [size for size in sorted(sizes - {1}) if size % self.buffers.width]
         found = [Shape("pixels", size, 1, every, running=running) for size in more]
-        keys = [None, 1] if most_keys(group) else [None]
-        for pixels, each in product(pixels_in_blocks(group), keys):
+        self._plain = len(found)
+        self._keys: list[int | None] = [None, 1] if most_keys(group) else [None]
+        for pixels, each in product(pixels_in_blocks(group), self._keys):
             found.append(Shape("pixels", pixels, 1, blocks=True, keys=each))
         return found
 
@@ -200,25 +201,33 @@ class PassArrays:
 
     def _lines_of(self, tensors: Sequence[int]) -> Counts:
         """Return what line buffers, or the output's block, take with each of the shapes that are added."""
-        found = [[self._line(tensor, shape) for shape in self._added] for tensor in tensors]
-        return np.array(found, dtype=np.int64).reshape(len(tensors), len(self._added))
+        found = np.zeros((len(tensors), len(self._added)), dtype=np.int64)
+        for place, tensor in enumerate(tensors):
+            found[place] = self._line(tensor)
+        return found
 
-    def _line(self, tensor: int, shape: Shape) -> int:
+    def _line(self, tensor: int) -> Counts:
         group = self.group
         if tensor == group.output:
-            return self._block(shape)
-        if not shape.blocks:
-            return group.channels(tensor) * group.line_pixels_of(tensor, shape.pixels)
-        found = self._in_blocks(tensor, shape)
-        # A source that takes more than all of it is loaded as a whole: that moves less.
-        return min(found, group.graph.tensors[tensor].size) if tensor in group.sources else found
+            return np.array([self._block(shape) for shape in self._added], dtype=np.int64)
+        plain = [
+            group.channels(tensor) * group.line_pixels_of(tensor, shape.pixels)
+            for shape in self._added[: self._plain]
+        ]
+        found = self._in_blocks(tensor)
+        if tensor in group.sources:
+            # A source that takes more than all of it is loaded as a whole: that moves less.
+            found = np.minimum(found, group.graph.tensors[tensor].size)
+        return np.concatenate([np.array(plain, dtype=np.int64), found])
 
-    def _in_blocks(self, tensor: int, shape: Shape) -> int:
-        """Return what a tensor takes in its line buffer and in blocks of second operands."""
-        area, found = in_blocks(self.group), 0
-        if tensor in area.lines:
-            found = area.line_pixels_of(tensor, shape.pixels) * area.width(tensor, shape.keys)
-        return found + area.blocks_of(tensor, shape.keys)
+    def _in_blocks(self, tensor: int) -> Counts:
+        """Return what a tensor takes in its line buffer and in blocks of second operands, by shape."""
+        if self._plain == len(self._added):
+            return np.zeros(0, dtype=np.int64)
+        area = in_blocks(self.group)
+        widths = np.array([area.width(tensor, keys) for keys in self._keys], dtype=np.int64)
+        blocks = np.array([area.blocks_of(tensor, keys) for keys in self._keys], dtype=np.int64)
+        return (area.lines_by_size(tensor)[:, None] * widths + blocks).reshape(-1)
 
     def _block(self, shape: Shape) -> int:
         """Return what the block of the output takes."""
@@ -241,20 +250,22 @@ class PassArrays:
     def _loaded_again(self) -> Counts:
         """Return what is moved again of weights that are not kept, shape (weights, shapes that are added)."""
         found = np.zeros((len(self.weighted), len(self._added)), dtype=np.int64)
-        for place, shape in enumerate(self._added):
-            if shape.blocks:
-                active = in_blocks(self.group).active(shape.pixels)
-                passes = np.array([active[number] - 1 for number in self.weighted.tolist()], dtype=np.int64)
-                found[:, place] = passes * self.buffers.weights[self.weighted]
+        if self._plain == len(self._added):
+            return found
+        area = in_blocks(self.group)
+        for place, number in enumerate(self.weighted.tolist()):
+            passes = np.repeat(area.active_by_size(number) - 1, len(self._keys))
+            found[place, self._plain :] = passes * self.buffers.weights[number]
         return found
 
-    def _again(self, source: int, shape: Shape) -> int:
-        """Return what is read again of a source."""
-        if not shape.blocks:
-            return 0
-        again = in_blocks(self.group).reloaded(source, shape.pixels)
-        more = self._in_blocks(source, shape) > self.group.graph.tensors[source].size
-        return max(again, int(more))
+    def _again(self, source: int) -> Counts:
+        """Return what is read again of a source with each of the shapes that are added."""
+        found = np.zeros(len(self._added), dtype=np.int64)
+        if self._plain < len(self._added):
+            again = np.repeat(in_blocks(self.group).reloaded_by_size(source), len(self._keys))
+            more = self._in_blocks(source) > self.group.graph.tensors[source].size
+            found[self._plain :] = np.maximum(again, more)
+        return found
 
     def refine(self, shapes: Collection[int]) -> None:
         """Count what line buffers take with shapes of which they have only been estimated."""

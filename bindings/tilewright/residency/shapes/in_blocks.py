@@ -9,6 +9,8 @@ from __future__ import annotations
 from collections.abc import Callable, Collection, Hashable, Iterator, Mapping
 from functools import cached_property
 
+import numpy as np
+
 from tilewright.residency.attention import Attention, SecondPart
 from tilewright.residency.graph import Operation, Reading, Span, count_channels, members, merged
 from tilewright.residency.shapes.groups import Group, ValueT, pass_sizes
@@ -108,16 +110,48 @@ class InBlocks(Group):
 
     def loaded_in(self, tensor: int, pixels: int) -> int:
         """Return the elements that all passes read of a source in DRAM, in blocks and otherwise."""
-        found, active = 0, self.active(pixels)
+        found = 0
         if tensor in self.lines:
             found = self.channels(tensor) * self.graph.tensors[tensor].pixels
         return found + sum(
-            active[number] * parts[tensor].size for number, parts in self.loaded.items() if tensor in parts
+            self._active(number + 1, pixels) * parts[tensor].size
+            for number, parts in self.loaded.items()
+            if tensor in parts
         )
 
     def reloaded(self, tensor: int, pixels: int) -> int:
         """Return the elements of a source in DRAM that passes read again."""
         return self.loaded_in(tensor, pixels) - self.whole_planes.elements_read(1 << tensor)
+
+    # Passes of all sizes -------------------------------------------------------------------------------
+
+    @cached_property
+    def sizes(self) -> list[int]:
+        """Pixels of passes: see `pixels_in_blocks`."""
+        return pixels_in_blocks(self.whole_planes)
+
+    def lines_by_size(self, tensor: int) -> Counts:
+        """Return the pixels of a tensor's line buffer for passes of each size; 0 where it has none."""
+        if tensor not in self.lines:
+            return np.zeros(len(self.sizes), dtype=np.int64)
+        return self.share("lines by size", 0, tensor, lambda: self._each(self.line_pixels_of, tensor))
+
+    def active_by_size(self, number: int) -> Counts:
+        """Return the passes in which an operation computes anything, for passes of each size."""
+        return self.share("active by size", 0, number + 1, lambda: self._each(self._active, number + 1))
+
+    def _each(self, count: Callable[[int, int], int], tensor: int) -> Counts:
+        return np.array([count(tensor, pixels) for pixels in self.sizes], dtype=np.int64)
+
+    def reloaded_by_size(self, tensor: int) -> Counts:
+        """Return the elements of a source in DRAM that passes read again, for passes of each size."""
+        found = np.zeros(len(self.sizes), dtype=np.int64)
+        if tensor in self.lines:
+            found += self.channels(tensor) * self.graph.tensors[tensor].pixels
+        for number, parts in self.loaded.items():
+            if tensor in parts:
+                found += self.active_by_size(number) * parts[tensor].size
+        return found - self.whole_planes.elements_read(1 << tensor)
 
     # Keys ----------------------------------------------------------------------------------------------
 
@@ -131,24 +165,25 @@ class InBlocks(Group):
         """Return the attention whose keys pass by, in blocks of so many; None for no keys."""
         return () if keys is None else self.attentions
 
-    def of_keys(self, tensor: int) -> Attention | None:
-        """Return the attention of which a line buffer has a block of keys, if keys pass by."""
+    def of_keys(self, tensor: int) -> tuple[Attention, int] | None:
+        """Return the attention of which a line buffer has some keys, if keys pass by, and its groups."""
         for each in self.attentions:
             if tensor in each.rows:
-                return each
+                return each, each.groups
             readers = self.graph.readers[tensor] & self.mask
             alone = readers and not readers & (readers - 1)
             if tensor in each.beside and self.read >> tensor & 1 and alone:
-                return each
+                return each, each.beside[tensor]
         return None
 
     def width(self, tensor: int, keys: int | None) -> int:
         """Return how many channels of a tensor a line buffer holds."""
         found = self.channels(tensor)
         passing = None if keys is None else self.of_keys(tensor)
-        return (
-            found if passing is None or keys is None else min(found, passing.groups * min(keys, passing.keys))
-        )
+        if passing is None or keys is None:
+            return found
+        attention, groups = passing
+        return min(found, groups * min(keys, attention.keys))
 
     def sums(self, attention: Attention, pixels: int) -> int:
         """Return the elements of the partial sums of attention, some pixels of the output a pass."""

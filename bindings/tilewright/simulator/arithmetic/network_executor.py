@@ -168,8 +168,7 @@ def layer_output(
         division is a scale, and so are functions of single values, which are passed on.
     """
     if isinstance(layer, Add):
-        total: NDArray[Any] = np.sum(given, axis=0)
-        return total
+        return reduce(np.add, given)
     if isinstance(layer, Mul):
         return reduce(np.multiply, given)
     parts = [values.reshape(len(values), -1, *layer.input[1:]) for values in given]

@@ -124,7 +124,11 @@ class PixelArithmetic:
             parts = []
             for place, shape in enumerate(self.planes):
                 one = shape[1:] != spec.input[1:]
-                found = read(place, np.zeros(1, dtype=np.int64) if one else pixels, *channels)
+                places = np.zeros(1, dtype=np.int64) if one else pixels
+                if shape[0] < spec.input[0]:  # each group of as many channels has them again
+                    found = read(place, places, 0, shape[0])[:, np.arange(*channels) % shape[0]]
+                else:
+                    found = read(place, places, *channels)
                 parts.append(np.broadcast_to(small(found), (len(pixels), count)))
             return reduce(np.add if isinstance(spec, Add) else np.multiply, parts)
         assert isinstance(spec, Window)
@@ -203,6 +207,9 @@ class PixelArithmetic:
         ]
         if not self.numeric:
             return np.zeros((len(pixels), count), dtype=np.int64)
+        if self.operation.picks is not None:
+            picks = np.array(self.operation.picks)[slice(*channels)]
+            return np.concatenate([small(each) for each in found], axis=1)[:, picks]
         if at_place[0] and self.of_places is not None:
             return self.of_places(found)[:, slice(*channels)]
         if at_place[0]:
@@ -284,6 +291,12 @@ def _convolved(spec: Layer, under: Values, first: int, rows: Values, channels: S
 def whole_output(operation: Operation, inputs: Sequence[Values], weights: Values) -> Values:
     """Return what an operation computes of whole maps of shape (C, H, W)."""
     spec = operation.spec
+    if operation.picks is not None:
+        picked: Values = np.concatenate([small(each) for each in inputs])[np.array(operation.picks)]
+        return picked
+    if isinstance(spec, Add | Mul):
+        wanted = np.arange(spec.input[0])
+        inputs = [each[wanted % len(each)] for each in inputs]
     rows = weights.reshape(spec.kernels, -1) if isinstance(spec, NamedLayer) else None
     found: Values = small_output(spec, [each[None] for each in inputs], rows)[0]
     return found
