@@ -32,8 +32,6 @@ MOST = 2**60
 
 def why_not(problem: Problem) -> str | None:
     """Say why the model does not take a problem, or None."""
-    if problem.before:
-        return "has a list of objectives"
     if problem.limits.executions != 1:
         return f"limits.executions = {problem.limits.executions}: the model executes operations once"
     return why_not_listed(problem)

@@ -29,12 +29,10 @@ from tilewright.models.residency.columns_arcs import formulate, read, start
 from tilewright.residency import Plan, Problem, best_bound, objective, violation
 from tilewright.residency.derived_problems import Readers, with_copies_of
 from tilewright.residency.enumerated_steps import Columns, least_path, why_not_listed
-from tilewright.residency.exact.time_and_energy import with_one_objective
 from tilewright.residency.known_plans import cheap_path
 from tilewright.residency.placement import place_steps
 from tilewright.residency.reader_choices import reader_choices
 from tilewright.spec.errors import InputError, OutOfTimeError
-from tilewright.spec.objectives import tolerated
 
 WRITTEN_FOR = "cpsat"
 
@@ -62,20 +60,15 @@ def solve(problem: Problem, search: RunContext) -> Outcome:
         return Outcome("infeasible")
     last, proven = problem, True
     if problem.before:
-        limits, memory = problem.objective.limits, problem.machine.memory_bytes
-        for name, tolerance in problem.before:
-            stage = with_one_objective(problem, name, limits, memory)
+        least = dict[str, int]()
+        for name, _ in problem.before:
+            stage = problem.stage(least)
             answer = _Stage(stage, replace(search, start=None, on_plan=_ignore, on_bound=_ignore)).run()
             if answer.plan is None:
                 return Outcome("infeasible" if answer.impossible and proven else "unknown")
-            least = objective(stage, answer.plan)
-            proven &= least <= answer.bound
-            most = tolerated(least, tolerance)
-            if name == "memory":
-                memory = min(memory, most)
-            else:
-                limits[name] = min(most, limits.get(name, most))
-        last = with_one_objective(problem, problem.minimise, limits, memory)
+            least[name] = objective(stage, answer.plan)
+            proven &= least[name] <= answer.bound
+        last = problem.stage(least)
         if search.start is not None and violation(last, search.start) is not None:
             search = replace(search, start=None)
     answer = _Stage(last, search).run()

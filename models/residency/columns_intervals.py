@@ -37,8 +37,6 @@ MOST_NETWORKS = 100
 
 def why_not(problem: Problem) -> str | None:
     """Say why the formulation does not take a problem, or None."""
-    if problem.before:
-        return "has a list of objectives"
     if problem.limits.executions != 1 and len(reader_choices(problem, MOST_NETWORKS)) > MOST_NETWORKS:
         return f"limits.executions: second executions have more than {MOST_NETWORKS:,} choices of readers"
     return why_not_certain(problem)

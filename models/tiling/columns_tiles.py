@@ -78,7 +78,7 @@ def why_not(problem: Problem) -> str | None:
     """Say why the formulation does not take a problem, or None."""
     if problem.machine.kind != "dsp" or problem.layer is None:
         return f"machine.kind = {problem.machine.kind!r}: the model is of a layer on a machine of kind dsp"
-    if problem.traded or problem.before:
+    if problem.traded:
         return "objective: the model minimises one cost"
     most = MOST_PLANS if problem.machine.vector_unit is None else MOST_WITH_LOOPS
     if (plans := size(problem)) > most:

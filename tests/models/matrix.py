@@ -52,6 +52,21 @@ TWO_READERS: Json = {
 }
 """The first operation is executed twice where that may be, in 30 bytes."""
 
+ATTENTION: Json = {
+    "input": [1, 1, 2],
+    "layers": [
+        {"name": "keys", "kind": "input", "input": [1, 1, 3]},
+        {"name": "values", "kind": "input", "input": [1, 1, 3]},
+        {"name": "scores", "kind": "matmul", "inputs": ["input", "keys"], "input": [1, 1, 2]}
+        | {"output": [3, 1, 2], "depth": 1, "transposed": False},
+        {"name": "softmax", "kind": "function", "op": "softmax", "input": [3, 1, 2], "output": [3, 1, 2]}
+        | {"along": ["channels"]},
+        {"name": "context", "kind": "matmul", "inputs": ["softmax", "values"], "input": [3, 1, 2]}
+        | {"output": [1, 1, 2], "depth": 3, "transposed": True},
+    ],
+}
+"""Two queries and three keys, in 20 bytes."""
+
 PRICES: Json = {
     **dict.fromkeys(("mac_fj", "register_fj", "idle_pe_fj_per_cycle"), 1),
     **dict.fromkeys(("hop_fj", "pe_fj_per_cycle"), 2),
@@ -87,7 +102,7 @@ class Cell(NamedTuple):
     table: Json
 
 
-def _with(table: Json, minimise: str, limits: Json | None = None) -> Json:
+def _with(table: Json, minimise: str | list[str], limits: Json | None = None) -> Json:
     return {**table, "objective": {"minimise": minimise}, **({"limits": limits} if limits else {})}
 
 
@@ -101,6 +116,7 @@ def _tiling() -> list[Cell]:
             ("at_most", {"at_most": {"accesses": 200}}),
         ):
             found.append(Cell("tiling, DSP", cost, name, _with(dsp, cost, limits)))
+    found.append(Cell("tiling, DSP", "cycles", "after accesses", _with(dsp, ["accesses", "cycles"])))
     found.append(
         Cell("tiling, DSP", "accesses", "any+weights", _with(dsp, "accesses", {"schedule": "any+weights"}))
     )
@@ -116,20 +132,16 @@ def _tiling() -> list[Cell]:
             ("at_most", {"at_most": {"accesses": 10**6}}),
         ):
             found.append(Cell("tiling, NPU", cost, name, _with(npu, cost, limits)))
+    found.append(Cell("tiling, NPU", "accesses", "after time", _with(npu, ["time", "accesses"])))
+    hierarchy = {"layer": POINT, "machine": HIERARCHY}
+    found.append(Cell("tiling, hierarchy", "cycles", "after energy", _with(hierarchy, ["energy", "cycles"])))
     for cost in ("accesses", "energy", "cycles", "edp"):
         for name, limits in (
             ("", {}),
             ("at_most", {"at_most": {"accesses": 10**6}}),
             ("factors any", {"factors": "any"}),
         ):
-            found.append(
-                Cell(
-                    "tiling, hierarchy",
-                    cost,
-                    name,
-                    _with({"layer": POINT, "machine": HIERARCHY}, cost, limits),
-                )
-            )
+            found.append(Cell("tiling, hierarchy", cost, name, _with(hierarchy, cost, limits)))
         levels = [LEVELS[0], {**LEVELS[1], "holds": ["input", "output"], "may_hold": ["weights"]}]
         machine = {**HIERARCHY, "levels": levels}
         found.append(
@@ -255,6 +267,11 @@ def _others() -> list[Cell]:
             if cost == "traffic" or name not in ("many frames", "executions 2"):  # are for traffic
                 table = residency | ({"network": TWO_READERS} if name == "executions 2" else {})
                 found.append(Cell("residency", cost, name, _with(table, cost, limits)))
+        doubled = {"network": PAIR, "machine": machine | {"double_buffering": True}}
+        found.append(Cell("residency", cost, "second buffers", _with(doubled, cost)))
+        attention = {"network": ATTENTION, "machine": machine | {"memory_bytes": 20}}
+        found.append(Cell("residency", cost, "attention", _with(attention, cost)))
+    found.append(Cell("residency", "cycles", "after traffic", _with(residency, ["traffic", "cycles"])))
     for name, limits in (
         ("", {}),
         ("flow", {"connected": "flow"}),

@@ -31,6 +31,9 @@ ROOMS = (
     "offloading",
 )
 
+LARGE = 10**9
+"""A limit on costs, to ask whether a method takes any."""
+
 
 def folders(kind: str, room: str) -> list[Path]:
     """Return the folders of a room's ``models``, ``heuristics`` or ``instances``, our own first."""
@@ -183,11 +186,23 @@ def suits(method: ModuleType | Path, problem: Any) -> bool:
     """Whether a heuristic or formulation takes a problem.
 
     A module tells with ``suits(problem)``, without which it takes all; of a MiniZinc file the room's bridge
-    tells.
+    tells. Of a list of objectives a formulation is asked for one after the other.
     """
     if isinstance(method, ModuleType):
-        return bool(getattr(method, "suits", lambda _problem: True)(problem))
-    return bridge_of(problem, method).suits(problem, method)
+        takes = getattr(method, "suits", lambda _problem: True)
+        return all(takes(each) for each in stages(method, problem))
+    return all(bridge_of(problem, method).suits(each, method) for each in stages(method, problem))
+
+
+def stages(method: ModuleType | Path, problem: Any) -> list[Any]:
+    """Return what a method is asked: the problem, or of a list of objectives a formulation one and a limit.
+
+    These are the first objective, and the last one with limits on all before it.
+    """
+    driven = isinstance(method, Path) or not (hasattr(method, "solve") or hasattr(method, "plan"))
+    if not (driven and getattr(problem, "in_turn", False)):
+        return [problem]
+    return [problem.stage({}), problem.stage(dict.fromkeys(problem.objective.names, LARGE))]
 
 
 def why_not(method: ModuleType | Path, problem: Any) -> str:
@@ -196,9 +211,12 @@ def why_not(method: ModuleType | Path, problem: Any) -> str:
     A module tells with ``why_not(problem)``, one reason with its number; of a MiniZinc file the bridge tells.
     """
     if isinstance(method, ModuleType):
-        told = getattr(method, "why_not", lambda _problem: None)(problem)
+        tells = getattr(method, "why_not", lambda _problem: None)
+        reasons = [tells(each) for each in stages(method, problem)]
     else:
-        told = getattr(bridge_of(problem, method), "why_not", lambda *_: None)(problem, method)
+        tells = getattr(bridge_of(problem, method), "why_not", lambda *_: None)
+        reasons = [tells(each, method) for each in stages(method, problem)]
+    told = next(filter(None, reasons), None)
     return told or "does not take this kind of machine or objective, or a problem of this size"
 
 

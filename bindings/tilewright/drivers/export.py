@@ -68,6 +68,9 @@ def _text(problem: Any, name: str, formulation: ModuleType | Path, suffix: str, 
     accepted = SUFFIXES[catalogue.written_for(catalogue.model(room, name))]
     if suffix not in accepted:
         raise InputError("output", suffix or "no suffix", f"{name} can be written as {', '.join(accepted)}")
+    if getattr(problem, "in_turn", False):
+        limit = "a model has one objective; of a list each is a model of its own, with limits on those before"
+        raise InputError("objective.minimise", list(problem.objective.names), limit)
     if not catalogue.suits(formulation, problem):
         raise InputError(
             "model", name, "does not take this kind of machine or objective, or a problem of this size"

@@ -89,8 +89,6 @@ class Column(NamedTuple):
 
 def why_not(problem: Problem) -> str | None:
     """Say why a formulation of one frame and one execution does not take a problem, or None."""
-    if problem.before:
-        return "has a list of objectives"
     if problem.minimise not in FIELDS:
         return f"objective.minimise = {problem.minimise}: steps are priced by traffic, cycles or energy"
     if problem.limits.frames != ONE:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Hashable, Sequence
+from collections.abc import Callable, Hashable, Mapping, Sequence
 from functools import cached_property
 
 from tilewright.residency.attention import Attention
@@ -22,11 +22,14 @@ from tilewright.spec.coarsening import coarse_graph
 from tilewright.spec.errors import InputError
 from tilewright.spec.graph import NetworkGraph
 from tilewright.spec.network import Network
-from tilewright.spec.objectives import Minimising
+from tilewright.spec.objectives import Minimising, tolerated
 
 MOST_ELEMENTS = 2**40
 """Most elements of all tensors and weights together."""
 
+
+LIMITED = ("traffic", "cycles", "energy")
+"""What the fields ``most_traffic`` and so on limit; memory is limited by the machine."""
 
 MOST_STAYING = 2**26
 """Most elements of weights, or of memory, where weights may stay: all their sums are told apart."""
@@ -152,6 +155,32 @@ class Problem(Minimising):
     def groups(self) -> Groups:
         """Groups of operations that have been looked at: all searches share them."""
         return Groups(self.graph)
+
+    def stage(self, least: Mapping[str, int]) -> Problem:
+        """Return the problem of the first objective of a list whose least cost is not known, or of the last.
+
+        Parameters
+        ----------
+        least
+            What objectives before it cost at least: they may cost that, and their tolerance.
+        """
+        limits, memory = self.objective.limits, self.machine.memory_bytes
+        for name, tolerance in self.before:
+            if name not in least:
+                return self.alone(name, limits, memory)
+            most = tolerated(least[name], tolerance)
+            if name == "memory":
+                memory = min(memory, most)
+            else:
+                limits[name] = min(most, limits.get(name, most))
+        return self.alone(self.minimise, limits, memory)
+
+    def alone(self, name: str, limits: Mapping[str, int], memory: int) -> Problem:
+        """Return the problem with one objective, and limits on others."""
+        most = {f"most_{each}": None if each == name else limits.get(each) for each in LIMITED}
+        return self.with_(
+            objective={"minimise": name, "tolerance": 0.0, **most}, machine={"memory_bytes": memory}
+        )
 
     @property
     def least_memory(self) -> int:

@@ -30,6 +30,10 @@ class ReadingOf(NamedTuple):
 
     Attributes
     ----------
+    channels
+        Those that are read.
+    offset
+        Channels of what stands before it where operands are joined.
     instead
         Of what a second execution computes, the same reading of the first; 0 where there is none.
     """
@@ -37,6 +41,8 @@ class ReadingOf(NamedTuple):
     execution: int
     tensor: int
     how: Reading
+    channels: frozenset[int]
+    offset: int
     instead: int
 
 
@@ -77,10 +83,24 @@ class Network:
         found: list[ReadingOf] = []
         for place, each in enumerate(self.executions, 1):
             for how in each.operation.readings:
-                found.append(ReadingOf(place, how.tensor + 1, how, 0))
+                read = how, self._channels(each.operation, how), self._offset(each.operation, how)
+                found.append(ReadingOf(place, how.tensor + 1, *read, 0))
                 if how.tensor - 1 in second:
-                    found.append(ReadingOf(place, second[how.tensor - 1], how, len(found)))
+                    found.append(ReadingOf(place, second[how.tensor - 1], *read, len(found)))
         return found
+
+    def _channels(self, operation: Operation, how: Reading) -> frozenset[int]:
+        """Return the channels that an operation reads of a tensor; of a product, with one of its operands."""
+        accesses, every = operation.op.accesses, self.graph.tensors[how.tensor].channels
+        if operation.second is not None:
+            accesses = tuple(operation.op.operands[how.extent is None])
+        spans = [each.channels or (0, every) for each in accesses if each.source == how.tensor - 1]
+        return frozenset(channel for first, end in spans for channel in range(first, end))
+
+    def _offset(self, operation: Operation, how: Reading) -> int:
+        """Return the channels of what stands before a tensor where operands are joined."""
+        place = operation.op.producers.index(how.tensor - 1)
+        return operation.offsets(self.graph.ops)[place]
 
     @cached_property
     def places(self) -> dict[str, int]:

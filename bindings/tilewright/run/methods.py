@@ -235,7 +235,8 @@ def look_at(method: str, problem: Any, context: RunContext, listener: Listener) 
                 if room.only_method(part) is None:
                     _refuse_unsuited(formulation, method, part)
                     # A driver of the user's own need not be able to look at a model.
-                    getattr(driver, "look_at", _ignore)(part, formulation, context)
+                    first, *_ = catalogue.stages(formulation, part)
+                    getattr(driver, "look_at", _ignore)(first, formulation, context)
     return Outcome("unknown")
 
 
@@ -279,6 +280,14 @@ def _run_on_part(method: str, problem: Any, context: RunContext, listener: Liste
         with of_model(foreign=not catalogue.bundled(formulation), constrained=bool(must_hold(problem))):
             _refuse_unsuited(formulation, method, problem)
             context.on_phase("solving")
+            if getattr(problem, "in_turn", False):
+
+                def solve(stage: Any, own: RunContext) -> Outcome:
+                    _refuse_unsuited(formulation, method, stage)
+                    found: Outcome = driver.solve(stage, formulation, own)
+                    return found
+
+                return _solve_in_turn(problem, context, solve)
             solved: Outcome = driver.solve(problem, formulation, context)
             return solved
     if method in catalogue.exact_methods(room):
@@ -299,6 +308,33 @@ def _run_on_part(method: str, problem: Any, context: RunContext, listener: Liste
     catalogue.refuse_other_than_plans(plan, room, heuristic)
     context.on_plan(plan)
     return Outcome("feasible", plan)
+
+
+def _solve_in_turn(problem: Any, context: RunContext, solve: Callable[[Any, RunContext], Outcome]) -> Outcome:
+    """Minimise the objectives of a list one after the other, with a model that knows one of them.
+
+    Where one before the last is not proven, later ones may cost less than they should: bounds hold, and
+    nothing is optimal.
+    """
+    room, least, proven = room_of(problem), dict[str, int](), True
+
+    def solved(stage: Any, own: RunContext) -> Outcome:
+        fits = own.start is not None and room.violation(stage, own.start) is None
+        return solve(stage, own if fits else replace(own, start=None))
+
+    quiet = replace(context, bound=None, on_plan=_ignore, on_bound=_ignore)
+    for name, _ in problem.before:
+        stage = problem.stage(least)
+        outcome = solved(stage, quiet)
+        if outcome.plan is None:
+            impossible = proven and outcome.status == "infeasible"
+            return replace(outcome, status="infeasible" if impossible else "unknown", bound=None)
+        least[name] = room.objective(stage, outcome.plan)
+        proven &= outcome.status == "optimal"
+    outcome = solved(problem.stage(least), context)
+    if proven:
+        return outcome
+    return replace(outcome, status="feasible" if outcome.plan is not None else "unknown")
 
 
 def _construct(problem: Any, context: RunContext) -> Outcome:

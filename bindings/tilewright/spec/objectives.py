@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from fractions import Fraction
-from typing import TYPE_CHECKING, Annotated, Any, ClassVar, NamedTuple
+from typing import TYPE_CHECKING, Annotated, Any, ClassVar, NamedTuple, Self
 
 from pydantic import Field
 
@@ -124,6 +124,21 @@ class Minimising(Constrained):
     def before(self) -> tuple[tuple[str, float], ...]:
         """The objectives of a list that come before the last, each with its tolerance."""
         return tuple(zip(self.objective.names, self.objective.tolerances, strict=False))
+
+    @property
+    def in_turn(self) -> bool:
+        """Whether there is a list whose objectives are minimised one after the other."""
+        return bool(self.before)
+
+    def stage(self, least: Mapping[str, int]) -> Self:
+        """Return the problem of the first objective of a list whose least cost is not known, or of the last.
+
+        Parameters
+        ----------
+        least
+            What objectives before it cost at least: they may cost that, and their tolerance.
+        """
+        raise NotImplementedError(f"{type(self).__name__} knows no list of objectives, not even {least}")
 
     @property
     def unit(self) -> str:

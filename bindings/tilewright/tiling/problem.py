@@ -12,7 +12,7 @@ from tilewright.spec.errors import InputError, did_you_mean
 from tilewright.spec.graph import NetworkGraph
 from tilewright.spec.layer import MAX_SIZE, Layer
 from tilewright.spec.network import MatMul, NamedLayer, Network
-from tilewright.spec.objectives import Minimising, Objective
+from tilewright.spec.objectives import Minimising, Objective, tolerated
 from tilewright.tiling.dsp.machine import DspMachine
 from tilewright.tiling.hierarchy.machine import HierarchyMachine
 from tilewright.tiling.npu.machine import NpuMachine
@@ -271,6 +271,27 @@ class Problem(Minimising):
     def minimising(self, name: str) -> Problem:
         """Return the problem of a layer with one cost to minimise."""
         return self.with_(objective={"minimise": name, "tolerance": 0.0, "between": None})
+
+    @property
+    def in_turn(self) -> bool:
+        """Whether there is a list whose objectives are minimised one after the other: for a layer."""
+        return bool(self.before) and self.network is None
+
+    def stage(self, least: Mapping[str, int]) -> Problem:
+        """Return the problem of the first objective of a list whose least cost is not known, or of the last.
+
+        Parameters
+        ----------
+        least
+            What objectives before it cost at least, for a layer: they may cost that, and their tolerance.
+        """
+        at_most = self.limits.at_most.given
+        for name, tolerance in self.before:
+            if name not in least:
+                return self.minimising(name).with_(limits={"at_most": at_most})
+            most = tolerated(least[name], tolerance)
+            at_most[name] = min(most, at_most.get(name, most))
+        return self.minimising(self.minimise).with_(limits={"at_most": at_most})
 
     def refuse_lists(self, who: str) -> None:
         """Refuse lists of objectives, for methods that do not know them.

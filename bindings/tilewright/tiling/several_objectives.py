@@ -45,20 +45,15 @@ def last_stage(problem: Problem, deadline: float) -> Problem | None:
     OutOfTimeError
         When the deadline passes.
     """
-    at_most = problem.limits.at_most.given
-    for name, tolerance in problem.before:
-        found = kind_of(problem).exhaustive(_alone(problem, name, at_most), deadline)
+    least = dict[str, int]()
+    for name, _ in problem.before:
+        found = kind_of(problem).exhaustive(problem.stage(least), deadline)
         if found is None:
             return None
         if not found.proven:
             raise OutOfTimeError
-        least = tolerated(found.value, tolerance)
-        at_most[name] = min(least, at_most.get(name, least))
-    return _alone(problem, problem.minimise, at_most) if problem.before else problem
-
-
-def _alone(problem: Problem, name: str, at_most: dict[str, int]) -> Problem:
-    return problem.minimising(name).with_(limits={"at_most": at_most})
+        least[name] = found.value
+    return problem.stage(least) if problem.before else problem
 
 
 def total_limit(problem: Problem, deadline: float) -> int | None:

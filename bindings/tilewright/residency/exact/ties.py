@@ -9,7 +9,7 @@ from dataclasses import replace
 from tilewright.core.branch_and_bound import ignore
 from tilewright.residency.derived_problems import add_staying, problem_of_plan, weights_of
 from tilewright.residency.evaluation import best_bound, costs_of, violation
-from tilewright.residency.exact.time_and_energy import least_cost, search_one_objective, with_one_objective
+from tilewright.residency.exact.time_and_energy import least_cost, search_one_objective
 from tilewright.residency.machine import ONE
 from tilewright.residency.plan import Plan
 from tilewright.residency.problem import Problem
@@ -41,7 +41,7 @@ def break_ties(problem: Problem, plan: Plan, deadline: float) -> Plan:
             memory = spent[before]
         else:
             limits[before] = spent[before]
-        stage, before = with_one_objective(problem, name, limits, memory), name
+        stage, before = problem.alone(name, limits, memory), name
         if spent[name] <= best_bound(stage).value:
             continue
         search = search_one_objective if name == "memory" or not limits else least_cost

@@ -26,12 +26,8 @@ from tilewright.residency.exact.traffic import (
 )
 from tilewright.residency.machine import ONE
 from tilewright.residency.plan import Plan
-from tilewright.residency.problem import Problem
+from tilewright.residency.problem import LIMITED, Problem
 from tilewright.spec.errors import OutOfTimeError
-from tilewright.spec.objectives import tolerated
-
-LIMITED = ("traffic", "cycles", "energy")
-"""What the fields ``most_traffic`` and so on limit; memory is limited by the machine."""
 
 
 @dataclass(frozen=True)
@@ -107,22 +103,17 @@ def stages(problem: Problem, deadline: float) -> Stages:
     OutOfTimeError
         When the deadline passes before there is a plan.
     """
-    limits, memory, proven = problem.objective.limits, problem.machine.memory_bytes, True
-    for name, tolerance in problem.before:
-        stage = with_one_objective(problem, name, limits, memory)
+    least, proven = dict[str, int](), True
+    for name, _ in problem.before:
+        stage = problem.stage(least)
         answer = search_one_objective(stage, deadline, ignore, ignore)
         if answer.impossible:
             return Stages(None, proven)
         if answer.plan is None:
             raise OutOfTimeError
-        value = objective(stage, answer.plan)
-        proven &= value <= answer.bound
-        most = tolerated(value, tolerance)
-        if name == "memory":
-            memory = min(memory, most)
-        else:
-            limits[name] = min(most, limits.get(name, most))
-    return Stages(with_one_objective(problem, problem.minimise, limits, memory), proven)
+        least[name] = objective(stage, answer.plan)
+        proven &= least[name] <= answer.bound
+    return Stages(problem.stage(least), proven)
 
 
 def recheck(problem: Problem, plan: Plan, deadline: float) -> list[tuple[str, bool | None, str]]:
@@ -139,14 +130,6 @@ def recheck(problem: Problem, plan: Plan, deadline: float) -> list[tuple[str, bo
     if broken is not None:
         return [("tolerance", False, broken)]
     return [("tolerance", True, f"{', '.join(name for name, _ in problem.before)}: within it")]
-
-
-def with_one_objective(problem: Problem, name: str, limits: dict[str, int], memory: int) -> Problem:
-    """Return a problem with one objective, and limits on others."""
-    most = {f"most_{each}": None if each == name else limits.get(each) for each in LIMITED}
-    return problem.with_(
-        objective={"minimise": name, "tolerance": 0.0, **most}, machine={"memory_bytes": memory}
-    )
 
 
 class _Search:

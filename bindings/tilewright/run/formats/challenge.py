@@ -117,7 +117,8 @@ def _entries(room: str, formulation: Path) -> Iterator[_Entry]:
         problem = _problem(path)
         parts = {id(part): (name, part) for name, part in reversed(offered.parts(problem))}
         for name, part in parts.values():
-            if offered.only_method(part) is not None or not catalogue.suits(formulation, part):
+            listed = getattr(part, "in_turn", False)
+            if listed or offered.only_method(part) is not None or not catalogue.suits(formulation, part):
                 continue
             try:
                 if bridge_of(part, formulation).size(part) > MAX_SIZE:

@@ -39,7 +39,7 @@ BUFFERS = {"input": "input_buffer", "weights": "weights_buffer", "output": "outp
 
 def why_not(problem: Problem) -> str | None:
     """Say why the model does not take a layer, or None."""
-    if problem.traded or problem.before:
+    if problem.traded:
         return "objective: the model minimises one cost"
     nest = _nest(problem)
     if (tiles := prod(nest.sizes)) > MOST_TILES:

@@ -42,7 +42,7 @@ COSTS = ("accesses", "cycles", "energy")
 def why_not(problem: Problem) -> str | None:
     """Say why the model does not take a layer, or None."""
     machine = _machine(problem)
-    if problem.traded or problem.before:
+    if problem.traded:
         return "objective: the model minimises one cost"
     for level in machine.levels:
         if level.uneven:

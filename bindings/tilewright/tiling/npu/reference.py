@@ -29,7 +29,7 @@ LETTERS = dict(zip(AXES, "MNRC", strict=True))
 
 def why_not(problem: Problem) -> str | None:
     """Say why the model does not take a layer, or None."""
-    if problem.traded or problem.before:
+    if problem.traded:
         return "objective: the model minimises one cost"
     cut = _cut(problem)
     if (positions := cut.machine.tles * prod(cut.layer.output_plane)) > MOST_POSITIONS:
