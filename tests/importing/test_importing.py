@@ -319,18 +319,33 @@ POOL_ALL = {"kind": "pool", "op": "average", "kernel": (8, 8)}
         (
             N("Transpose", ["x"], ["y"], perm=[0, 2, 3, 1]),
             [],
-            {"kind": "reshape", "op": "transpose", "output": (8, 8, 4)},
+            {
+                "kind": "reshape",
+                "op": "transpose",
+                "output": (8, 8, 4),
+                "permutation": {"sizes": (1, 4, 8, 8), "axes": (0, 2, 3, 1)},
+            },
         ),
         (N("Unsqueeze", ["x", "s"], ["y"]), [numbers("s", 1)], {"kind": "reshape", "output": (4, 8, 8)}),
         (
             N("SpaceToDepth", ["x"], ["y"], blocksize=2),
             [],
-            {"kind": "reshape", "op": "space_to_depth", "output": (16, 4, 4)},
+            {
+                "kind": "reshape",
+                "op": "space_to_depth",
+                "output": (16, 4, 4),
+                "permutation": {"sizes": (4, 4, 2, 4, 2), "axes": (2, 4, 0, 1, 3)},
+            },
         ),
         (
             N("DepthToSpace", ["x"], ["y"], blocksize=2),
             [],
-            {"kind": "reshape", "op": "depth_to_space", "output": (1, 16, 16)},
+            {
+                "kind": "reshape",
+                "op": "depth_to_space",
+                "output": (1, 16, 16),
+                "permutation": {"sizes": (2, 2, 1, 8, 8), "axes": (2, 3, 0, 4, 1)},
+            },
         ),
         (
             N("Pad", ["x", "p"], ["y"]),

@@ -191,13 +191,61 @@ def _concat(operation: OnnxOperation) -> list[Table]:
     return [{"kind": "concat", "input": own}]
 
 
-def _reshape(op: str) -> Callable[[OnnxOperation], list[Table]]:
+def _reshape(
+    op: str, order: Callable[[OnnxOperation], Order | None] = lambda _: None
+) -> Callable[[OnnxOperation], list[Table]]:
+    """Return a reader of reshapes; `order` has that of those that change it."""
+
     def layer(operation: OnnxOperation) -> list[Table]:
         source(operation)
         shapes = {"input": input_shape(operation), "output": output_shape(operation)}
-        return [{"kind": "reshape", "op": op, **shapes}]
+        table: Table = {"kind": "reshape", "op": op, **shapes}
+        known = order(operation)
+        fits = known is not None and len(known[0]) <= MOST_DIMENSIONS
+        if fits and known is not None and prod(known[0]) == prod(shapes["input"]):
+            table["permutation"] = {"sizes": known[0], "axes": known[1]}
+        return [table]
 
     return layer
+
+
+MOST_DIMENSIONS = 8
+"""Most dimensions of which an order is told."""
+
+Order = tuple[tuple[int, ...], tuple[int, ...]]
+"""Dimensions of what is read, and which of them those of what is given are."""
+
+
+def _transposition(operation: OnnxOperation) -> Order | None:
+    """Return the dimensions of an image, and their new order; None where images do not stay outside."""
+    shape = operation.given[0].shape
+    if shape is None:
+        return None
+    axes = tuple(operation.attributes.get("perm", range(len(shape))[::-1]))
+    if operation.batch == 1:
+        return tuple(shape), axes
+    if operation.given[0].images != 0 or axes[0] != 0 or shape[0] != operation.batch:
+        return None
+    return tuple(shape[1:]), tuple(axis - 1 for axis in axes[1:])
+
+
+def _to_depth(operation: OnnxOperation) -> Order | None:
+    """Return the order in which places of a block become channels."""
+    (channels, rows, columns), block = input_shape(operation), operation.attributes.get("blocksize", 0)
+    if block < 1 or rows % block or columns % block:
+        return None
+    return (channels, rows // block, block, columns // block, block), (2, 4, 0, 1, 3)
+
+
+def _to_space(operation: OnnxOperation) -> Order | None:
+    """Return the order in which channels become places of a block, which are their outer or inner part."""
+    (channels, rows, columns), block = input_shape(operation), operation.attributes.get("blocksize", 0)
+    if block < 1 or channels % block**2:
+        return None
+    deep = channels // block**2
+    if operation.attributes.get("mode", "DCR") in ("CRD", b"CRD"):
+        return (deep, block, block, rows, columns), (0, 3, 1, 4, 2)
+    return (block, block, deep, rows, columns), (2, 3, 0, 4, 1)
 
 
 def _pad(operation: OnnxOperation) -> list[Table]:
@@ -313,11 +361,11 @@ OPERATORS: Mapping[str, Callable[[OnnxOperation], list[Table]]] = {
             "Squeeze": "reshape",
             "Unsqueeze": "reshape",
             "Flatten": "flatten",
-            "Transpose": "transpose",
-            "SpaceToDepth": "space_to_depth",
-            "DepthToSpace": "depth_to_space",
         }.items()
     },
+    "Transpose": _reshape("transpose", _transposition),
+    "SpaceToDepth": _reshape("space_to_depth", _to_depth),
+    "DepthToSpace": _reshape("depth_to_space", _to_space),
     **{
         name: _map(op)
         for name, op in {

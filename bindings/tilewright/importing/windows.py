@@ -158,7 +158,12 @@ def transposed_conv(operation: OnnxOperation) -> list[Table]:
         tables.append({"kind": "concat", "input": wide, "reads": list(range(len(tables)))})
     if prod(strides) > 1:
         shaped = {"input": wide, "output": (kernels, rows, columns)}
-        tables.append({"kind": "reshape", "op": "depth_to_space", **shaped, "reads": [len(tables) - 1]})
+        table: Table = {"kind": "reshape", "op": "depth_to_space", **shaped, "reads": [len(tables) - 1]}
+        phases = list(product(*axes))
+        if phases == [phase for phase, many in counts.items() for _ in range(many)]:  # in their order
+            sizes = (strides[0], strides[1], kernels, height, width)
+            table["permutation"] = {"sizes": sizes, "axes": (2, 3, 0, 4, 1)}
+        tables.append(table)
     return tables
 
 

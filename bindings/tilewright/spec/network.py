@@ -279,22 +279,76 @@ class Padding(NetworkLayer):
         return channels, height + top + bottom, width + left + right
 
 
+class Permutation(Spec):
+    """The order in which a move gives values: dimensions change places.
+
+    Attributes
+    ----------
+    sizes
+        Of the dimensions of what is read, of one image, the outermost first.
+    axes
+        Which of them each dimension of what is given is.
+    """
+
+    sizes: Annotated[tuple[Size, ...], Field(min_length=1, max_length=8)]
+    axes: Annotated[tuple[Count, ...], Field(min_length=1, max_length=8)]
+
+    def model_post_init(self, _context: object) -> None:
+        """Refuse dimensions that are missing or named twice."""
+        if sorted(self.axes) != list(range(len(self.sizes))):
+            limit = f"must have each number from 0 to {len(self.sizes) - 1} once"
+            raise InputError("layer.permutation.axes", list(self.axes), limit)
+
+    def of_images(self, count: int) -> Permutation:
+        """Return that of several images, which lie one after the other."""
+        if count == 1:
+            return self
+        return Permutation(sizes=(count, *self.sizes), axes=(0, *(1 + axis for axis in self.axes)))
+
+    @property
+    def merged(self) -> Permutation:
+        """The same with as few dimensions as can be: neighbours that stay neighbours are one."""
+        large = [axis for axis in self.axes if self.sizes[axis] > 1] or [0]
+        runs: list[list[int]] = []
+        rank = {axis: place for place, axis in enumerate(sorted(large))}
+        for axis in large:
+            if runs and rank[axis] == rank[runs[-1][-1]] + 1:
+                runs[-1].append(axis)
+            else:
+                runs.append([axis])
+        places = {run[0]: place for place, run in enumerate(sorted(runs))}
+        sizes = tuple(prod(self.sizes[axis] for axis in run) for run in sorted(runs))
+        return Permutation(sizes=sizes, axes=tuple(places[run[0]] for run in runs))
+
+
 class Reshape(NetworkLayer):
     """The same values in another order or shape.
 
     Attributes
     ----------
     input, output : (C, H, W)
+    permutation : optional
+        The order of what is given, where the op changes it: without it that is not known.
     """
+
+    later: ClassVar[tuple[str, ...]] = ("permutation",)
 
     kind: Literal["reshape"]
     op: Literal["reshape", "flatten", "transpose", "space_to_depth", "depth_to_space"] = "reshape"
     input: Shape
     output: Shape
+    permutation: Permutation | None = None
 
     def model_post_init(self, _context: object) -> None:
-        """Refuse shapes of different numbers of values."""
+        """Refuse shapes of different numbers of values, and an order of what stays in order."""
         super().model_post_init(_context)
+        if self.permutation is not None:
+            if self.op in ("reshape", "flatten"):
+                limit = f"layer {self.name}: is for ops that change the order of values"
+                raise InputError("layer.permutation", self.permutation.model_dump(), limit)
+            if prod(self.permutation.sizes) != prod(self.input):
+                limit = f"layer {self.name}: must hold as many values as the input, {prod(self.input)}"
+                raise InputError("layer.permutation.sizes", list(self.permutation.sizes), limit)
         if prod(self.input) != prod(self.output):
             limit = f"layer {self.name}: must hold as many values as its input, {prod(self.input)}"
             raise InputError("layer.output", list(self.output), limit)

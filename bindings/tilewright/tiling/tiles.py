@@ -20,8 +20,10 @@ from tilewright.tiling.npu.cut import cut_of
 from tilewright.tiling.npu.plan import NpuPlan
 from tilewright.tiling.operations.machines import unit
 from tilewright.tiling.operations.operation import Operation
+from tilewright.tiling.operations.permuting import MoveWalk
 from tilewright.tiling.operations.plan import OperationPlan
-from tilewright.tiling.operations.scan import ScanWalk, walk_of
+from tilewright.tiling.operations.scan import ScanWalk
+from tilewright.tiling.operations.walks import walk_of
 from tilewright.tiling.plan import Plan
 from tilewright.tiling.problem import Problem
 
@@ -313,6 +315,10 @@ def _operation(part: Problem, plan: OperationPlan) -> Line:
     memory, full = unit(part.machine, operation).fullness(walk.buffers)
     if isinstance(walk, ScanWalk):
         return _scan(does, walk, (memory, full))
+    if isinstance(walk, MoveWalk):
+        pieces = f"{walk.steps} boxes of {_box(walk.tile)} of {_box(walk.order.sizes)}"
+        several = walk.steps > 1
+        return Line("", does, memory, {}, pieces if several else "-", "" if several else "all", full)
     if not operation.windowed:
         pieces = f"{walk.steps} pieces of {plan.tile[2]} of {walk.length} values"
         loops = pieces if walk.steps > 1 else "-"
@@ -321,6 +327,10 @@ def _operation(part: Problem, plan: OperationPlan) -> Line:
     sizes = {"n": (1, operation.batch), **dict(tiles)}
     order = [(loop, -(-sizes[loop][1] // sizes[loop][0])) for loop in "ncxy"]  # rows innermost
     return Line("", does, memory, sizes, _looped(order), _rows_shared(operation, order), full)
+
+
+def _box(sizes: Sequence[int]) -> str:
+    return " x ".join(map(str, sizes))
 
 
 def _scan(does: str, walk: ScanWalk, full: tuple[str, str]) -> Line:

@@ -199,7 +199,8 @@ class TiledOperation(Table):
     shape: Operation
     on: Literal["vector", "host"]
     """What does it."""
-    tile: OperationTile | StateTile
+    tile: OperationTile | StateTile | dict[str, Positive]
+    """Of a move that gives values another order, sizes of a box (`dimension_1`, ...) of its input."""
     tiles: Positive
     buffers_elements: Amounts
     """Of the largest tile, by tensor."""

@@ -17,9 +17,10 @@ import numpy as np
 
 from tilewright.simulator.program import Box, Values
 from tilewright.tiling.operations.operation import Operation
-from tilewright.tiling.operations.plan import OperationPlan, ScanTile
-from tilewright.tiling.operations.scan import walk_of
+from tilewright.tiling.operations.permuting import permuted
+from tilewright.tiling.operations.plan import OperationPlan
 from tilewright.tiling.operations.walk import OUTPUT, Walk
+from tilewright.tiling.operations.walks import least_tile, walk_of
 
 LARGEST = 2**22
 """Most values of an operation that is computed."""
@@ -170,8 +171,7 @@ class ComputeTile:
 def random_values(operation: Operation, seed: int) -> dict[str, Values]:
     """Return random numbers for what an operation reads, integers from -8 to 8."""
     rng = np.random.default_rng(seed)
-    tile = (1, 1, 1) if operation.recurrence is None else ScanTile(1, 1, 1, 0)
-    operands = walk_of(operation, OperationPlan(tile)).operands
+    operands = walk_of(operation, least_tile(operation)).operands
     return {name: rng.integers(-8, 9, shape, dtype=np.int64) for name, shape in operands.items()}
 
 
@@ -179,6 +179,8 @@ def whole(operation: Operation, given: dict[str, Values]) -> Values:
     """Return what an operation gives, computed without tiles."""
     operands = [values for name, values in given.items() if name != "parameters"]
     op, first = operation.op, operands[0]
+    if operation.permutation is not None:
+        return permuted(operation, first)
     if op in MOVES:
         return first
     if op in TERMS:

@@ -13,8 +13,8 @@ from tilewright.tiling.dsp import cost
 from tilewright.tiling.dsp.compute import undominated
 from tilewright.tiling.dsp.machine import DspMachine
 from tilewright.tiling.operations.operation import Operation
+from tilewright.tiling.operations.permuting import MoveWalk
 from tilewright.tiling.operations.plan import OperationPlan
-from tilewright.tiling.operations.scan import AnyWalk
 from tilewright.tiling.operations.steps import Timing
 from tilewright.tiling.operations.units import (
     Costs,
@@ -35,6 +35,7 @@ from tilewright.tiling.operations.vector_search import (
     room_needed,
 )
 from tilewright.tiling.operations.walk import Counts, Walk
+from tilewright.tiling.operations.walks import AnyWalk
 
 
 class DspUnit(Unit):
@@ -125,6 +126,7 @@ class DspUnit(Unit):
     def _costs(self, walk: AnyWalk, cores: Sequence[tuple[Counts, Counts]]) -> list[Costs]:
         """Return what tiles cost, for each of some cycles of the core and units that it streams."""
         machine = self.machine
+        assert not isinstance(walk, MoveWalk)  # a transfer takes as long, whatever its runs are
         loads = [self.width * moved.elements for moved in walk.loaded.values()]
         stores = [self.width * walk.stored.elements]
         accesses = int(sum(walk.weights @ counts for counts in (*loads, *stores)))

@@ -23,11 +23,13 @@ from tilewright.tiling.hierarchy.machine import HierarchyMachine
 from tilewright.tiling.hierarchy.measures import whole
 from tilewright.tiling.measures import MovedBytes, MovedEnergy
 from tilewright.tiling.operations.operation import Operation
-from tilewright.tiling.operations.scan import AnyWalk, ScanWalk
+from tilewright.tiling.operations.permuting import MoveWalk
+from tilewright.tiling.operations.scan import ScanWalk
 from tilewright.tiling.operations.scan_steps import elements_read
 from tilewright.tiling.operations.steps import Timing
 from tilewright.tiling.operations.units import Costs, Unit, host_program, on_host, rate, steps_of, tensors
 from tilewright.tiling.operations.walk import OUTPUT, Sums
+from tilewright.tiling.operations.walks import AnyWalk
 
 
 class HierarchyUnit(Unit):
@@ -136,6 +138,7 @@ class HierarchyUnit(Unit):
         )
         if isinstance(walk, ScanWalk):
             return Sums(loaded, elements_read(walk), written, made - written)
+        assert not isinstance(walk, MoveWalk)  # accesses count, whatever their order
         held = sum(
             box.size(walk.operands[name]) for boxes, _, _ in walk.tiles() for name, box in boxes.items()
         )

@@ -15,13 +15,13 @@ from tilewright.tiling.measures import Between, CycledBetween, TimedBetween
 from tilewright.tiling.operations.arithmetic import not_computed, random_values
 from tilewright.tiling.operations.machines import unit
 from tilewright.tiling.operations.plan import OperationPlan
-from tilewright.tiling.operations.scan import AnyWalk, walk_of
-from tilewright.tiling.operations.scan import misfit as other_tile
 from tilewright.tiling.operations.scan_numbers import whole
 from tilewright.tiling.operations.search import lower_bound, outside_of_space, priced, ranked
 from tilewright.tiling.operations.units import Costs
 from tilewright.tiling.operations.vector_search import misfit
 from tilewright.tiling.operations.walk import OUTPUT
+from tilewright.tiling.operations.walks import AnyWalk, walk_of
+from tilewright.tiling.operations.walks import misfit as other_tile
 
 LayerPlan = OperationPlan
 

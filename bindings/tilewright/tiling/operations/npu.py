@@ -5,7 +5,6 @@ from __future__ import annotations
 from tilewright.simulator import Engine, Memory, Program, Report
 from tilewright.tiling.npu.machine import NpuMachine
 from tilewright.tiling.operations.operation import Operation
-from tilewright.tiling.operations.scan import AnyWalk
 from tilewright.tiling.operations.steps import Timing
 from tilewright.tiling.operations.units import (
     Costs,
@@ -18,6 +17,7 @@ from tilewright.tiling.operations.units import (
     tensors,
 )
 from tilewright.tiling.operations.walk import OUTPUT, Counts, Moved
+from tilewright.tiling.operations.walks import AnyWalk
 
 
 class NpuUnit(Unit):

@@ -32,6 +32,7 @@ from tilewright.spec.network import (
     NamedLayer,
     Opaque,
     Padding,
+    Permutation,
     Pool,
     Recurrence,
     Reshape,
@@ -102,10 +103,12 @@ class Operation(Spec):
         Axes of which a tile has all, as a value needs all others along them: of a softmax or normalisation.
     recurrence
         Of a recurrent layer that is executed point in time by point in time, its sizes.
+    permutation
+        Of a move that changes the order of values, that order, where its runs count.
     """
 
     table_name: ClassVar[str] = "operation"
-    later: ClassVar[tuple[str, ...]] = ("across", "along", "recurrence")
+    later: ClassVar[tuple[str, ...]] = ("across", "along", "recurrence", "permutation")
 
     op: Name
     on: Literal["vector", "host"] = "vector"
@@ -123,6 +126,7 @@ class Operation(Spec):
     across: Annotated[int, Field(ge=0, le=MAX_SIZE)] = 0
     along: tuple[Axis, ...] = ()
     recurrence: Recurrence | None = None
+    permutation: Permutation | None = None
 
     def model_post_init(self, _context: object) -> None:
         """Refuse windows that do not give the output, and inputs that a windowed operation cannot read."""
@@ -307,6 +311,7 @@ def _operation(layer: AnyLayer, given: list[Shape], images: int, batch: int) -> 
         across=0 if response is None else response.size,
         along=along,
         recurrence=recurrence,
+        permutation=layer.permutation if isinstance(layer, Reshape) else None,
     )
 
 

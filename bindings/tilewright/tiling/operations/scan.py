@@ -18,7 +18,7 @@ from tilewright.simulator.program import Box
 from tilewright.spec.network import GATES
 from tilewright.tiling.operations.operation import Operation
 from tilewright.tiling.operations.plan import OperationPlan, ScanTile
-from tilewright.tiling.operations.walk import OUTPUT, Counts, Moved, Span, Sums, Walk, spans
+from tilewright.tiling.operations.walk import OUTPUT, Counts, Moved, Span, Sums, spans
 from tilewright.tiling.tile import even_step
 
 INPUT, CELL, GATED, STATE = "input", "cell", "gated state", "state"
@@ -427,24 +427,6 @@ class ScanWalk:
         """Return the tensor that holds the state of a point in time."""
         last = 0 if moment.direction else self.scan.steps - 1
         return OUTPUT if self.scan.every or moment.time == last else STATE
-
-
-AnyWalk = Walk | ScanWalk
-
-
-def walk_of(operation: Operation, plan: OperationPlan) -> AnyWalk:
-    """Return all tiles of a plan."""
-    return ScanWalk(operation, plan) if operation.recurrence is not None else Walk(operation, plan)
-
-
-def misfit(operation: Operation, plan: OperationPlan) -> str | None:
-    """Say that a plan has the tile of another sort of operation, or None."""
-    if isinstance(plan.tile, ScanTile) == (operation.recurrence is not None):
-        return None
-    asked, other = ("hidden, steps, images and resident", "maps, rows and columns")[
-        :: -1 if operation.recurrence is None else 1
-    ]
-    return f"tile: of {other}, {operation.op} has {asked}"
 
 
 def own(moment: Moment) -> Span:

@@ -13,10 +13,11 @@ from tilewright.spec.access import SOME
 from tilewright.spec.errors import InputError, OutOfTimeError
 from tilewright.tiling.operations.machines import unit
 from tilewright.tiling.operations.operation import Operation
-from tilewright.tiling.operations.plan import LOOPS, OperationPlan, ScanTile
-from tilewright.tiling.operations.scan import AnyWalk, walk_of
+from tilewright.tiling.operations.permuting import move_tiles, permutation_of
+from tilewright.tiling.operations.plan import LOOPS, MoveTile, OperationPlan, ScanTile
 from tilewright.tiling.operations.units import Costs, Machine
 from tilewright.tiling.operations.walk import Walk
+from tilewright.tiling.operations.walks import AnyWalk, least_tile, walk_of
 from tilewright.tiling.tile import even_steps
 
 FURTHER = 256
@@ -40,8 +41,8 @@ class Priced(NamedTuple):
 def largest(operation: Operation, machine: Machine) -> int | None:
     """Return the most columns of a tile that fits; for windows, of one row and map. None if none does."""
     fits = unit(machine, operation)
-    if operation.recurrence is not None:
-        smallest = _smallest(operation)
+    if operation.recurrence is not None or operation.permutation is not None:
+        smallest = least_tile(operation)
         return 1 if fits.overflow(walk_of(operation, smallest).buffers) is None else None
     width = operation.output[2] if operation.windowed else Walk(operation, OperationPlan((1, 1, 1))).length
     if operation.on == "host":
@@ -59,6 +60,8 @@ def largest(operation: Operation, machine: Machine) -> int | None:
 
 def as_it_fits(operation: Operation, machine: Machine) -> Operation:
     """Return an operation as one of which a lower bound is known, if its smallest tile does not fit."""
+    if operation.permutation is not None and not _counts_runs(operation, machine):
+        operation = operation.model_copy(update={"permutation": None})
     if operation.needs == "state" and (operation.on == "host" or largest(operation, machine) is None):
         operation = operation.model_copy(update={"needs": "all", "recurrence": None})
     if (operation.along or operation.needs == "maps") and largest(operation, machine) is None:
@@ -67,6 +70,11 @@ def as_it_fits(operation: Operation, machine: Machine) -> Operation:
         return operation
     pieces = {"windowed": False, "needs": "flow", "inputs": operation.touched}
     return operation.model_copy(update=pieces)
+
+
+def _counts_runs(operation: Operation, machine: Machine) -> bool:
+    """Whether a move costs by runs of values that follow each other, so that tiles are boxes."""
+    return machine.kind == "npu" and operation.on != "host" and operation.elements <= 2 * MOST_TILES
 
 
 def _at_once(operation: Operation, machine: Machine) -> bool:
@@ -93,7 +101,8 @@ def lower_bound(operation: Operation, machine: Machine, plan: OperationPlan, cou
     if operation.needs == "all" and Walk(operation, plan).steps > 1:
         return "not all of it fits on chip at a time, and each value is moved once at least"
     bursts = machine.kind == "npu" and counted != "accesses" and operation.on != "host"
-    if operation.needs == "order" and bursts and Walk(operation, plan).steps > 1:
+    known = operation.needs != "order" or operation.permutation is not None
+    if not known and bursts and Walk(operation, plan).steps > 1:
         return "it is counted in bursts of values that follow each other, of which there are fewer"
     return None
 
@@ -114,14 +123,17 @@ def check(operation: Operation, machine: Machine) -> None:
             raise InputError(
                 "operation.recurrence", operation.op, "is for a vector unit, which keeps the state"
             )
-        smallest = _smallest(operation)
+        smallest = least_tile(operation)
+    if operation.permutation is not None:
+        smallest = least_tile(operation)
     walk = walk_of(operation, smallest)
     if columns is None:
         told = unit(machine, operation).overflow(walk.buffers)
         raise InputError("operation", operation.op, f"its smallest tile does not fit: {told}")
     if isinstance(walk, Walk):
         unit(machine, operation).check(walk)
-    if operation.on != "host" and not operation.windowed and walk.steps > MOST_TILES:
+    streams = not operation.windowed and operation.permutation is None
+    if operation.on != "host" and streams and walk.steps > MOST_TILES:
         raise InputError("operation", operation.op, f"needs more than {MOST_TILES:,} tiles")
 
 
@@ -140,6 +152,11 @@ def tiles(operation: Operation, machine: Machine) -> Iterator[OperationPlan]:
     if operation.recurrence is not None:
         yield from _scans(operation, machine)
         return
+    if operation.permutation is not None:
+        does = unit(machine, operation)
+        every = move_tiles(operation)
+        yield from (plan for plan in every if does.overflow(walk_of(operation, plan).buffers) is None)
+        return
     if not operation.windowed:
         length = Walk(operation, OperationPlan((1, 1, 1))).length
         fewest = -(-length // columns)
@@ -154,12 +171,6 @@ def tiles(operation: Operation, machine: Machine) -> Iterator[OperationPlan]:
                 plan = OperationPlan((deep, tall, across))
                 if fits.overflow(Walk(operation, plan).buffers) is None:
                     yield plan
-
-
-def _smallest(operation: Operation) -> OperationPlan:
-    """Return the plan of a recurrent layer that needs least memory."""
-    assert operation.recurrence is not None
-    return OperationPlan(ScanTile(1, 1, 1, int(operation.recurrence.hidden == 1)))
 
 
 def _scans(operation: Operation, machine: Machine) -> Iterator[OperationPlan]:
@@ -196,6 +207,8 @@ def halvings(size: int) -> tuple[int, ...]:
 
 def whole(operation: Operation) -> OperationPlan:
     """Return the plan of a single tile."""
+    if operation.permutation is not None:
+        return OperationPlan(MoveTile(permutation_of(operation).sizes))
     if operation.windowed:
         return OperationPlan(operation.output)
     return OperationPlan((1, 1, Walk(operation, OperationPlan((1, 1, 1))).length))
@@ -212,6 +225,10 @@ def outside_of_space(operation: Operation, machine: Machine, plan: OperationPlan
         if walk_of(operation, plan).steps > MOST_TILES:
             return f"tile: more than {MOST_TILES:,} tiles"
         return None
+    if isinstance(plan.tile, MoveTile):
+        return (
+            f"tile: more than {MOST_TILES:,} tiles" if walk_of(operation, plan).steps > MOST_TILES else None
+        )
     if operation.on == "host":
         return None if plan.tile == whole(operation).tile else "tile: a host does an operation at once"
     if Walk(operation, plan).steps > MOST_TILES:

@@ -13,11 +13,14 @@ from tilewright.tiling.dsp.machine import DspMachine
 from tilewright.tiling.hierarchy.machine import HierarchyMachine
 from tilewright.tiling.npu.machine import NpuMachine
 from tilewright.tiling.operations.operation import Operation
+from tilewright.tiling.operations.permuting import MoveWalk
+from tilewright.tiling.operations.permuting_steps import move_steps
 from tilewright.tiling.operations.plan import OperationPlan
-from tilewright.tiling.operations.scan import AnyWalk, ScanWalk, walk_of
+from tilewright.tiling.operations.scan import ScanWalk
 from tilewright.tiling.operations.scan_steps import scan_steps
 from tilewright.tiling.operations.steps import Timing, steps
 from tilewright.tiling.operations.walk import OUTPUT, Counts, Walk
+from tilewright.tiling.operations.walks import AnyWalk, walk_of
 
 Machine = DspMachine | NpuMachine | HierarchyMachine
 
@@ -93,6 +96,8 @@ def host_program(walk: AnyWalk, time: int) -> Program:
 
 def steps_of(walk: AnyWalk, timing: Timing) -> LazySteps:
     """Return the steps of a plan: one for each tile, and one that writes the last one back."""
+    if isinstance(walk, MoveWalk):
+        return move_steps(walk, timing)
     return scan_steps(walk, timing) if isinstance(walk, ScanWalk) else steps(walk, timing)
 
 

@@ -15,7 +15,6 @@ from tilewright.tiling.dsp.inner_loop import DIMENSIONS, TAPS, Counts, InnerLoop
 from tilewright.tiling.dsp.inner_search import LoopFamily, unrollings
 from tilewright.tiling.dsp.machine import DspMachine
 from tilewright.tiling.operations.operation import Operation
-from tilewright.tiling.operations.scan import AnyWalk
 from tilewright.tiling.operations.units import Machine
 from tilewright.tiling.operations.vector_loop import (
     AXES,
@@ -26,6 +25,7 @@ from tilewright.tiling.operations.vector_loop import (
     work_of,
 )
 from tilewright.tiling.operations.walk import Walk
+from tilewright.tiling.operations.walks import AnyWalk
 
 Kinds = tuple[tuple[int, int, int], ...]
 """Maps, rows and columns of tiles that differ."""
