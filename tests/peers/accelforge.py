@@ -456,8 +456,13 @@ class Comparison(NamedTuple):
 
 
 def asked(python: str, given: Problem) -> Table:
-    """Return the peer's answer."""
-    question = {"specification": specification(given.machine, given.one_layer), "minimise": given.minimise}
+    """Return the peer's answer to a problem."""
+    return answered(python, specification(given.machine, given.one_layer), given.minimise)
+
+
+def answered(python: str, specification: str, minimise: str) -> Table:
+    """Return the peer's answer to a specification."""
+    question = {"specification": specification, "minimise": minimise}
     run = subprocess.run(
         [python, "-P", str(SCRIPT)], input=json.dumps(question), capture_output=True, text=True, check=False
     )
