@@ -18,6 +18,7 @@ import pyomo.environ as pyo
 from tilewright.allocation import Plan, Problem, best_bound
 from tilewright.allocation.exact.energy_options import Menu
 from tilewright.allocation.exact.energy_search import as_plan, is_settled_by_splits
+from tilewright.allocation.split_options import why_not
 
 LARGEST = 10**8
 """Largest energy above a bound, in units, whose neighbours are still apart within HiGHS's tolerances."""
@@ -25,7 +26,7 @@ LARGEST = 10**8
 
 def suits(problem: Problem) -> bool:
     """Whether the formulation takes a problem; buffers between layers it does not look at."""
-    if problem.minimise != "energy" or problem.waits or not is_settled_by_splits(problem):
+    if problem.minimise != "energy" or why_not(problem) is not None or not is_settled_by_splits(problem):
         return False
     menu = Menu(problem)
     return bool(menu.empty or not len(menu.limits) or _range(menu) // _unit(menu) <= LARGEST)
@@ -47,7 +48,7 @@ def _range(menu: Menu) -> int:
     """Return how much energies differ at most."""
     spent = sum(int(layer.spent.max() - layer.spent.min()) for layer in menu.layers)
     loads = [int(layer.loads.max()) for layer in menu.layers]
-    cycles = max(loads) if menu.problem.parallel else sum(loads)
+    cycles = menu.problem.interval_at(max(loads) if menu.problem.parallel else sum(loads))
     return spent + cycles * (menu.rest + menu.more * menu.problem.machine.pes)
 
 

@@ -30,6 +30,7 @@ from tilewright.allocation.exact.trimming import trim_plan
 from tilewright.allocation.plan import PACINGS
 from tilewright.allocation.schedule import schedule
 from tilewright.allocation.split_options import Choices, chooses
+from tilewright.allocation.split_options import why_not as why_not
 
 LARGEST = 10**8
 """Largest objective, in units, whose neighbours are still apart within HiGHS's tolerances."""

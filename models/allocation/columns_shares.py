@@ -21,6 +21,7 @@ from tilewright.allocation.exact import constrained
 from tilewright.allocation.exact.trimming import trim_plan
 from tilewright.allocation.plan import PACINGS
 from tilewright.allocation.split_options import Choices, chooses
+from tilewright.allocation.split_options import why_not as why_not
 from tilewright.allocation.vocabulary import split_value
 from tilewright.spec.constraints import Term
 

@@ -41,6 +41,7 @@ MACHINES = (
     Machine("gap8, cycles", "gap8", "tiling", "cycles", {}),
     Machine("nmp, us", "nmp", "tiling", "time", UNIT),
     Machine("zu2, cycles", "dnnvm-zu2", "fusion", "cycles", HOST),
+    Machine("array, cycles", "tcpa", "allocation", "interval", {"machine.array": [8, 8], **HOST}),
 )  # fmt: skip
 
 HEAD = """# Results: blocks of today's networks
@@ -71,9 +72,8 @@ moved once, see [operations between layers](../operations.md#what-is-exact-and-w
 - `idsp`, `nmp`: [tiled](../tiling.md) layer by layer, with `vector_ops_per_cycle = 8`. `gap8` as it is.
 - `zu2`: the [convolution engine](../dnnvm.md) `dnnvm-zu2`, where the host takes half a cycle a byte and 1,000
   cycles a call.
-
-An [array of processing elements](../allocation.md) takes `audio` alone (76,960 cycles between two waves): the
-others have operations between their layers that do not run on it.
+- `array`: cycles between two frames in a [pipeline](../allocation.md) on `tcpa`, with 8 x 8 processing
+  elements and such a host.
 
 """
 

@@ -177,6 +177,34 @@ def test_agree_on_random_networks(data):
         assert violation(case, outcome.plan) is None
 
 
+@settings(max_examples=examples(200, 5))
+@given(randoms)
+def test_agree_where_layers_wait_for_the_host(drawn) -> None:
+    """What the host takes is a floor of the interval; of what is more they say why they do not take it."""
+    asked = pipeline(drawn, host=True, goals=("interval", "pes", "energy", "latency"))
+    found = parametric.solve(asked, RunContext())
+    for path, solver in (*METHODS, (catalogue.model("allocation", "columns_energy"), "highs")):
+        if not catalogue.suits(catalogue.formulation("allocation", path.stem), asked):
+            continue
+        outcome = solve(asked, path, solver)
+        assert outcome.status == found.status
+        if outcome.plan is not None:
+            assert outcome.bound == found.bound
+            assert violation(asked, outcome.plan) is None
+            assert objective(asked, outcome.plan) == outcome.bound
+
+
+def test_what_is_left_to_the_reference_is_told() -> None:
+    softmax = {"name": "s", "kind": "map", "op": "softmax"}
+    layers = [conv("a", (1, 4, 4), 2), softmax, conv("b", (2, 4, 4), 2)]
+    for goal, execution in (("latency", "layer-parallel"), ("interval", "layer-by-layer")):
+        case = problem(goal, layers, execution=execution)
+        for path, _ in FAST:
+            method = catalogue.formulation("allocation", path.stem)
+            assert not catalogue.suits(method, case)
+            assert "(s)" in catalogue.why_not(method, case)
+
+
 # Networks --------------------------------------------------------------------------------------------------
 
 

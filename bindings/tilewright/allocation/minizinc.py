@@ -46,6 +46,11 @@ def suits(problem: Problem, formulation: Path) -> bool:
     return _places(problem) or split_options.suits(problem)
 
 
+def why_not(problem: Problem, _formulation: Path) -> str | None:
+    """Say why a formulation does not take a problem, or None where that is not told."""
+    return None if _places(problem) else split_options.why_not(problem)
+
+
 def size(problem: Problem) -> int:
     """Return about how many constraints a formulation gives."""
     if _places(problem):

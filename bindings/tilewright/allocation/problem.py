@@ -238,7 +238,7 @@ class Problem(Minimising):
         """What runs on the host, in the order of execution."""
         return self.division.hosted
 
-    @property
+    @cached_property
     def steps(self) -> tuple[HostStep, ...]:
         """What the host does in the schedule: all that it does, where a layer waits for some of it."""
         return self.hosted if self.division.waits else ()
@@ -253,7 +253,7 @@ class Problem(Minimising):
         """Cycles of the host for a frame; None where it has no price."""
         return None if self.machine.host is None else sum(map(self.cycles_of, self.hosted))
 
-    @property
+    @cached_property
     def step_cycles(self) -> tuple[int, ...]:
         """Cycles of each operation of `steps`; 0 where the host has no price."""
         return tuple(map(self.cycles_of, self.steps))

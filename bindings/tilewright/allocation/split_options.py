@@ -37,9 +37,25 @@ def chooses(problem: Problem) -> bool:
     """Whether formulations choose the splits of a problem; buffers between layers they do not look at."""
     unlimited = problem.machine.buffer_words is None or not problem.parallel
     off_chip = problem.machine.off_chip is not None
-    if problem.minimise in ("pareto", "distance", "energy") or problem.waits:
-        return False  # what layers wait for beside their producers is stated by reference.mzn alone
+    if problem.minimise in ("pareto", "distance", "energy") or why_not(problem) is not None:
+        return False
     return unlimited and not off_chip
+
+
+def why_not(problem: Problem) -> str | None:
+    """Say why formulations do not take a problem in which layers wait for the host, or None.
+
+    Where layers work at the same time, what the host does is a floor of the interval, and no more.
+    """
+    if not problem.waits:
+        return None
+    names = ", ".join(each.name for each in problem.given if each.waits)
+    what = f"layers wait for maps from outside of the array ({names}), and"
+    if not problem.parallel:
+        return f"{what} turns of the host are in reference alone"
+    if problem.constraints or problem.minimise not in ("interval", "pes", "energy"):
+        return f"{what} when they start is in reference alone"
+    return None
 
 
 class Choices:
@@ -156,9 +172,20 @@ def _offers(problem: Problem, *, every: bool = False) -> tuple[ParetoOptions, ..
     if _told_apart(problem):
         return tuple(_all_told_apart(problem))
     return tuple(
-        offer if offer.loads else ParetoOptions.of(stage.task, problem.splits_of(stage)[-1:])
+        _floored(
+            offer if offer.loads else ParetoOptions.of(stage.task, problem.splits_of(stage)[-1:]), problem
+        )
         for stage, offer in zip(problem.stages, offers_of(problem, every=every), strict=True)
     )
+
+
+def _floored(offer: ParetoOptions, problem: Problem) -> ParetoOptions:
+    """Return one option, that of fewest PEs, for all whose loads are below what the host takes."""
+    fast = offer.within(problem.host_period) if problem.parallel else None
+    if fast is None:
+        return offer
+    slower = offer.between(problem.host_period + 1, offer.loads[-1])
+    return ParetoOptions((problem.host_period, *slower.loads), (fast, *slower.splits))
 
 
 def _told_apart(problem: Problem) -> bool:
@@ -221,6 +248,7 @@ def data(problem: Problem) -> dict[str, Any]:
         "waiting_pays": choices.waiting_pays,
         "most_pes": problem.machine.pes,
         "unit": choices.unit,
+        "floor": problem.host_period // choices.unit if problem.parallel else 0,
         "most_interval": most,
         "worst": worst,
         "least": -(-bound_on_splits(problem).value // scale(problem)[1]),

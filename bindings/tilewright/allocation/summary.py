@@ -104,6 +104,8 @@ def _not_counted(problem: Problem) -> list[str]:
         found.append("the way across the chip's border")
     if problem.hosted and machine.host is None:
         found.append(f"host: {', '.join(op.name for op in problem.hosted)}")
+    if problem.hosted and machine.energy is not None:
+        found.append("energy of the host")
     return found
 
 
