@@ -492,9 +492,9 @@ class ByRows:
     """Attention by heads with stored numbers, and the same network row by row, as it is to be executed.
 
     Queries and keys may be turned by angles, a table of each position; scores may have a mask, for each head
-    or for all; keys may follow those of a cache, and leave with them. In `executed` a layer of op ``place``
-    computes a pixel from those at its place, sums and products may read a tensor of fewer channels, and
-    ``parts`` tell where inputs lie in what is read.
+    or for all, or a causal one; keys may follow those of a cache, and leave with them. In `executed` a layer
+    of op ``place`` computes a pixel from those at its place, sums and products may read a tensor of fewer
+    channels, and ``parts`` tell where inputs lie in what is read.
     """
 
     def __init__(self, rng: random.Random) -> None:
@@ -604,13 +604,19 @@ class ByRows:
         own_rows = {"inputs": [query, key], "input": self.tokens, "output": flat}
         self.executed.append({"name": "s", **own_rows, **own})
         mask = [rng.choice([1, 1, heads]), keys, rows]
-        source = "s"
-        if rng.random() < 0.75:
-            source = self.numbers("m", ("s", "s"), "add", mask, flat)
-        softmax = {"name": "w", "kind": "function", "op": "softmax", "inputs": [source]}
-        self.layers.append({**softmax, "input": scores, "output": scores, "along": ["rows"]})
-        rowed = {**softmax, "input": flat, "output": flat, "along": ["channels"]}
-        self.executed.append({**rowed, "told": [[heads, keys, rows], ["rows"]]})
+        source, executed, causal = "s", "s", {}
+        if keys >= rows and rng.random() < 0.5:  # zeros for what is seen: part of the softmax
+            source, causal = "m", {"causal": keys - rows}
+            numbers = {"op": "add", "shape": [1, keys, rows], **causal}
+            table = {"name": "m", "kind": "map", "op": "fused", "inputs": ["s"], "input": scores}
+            self.layers.append({**table, "parameters": keys * rows, "numbers": numbers})
+        elif rng.random() < 0.75:
+            source = executed = self.numbers("m", ("s", "s"), "add", mask, flat)
+        softmax = {"name": "w", "kind": "function", "op": "softmax"}
+        by_heads = {"inputs": [source], "input": scores, "output": scores, "along": ["rows"]}
+        self.layers.append({**softmax, **by_heads})
+        rowed = {**softmax, "inputs": [executed], "input": flat, "output": flat, "along": ["channels"]}
+        self.executed.append({**rowed, "told": [[heads, keys, rows], ["rows"]], **causal})
         own = {"depth": keys, "transposed": True, **product_of}
         context = {"name": "c", "inputs": ["w", value], **own}
         self.layers.append({**context, "input": scores, "output": shape})

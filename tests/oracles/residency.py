@@ -200,6 +200,13 @@ class Op:
             for i in range(len(self.columns[0][0]))
         )
 
+    def size_of_keys(self, tensor: int, columns: bool, keys: int) -> int:
+        """Return the elements of a tensor that all matrices have for the first columns, or rows."""
+        assert self.columns is not None
+        if columns:
+            return sum(t == tensor for matrix in self.columns for column in matrix[:keys] for t, _ in column)
+        return sum(t == tensor for matrix in self.columns for column in matrix for t, _ in column[:keys])
+
     def _added(self, shapes: list[tuple[int, ...]]) -> tuple[int, int] | None:
         planes = {tuple(shapes[t][1:]) for t in self.reads}
         if self.kind not in ("pool", "conv", "fc") or self.plane != [1, 1] or len(planes) != 1:
@@ -291,6 +298,8 @@ class Attention(NamedTuple):
         Numbers of the operations, in order.
     beside
         Tensors that functions of scores read, too, and how many groups have keys of their own in each.
+    causal
+        n where row i sees keys up to i + n; None if all. Nothing may be read beside the scores then.
     """
 
     chain: tuple[int, ...]
@@ -299,6 +308,11 @@ class Attention(NamedTuple):
     keys: int
     values: int
     beside: dict[int, int]
+    causal: int | None
+
+    def seen(self, row: int) -> int:
+        """Return how many keys a row sees."""
+        return self.keys if self.causal is None else min(self.keys, row + self.causal + 1)
 
 
 def _taken_together(op: Op) -> int | None:
@@ -689,18 +703,33 @@ class Group:
             gone = {t: new[t] for t in self.outputs}
             for op in self.ops:
                 for t in {t for number, t in self.blocked if number == op.number}:
-                    if grown[op.number + 1]:
-                        new[t] = new.get(t, 0) + op.second_size(t, "all")
+                    if not grown[op.number + 1]:
+                        continue
+                    seen = [(op.number == each.chain[0], each.seen(course.ends[op.number + 1][n] - 1))
+                            for each in passing if op.number in (each.chain[0], each.chain[-1])]  # fmt: skip
+                    size = op.second_size(t, "all") if not seen else op.size_of_keys(t, *seen[0])
+                    new[t] = new.get(t, 0) + size
             for t in self.sources:
                 new.setdefault(t, 0)
             loaded = sum(
                 op.weights for op in self.heavy if op.name not in step["kept"] and grown[op.number + 1]
             )
             made = {op.number: grown[op.number + 1] * graph.shapes[op.number + 1][0] for op in self.ops}
-            macs, vector, touched = (sum(made[op.number] * each(op) for op in self.ops) for each in WORK)
+            touched = 0
+            for each in passing:
+                context, ends = graph.ops[each.chain[-1]], course.ends[each.chain[-1] + 1]
+                pairs = sum(each.seen(row) for row in range(ends[n - 1], ends[n])) * each.groups
+                unseen = made[context.number] * each.keys - pairs * each.values
+                made |= dict.fromkeys(each.chain[:-1], pairs)
+                touched -= 2 * unseen  # a product of a value and an exponential for each pair
+            macs, vector, more = (sum(made[op.number] * each(op) for op in self.ops) for each in WORK)
+            touched += more
             for each in passing:  # sums and contexts are brought to the maximum of each further block
-                rows = grown[each.chain[-1] + 1]
-                vector += rows * each.groups * (each.values + 1) * (-(-each.keys // keys) - 1)
+                context, ends = graph.ops[each.chain[-1]], course.ends[each.chain[-1] + 1]
+                for row in range(ends[n - 1], ends[n]):
+                    blocks = -(-each.seen(row) // keys)
+                    vector += each.groups * (each.values + 1) * (blocks - 1)
+                    macs -= each.groups * each.values * (each.keys - each.seen(row))
             passes.append(Pass(new, gone, loaded, macs, vector, touched))
         lines, held = {}, {}
         for t in course.ends.keys() - {self.output}:
@@ -1141,9 +1170,9 @@ class Graph:
         if op.shape != softmax.shape or op.shape[0] != op.groups * keys:
             return None
         values = context.shape[0] // context.groups
-        return Attention(
-            (op.number, *chain_), frozenset((op.number, *chain_)), op.groups, keys, values, beside
-        )
+        causal = None if beside else softmax.table.get("causal")
+        every = frozenset((op.number, *chain_))
+        return Attention((op.number, *chain_), every, op.groups, keys, values, beside, causal)
 
     def name(self, tensor: int) -> str:
         """Return the name of a tensor."""

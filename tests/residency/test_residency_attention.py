@@ -19,7 +19,7 @@ import tilewright as tw
 from tilewright.residency import Plan, Problem, objective, reference, simulate
 from tilewright.residency.enumerated_steps import why_not
 from tilewright.simulator.arithmetic.reference import product
-from tilewright.spec.errors import SolverMissingError, TilewrightError
+from tilewright.spec.errors import InputError, SolverMissingError, TilewrightError
 from tilewright.spec.network import MatMul
 
 Json = dict[str, Any]
@@ -164,6 +164,71 @@ def test_keys_pass_by_in_blocks_of_any_size(keys: int) -> None:
     # A softmax is an operation for each score; each block but the first rescales a sum and two values.
     macs, vectors = 2 * 6 * 6 * 2, 6 * 6 + 6 * (blocks - 1) * 3
     assert measures.cycles == -(-(macs + measures.traffic_bytes) // 32) + vectors + 4 * 150
+
+
+def causal_by_keys(pixels: int, keys: int) -> tuple[Problem, Plan]:
+    """Return the same attention with a causal mask, some queries a pass, some keys at a time."""
+    problem, plan = by_keys(keys)
+    layers = [layer.model_dump(exclude_none=True) for layer in problem.network.layers]
+    numbers = {"op": "add", "shape": [6, 1, 6], "causal": 0}
+    mask = {"name": "mask", "kind": "map", "op": "fused", "inputs": ["scores"], "input": [6, 1, 6]}
+    layers.insert(-2, mask | {"parameters": 36, "numbers": numbers})
+    layers[-2]["inputs"] = ["mask"]
+    machine = problem.machine.model_copy(update={"memory_bytes": 200})
+    masked = Problem(network={"layers": layers, "input": [2, 1, 6]}, machine=machine)
+    sizes = {
+        "lines of query": 2 * pixels,
+        "lines of scores": pixels * keys,
+        "lines of softmax": pixels * keys,
+    }
+    sizes |= {"operand of scores": 2 * keys, "operand of context": 2 * keys}
+    sizes |= {"partial sums of context": 4 * pixels}
+    addresses, end = {}, 0
+    for name, size in sizes.items():
+        addresses[name] = end
+        end += size
+    (step,) = plan.steps
+    return masked, Plan((replace(step, pixels=pixels, addresses=addresses),))
+
+
+@pytest.mark.parametrize(("pixels", "keys"), [(1, 1), (1, 6), (2, 1), (2, 4), (3, 2), (6, 1)])
+def test_keys_that_no_query_of_a_pass_sees_are_neither_loaded_nor_computed(pixels: int, keys: int) -> None:
+    problem, plan = causal_by_keys(pixels, keys)
+    survives(problem, plan)
+    measures = simulate(problem, plan).measures
+    seen = sum(end for end in range(pixels, 7, pixels))  # keys that the last query of each pass sees
+    assert measures.traffic_bytes == 6 * 2 + seen * (2 + 2) + 6 * 2
+    assert measures.macs == (1 + 2 + 3 + 4 + 5 + 6) * (2 + 2)
+    blocks = sum(-(-row // keys) - 1 for row in range(1, 7))
+    vectors = 21 + blocks * 3  # exponentials, and what is brought to new maxima
+    assert measures.cycles == -(-(measures.macs + measures.traffic_bytes) // 32) + vectors + 4 * 150
+
+
+def test_a_causal_mask_is_none_of_the_numbers_that_are_moved() -> None:
+    problem, _ = causal_by_keys(1, 1)
+    assert problem.graph.compulsory == 6 * 2 * 4
+    (each,) = problem.graph.attentions
+    assert len(each.operations) == 3
+    whole = problem.with_(objective={"minimise": "cycles"})
+    (step,) = optimum(whole).steps
+    assert step.keys is not None  # though all keys fit on chip, those that nobody sees are not computed
+
+
+@pytest.mark.parametrize(
+    ("numbers", "field"),
+    [
+        ({"op": "add", "shape": [6, 1, 6], "causal": 1}, "numbers.causal"),
+        ({"op": "mul", "shape": [6, 1, 6], "causal": 0}, "numbers.causal"),
+        ({"op": "add", "shape": [4, 1, 6]}, "numbers.shape"),
+        ({"op": "add", "shape": [6, 1, 3]}, "numbers.shape"),
+        ({"op": "add", "shape": [3, 1, 6]}, "parameters"),
+    ],
+)
+def test_numbers_of_places_that_cannot_be_are_refused(numbers: Json, field: str) -> None:
+    mask = {"name": "mask", "kind": "map", "op": "fused", "input": [6, 1, 6], "parameters": 36}
+    with pytest.raises(InputError, match=field):
+        problem_of({"layers": [{"name": "c", "input": [6, 1, 6], "kernels": 6, "kernel": [1, 1]},
+                               mask | {"numbers": numbers}], "input": [6, 1, 6]}, 100)  # fmt: skip
 
 
 @pytest.mark.parametrize(

@@ -359,7 +359,9 @@ def combined(layouts: Layouts, operation: OnnxOperation) -> None:
                 before = min(operation.attributes.get("axis", before), before)
             ones = rank - len(value.shape) - before
             shape = _placed((*(1,) * before, *value.shape, *(1,) * ones), order)
-            inputs[value.name] = replace(value, shape=shape, data=None)
+            # Of a causal mask rows are stored last, and keys before them.
+            causal = value.causal if order[-2:] == (rank - 1, rank - 2) else None
+            inputs[value.name] = replace(value, shape=shape, data=None, causal=causal)
     images = next(iter(inputs.values())).images
     layouts.add(operation, inputs, [layouts.keep(result, order, images)])
 

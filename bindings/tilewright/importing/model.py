@@ -81,6 +81,26 @@ PLAIN = (
 """Types of the attributes that say how an operator works."""
 
 
+HIDDEN = -10_000
+"""Numbers of a mask that are not larger hide what they are added to from a softmax."""
+
+
+def causal_offset(data: NDArray[Any]) -> int | None:
+    """Return n if row i of a matrix has zeros up to column i + n and hides all behind; None if it does not.
+
+    All columns of the last row are zeros, and the first row has one.
+    """
+    if data.ndim < 2 or prod(data.shape[:-2]) != 1 or data.dtype.kind != "f" or not data.size:
+        return None
+    rows, columns = data.shape[-2:]
+    offset = columns - rows
+    matrix = data.reshape(rows, columns)
+    if rows < 2 or offset < 0 or matrix[-1, 0] != 0 or not matrix[0, -1] <= HIDDEN:
+        return None
+    seen = np.tri(rows, columns, offset, dtype=np.bool_)
+    return offset if not matrix[seen].any() and (matrix[~seen] <= HIDDEN).all() else None
+
+
 @dataclass(frozen=True, eq=False)
 class Value:
     """A tensor: its name, shape, and values where they are few.
@@ -97,6 +117,8 @@ class Value:
         The dimension along which images lie, first in it if there are more in it; None if there is none.
     root
         Name of the tensor whose numbers it holds, perhaps in other types or another order.
+    causal
+        Of a matrix of numbers: n where row i has zeros up to column i + n, and large negative numbers behind.
     """
 
     name: str
@@ -105,6 +127,7 @@ class Value:
     data: NDArray[Any] | None = None
     images: int | None = 0
     root: str = ""
+    causal: int | None = None
 
 
 @dataclass(frozen=True)
@@ -743,7 +766,12 @@ class _Reader:
 
     def _fill(self, name: str, tensor: TensorProto) -> None:
         """Keep the numbers of a small tensor that are in the file itself."""
-        if tensor.data_location == TensorProto.EXTERNAL or prod(tensor.dims) > MAX_COMPUTED:
+        if tensor.data_location == TensorProto.EXTERNAL:
+            return
+        if prod(tensor.dims) > MAX_COMPUTED:
+            if prod(tensor.dims[:-2]) == 1 and len(tensor.dims) > 1 and tensor.HasField("raw_data"):
+                causal = causal_offset(numpy_helper.to_array(tensor))
+                self.values[name] = replace(self.values[name], causal=causal)
             return
         try:
             data = numpy_helper.to_array(tensor)
@@ -752,7 +780,7 @@ class _Reader:
                 "graph.initializer", name, f"is not as its type and shape say: {error}"
             ) from None
         shape = tuple(tensor.dims) if all(size >= 0 for size in tensor.dims) else None
-        self.values[name] = Value(name, shape, True, data)
+        self.values[name] = Value(name, shape, True, data, causal=causal_offset(data))
 
     def _inferred(self, node: NodeProto, given: Mapping[str, TypeProto]) -> Mapping[str, TypeProto] | None:
         """Return the types of a node's outputs, as far as ONNX can tell; None for unknown operators."""
@@ -864,7 +892,9 @@ class _Reader:
         except Exception:  # of any kind; what needs the numbers says that they are missing
             return
         for value, data in zip(outputs, found, strict=True):
-            self.values[value.name] = Value(value.name, value.shape, True, np.asarray(data))
+            found_data = np.asarray(data)
+            causal = causal_offset(found_data)
+            self.values[value.name] = Value(value.name, value.shape, True, found_data, causal=causal)
 
 
 def _shape(type_: TypeProto | None) -> tuple[int, ...] | None:

@@ -133,10 +133,13 @@ def _arithmetic(operation: OnnxOperation) -> list[Table]:
         numbers = count(operation, operation.fixed)
         parameters = numbers if numbers > 1 else 0  # a single one belongs to the operation
         op = "fused" if _by_place(operation) else "bias" if sums else "scale"
-        table = {"kind": "map", "op": op, "input": own, "parameters": parameters}
+        table: Table = {"kind": "map", "op": op, "input": own, "parameters": parameters}
         shaped = _shape_of_numbers(operation) if op == "fused" else None
         if shaped is not None and operation.operator in ("Add", "Sum", "Sub", "Mul", "Div"):
             table["numbers"] = {"op": "add" if sums else "mul", "shape": shaped}
+            causal = operation.fixed[0].causal
+            if causal is not None and operation.operator == "Add" and shaped[0] == 1:
+                table["numbers"]["causal"] = causal
         return [table]
     if operation.fixed or operation.operator in ("Sub", "Div"):
         raise Unknown("it does not combine one tensor with numbers of its own")

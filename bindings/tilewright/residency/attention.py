@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Collection, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field, replace
 from math import prod
 from typing import NamedTuple, TypeVar
 
@@ -139,7 +139,7 @@ def by_columns(spec: MatMul, stored: NDArray[IntT], matrices: int) -> NDArray[In
     return stored.reshape(matrices, spec.depth, spec.columns)
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, eq=False)
 class Attention:
     """Scores, functions of single values, softmax and context: their keys can pass by in blocks.
 
@@ -156,6 +156,12 @@ class Attention:
     beside
         Tensors that functions of scores read beside these, and how many groups have keys of their own in
         each: others have the same ones again, as of a mask of all heads.
+    seen
+        Of a causal softmax, how many keys each row sees: others are neither loaded nor computed where keys
+        pass by. None where each row sees all.
+    loads
+        Then, for scores and context, by number: of each tensor in the second operand, its elements for the
+        first keys, from none on.
     """
 
     operations: tuple[int, ...]
@@ -164,6 +170,8 @@ class Attention:
     keys: int
     values: int
     beside: Mapping[int, int]
+    seen: NDArray[np.int64] | None = None
+    loads: Mapping[int, Mapping[int, NDArray[np.int64]]] = field(default_factory=dict)
 
     @property
     def scores(self) -> int:
@@ -195,9 +203,15 @@ class Attention:
         """What a block of keys, but the first, brings to a new maximum in a row: contexts and sums."""
         return self.groups * (self.values + 1)
 
-    def count_blocks(self, keys: int) -> int:
-        """Return the blocks of some keys each."""
-        return -(-self.keys // keys)
+    def count_blocks(self, keys: int, rows: int) -> int:
+        """Return the blocks of some keys each, but the first, that all rows together see."""
+        if self.seen is None:
+            return rows * (-(-self.keys // keys) - 1)
+        return int((-(-self.seen // keys) - 1).sum())
+
+    def count_pairs(self, rows: int) -> int:
+        """Return the pairs of a row and a key that it sees, of all heads."""
+        return self.groups * (rows * self.keys if self.seen is None else int(self.seen.sum()))
 
 
 def attentions(
@@ -250,7 +264,39 @@ def _attention(
         return None
     numbers.insert(0, op.number)
     required = sum(1 << number for number in numbers if graph.ops[number].name not in free)
-    return Attention(tuple(numbers), required, spec.groups, spec.depth, spec.columns, beside)
+    found = Attention(tuple(numbers), required, spec.groups, spec.depth, spec.columns, beside)
+    if softmax.causal is None or beside:  # what is beside scores is loaded for all keys
+        return found
+    seen = np.minimum(spec.depth, np.arange(1, prod(spec.output[1:]) + 1) + softmax.causal)
+    if seen[-1] < spec.depth:
+        return found
+    loads = {
+        op.number: elements_by_key(graph, op, seconds[op.number], of_rows=False),
+        context.number: elements_by_key(graph, context, seconds[context.number], of_rows=True),
+    }
+    return replace(found, seen=seen, loads=loads)
+
+
+def elements_by_key(
+    graph: NetworkGraph, op: Operation, second: SecondOperand | None, *, of_rows: bool
+) -> dict[int, NDArray[np.int64]]:
+    """Return the elements of each tensor that a second operand has for the first keys, from none on.
+
+    Parameters
+    ----------
+    of_rows
+        Whether keys are its rows, or else its columns.
+    """
+    owner, found = owners_of_second(graph, op), dict[int, NDArray[np.int64]]()
+    assert owner is not None and second is not None
+    for number, access in enumerate(op.operands[1]):
+        counts = (owner == number).sum(axis=(0, 2) if of_rows else (0, 1))
+        ends = np.concatenate([[0], np.cumsum(counts)]).astype(np.int64)
+        tensor = access.source + 1
+        if not second.parts[tensor].size:  # it takes no room and is moved for nothing
+            ends = np.zeros_like(ends)
+        found[tensor] = found.get(tensor, np.zeros_like(ends)) + ends
+    return found
 
 
 def _function_of_scores(

@@ -121,7 +121,7 @@ def _side(graph: Graph, operand: Sequence[Access], depth: int, matrices: int, ro
 def games(graph: Graph, attention: Attention, sides: Sequence[Side]) -> Iterator[Game]:
     """Return all ways to count: with or without queries, keys, values and partial sums of the context."""
     rows = graph.tensors[attention.context + 1].size // (attention.groups * attention.values)
-    pairs, sums = attention.groups * rows * attention.keys, graph.tensors[attention.context + 1].size
+    pairs, sums = attention.count_pairs(rows), graph.tensors[attention.context + 1].size
     widths = sorted({0, 1, graph.sum_elements})
     for *counted, width in product((False, True), (False, True), (False, True), widths):
         chosen = [side for side, each in zip(sides, counted, strict=True) if each]

@@ -6,6 +6,7 @@ from collections.abc import Callable, Iterator, Sequence
 from typing import NamedTuple, Protocol
 
 import numpy as np
+from numpy.typing import NDArray
 
 from tilewright.residency.attention import Attention, elements_of_second
 from tilewright.residency.decode_plan import DecodedStep
@@ -75,12 +76,23 @@ class _Step(Protocol):
 
 
 class Keys(NamedTuple):
-    """Keys that pass by, first and end, and of how many there is room."""
+    """Keys that pass by, first and end, of how many there is room, and which of them each row sees."""
 
     attention: Attention
     first: int
     end: int
     room: int
+    seen: NDArray[np.bool_]
+
+    @property
+    def pairs(self) -> int:
+        """Pairs of a row and a key that it sees, of all heads."""
+        return self.attention.groups * int(self.seen.sum())
+
+    @property
+    def rows(self) -> int:
+        """Rows that see any of the keys."""
+        return int(self.seen.any(axis=-1).sum())
 
 
 class BlockSteps:
@@ -205,9 +217,14 @@ class BlockSteps:
         """Compute the context of some rows, block of keys by block."""
         operations, shape = self.step.graph.operations, self.shape
         assert shape.keys is not None
-        room = min(shape.keys, attention.keys)
-        for first in range(0, attention.keys, room):
-            self.keys = Keys(attention, first, min(first + room, attention.keys), room)
+        room, every = min(shape.keys, attention.keys), attention.keys
+        own = None if attention.seen is None else attention.seen[pixels]
+        needed = every if own is None else int(own.max())
+        for first in range(0, needed, room):
+            end = min(first + room, needed)
+            causal = operations[attention.softmax].op.causal
+            seen = arithmetic.sees(np.arange(first, end), pixels, causal)
+            self.keys = Keys(attention, first, end, room, seen)
             yield from self._scores(operations[attention.scores], pixels)
             for number in attention.operations[1:-2]:
                 yield from self._function(operations[number], pixels)
@@ -240,7 +257,7 @@ class BlockSteps:
         There are all groups, or those that have keys of their own in the tensor.
         """
         assert self.keys is not None
-        attention, first, end, room = self.keys
+        attention, first, end, room, _ = self.keys
         own = attention.beside.get(tensor, attention.groups)
         span, groups = np.arange(end - first), np.arange(own)[:, None]
         channels = groups * attention.keys + first + span
@@ -268,8 +285,13 @@ class BlockSteps:
             rows = small(rows).reshape(len(pixels), spec.groups, spec.depth)
             return [np.einsum("rgd,gkd->rgk", rows, small(columns))]
 
-        work = work_of_value(operation.op).times(result.cells.size)
+        work = work_of_value(operation.op).times(self._pairs(result))
         yield Apply((left, keys), (result,), self.step.numeric_only(scores), work)
+
+    def _pairs(self, result: Place) -> int:
+        """Return the pairs of rows and keys that are computed: of causal attention those that are seen."""
+        assert self.keys is not None
+        return result.cells.size if self.keys.attention.seen is None else self.keys.pairs
 
     def _function(self, operation: Operation, pixels: Numbers) -> Iterator[Instruction]:
         """Compute a function of single values, of the keys that pass by."""
@@ -290,33 +312,34 @@ class BlockSteps:
                 found = found * more if kind == "mul" else found + more
             return [found]
 
-        work = work_of_value(operation.op).times(result.cells.size)
+        work = work_of_value(operation.op).times(self._pairs(result))
         yield Apply(places, (result,), self.step.numeric_only(function), work)
 
     def _softmax(self, operation: Operation, pixels: Numbers) -> Iterator[Instruction]:
         """Take the exponentials of the keys' scores, and bring what has been added up to the new maximum."""
         assert self.keys is not None
-        attention, first = self.keys[:2]
+        attention, first, *_, seen = self.keys
         (source,) = operation.op.accesses
         scores, powers = self.rows(source.source + 1, pixels), self.rows(operation.number + 1, pixels)
         sums = self._sums(attention, pixels)
 
         def pass_scores(scores: Values, *before: Values) -> Sequence[Values]:
             known = arithmetic.Running(*map(arithmetic.of_bits, before[:3])) if before else None
-            found, running = arithmetic.pass_scores(small(scores), known, attention.values)
+            found, running = arithmetic.pass_scores(small(scores), known, attention.values, seen)
             now = [arithmetic.in_bits(each) for each in running]
             return [arithmetic.in_bits(found), *(now * self.step.graph.sum_elements)]
 
-        work = work_of_value(operation.op).times(powers.cells.size)
+        work = work_of_value(operation.op).times(self._pairs(powers))
         if first:
-            work = work.plus(Work(0, len(pixels) * attention.rescaled, 0))
+            rows = len(pixels) if attention.seen is None else self.keys.rows
+            work = work.plus(Work(0, rows * attention.rescaled, 0))
         operands = (scores, *sums) if first else (scores,)
         yield Apply(operands, (powers, *sums), self.step.numeric_only(pass_scores), work)
 
     def _values(self, operation: Operation, pixels: Numbers) -> Iterator[Instruction]:
         """Add the values of the keys, each times its exponential, to the context."""
         assert self.keys is not None
-        attention, first, end, _ = self.keys
+        attention = self.keys.attention
         (source,) = operation.op.operands[0]
         loads, values = self._of_keys(operation, of_rows=True)
         yield from loads
@@ -326,8 +349,9 @@ class BlockSteps:
             more = arithmetic.weighted_values(arithmetic.of_bits(powers), small(values))
             return [arithmetic.in_bits(arithmetic.of_bits(before[0]) + more)] * len(before)
 
-        macs = len(pixels) * attention.groups * attention.values * (end - first)
-        operands = (self.rows(source.source + 1, pixels), values, *contexts)
+        powers_at = self.rows(source.source + 1, pixels)
+        macs = self._pairs(powers_at) * attention.values
+        operands = (powers_at, values, *contexts)
         yield Apply(operands, contexts, self.step.numeric_only(add), Work(macs, 0, 2 * macs))
 
     def _context(self, operation: Operation, attention: Attention, pixels: Numbers) -> Iterator[Instruction]:

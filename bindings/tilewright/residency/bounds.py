@@ -50,8 +50,7 @@ class Remaining:
     def _time_of(self, operation: Operation) -> int:
         """Return the time that an operation takes at least with its weights, whatever else is moved."""
         prices, units = self.prices, operation.units
-        values = self.graph.tensors[operation.number + 1].size
-        core = prices.core(operation.work.times(values))
+        core = prices.core(self.graph.least_work(operation.number))
         together = core + prices.transfer(operation.weights)
         if not self.doubled or units == 1:
             return together
@@ -70,7 +69,7 @@ class Remaining:
             work = Work()
             for operation in self.graph.numbers(self.graph.all & ~done):
                 size = self.graph.tensors[operation.number + 1].size
-                work = work.plus(operation.work.times(size))
+                work = work.plus(self.graph.least_work(operation.number))
                 alone += self._alone[operation.number]
                 moved += operation.weights
                 transfers += bool(operation.weights)

@@ -26,17 +26,28 @@ MOST_TIME = 2**60
 def work_of_step(group: Group, shape: Shape) -> Work:
     """Return what a step does: strips compute again what they share."""
     where, total = planes_or_strips(group, shape), Work()
+    passing = () if shape.keys is None else in_blocks(group).attentions
+    seen = {number for each in passing if each.seen is not None for number in each.operations}
     for operation in group.operations:
         tensor = group.graph.tensors[operation.number + 1]
         values = tensor.size
         if isinstance(where, Strips) and not (shape.running and operation is group.last):
             values = where.read(operation.number + 1) * tensor.shape[0] * tensor.shape[1]
-        total = total.plus(operation.work.times(values))
-    if shape.keys is not None:
-        for attention in in_blocks(group).attentions:
-            rows = group.graph.tensors[attention.context + 1].pixels
-            times = attention.count_blocks(shape.keys) - 1
-            total = total.plus(Work(0, times * rows * attention.rescaled, 0))
+        if operation.number in seen:
+            total = total.plus(group.graph.least_work(operation.number))
+        else:
+            total = total.plus(operation.work.times(values))
+    for attention in passing:
+        rows = group.graph.tensors[attention.context + 1].pixels
+        total = total.plus(Work(0, attention.count_blocks(shape.keys or 1, rows) * attention.rescaled, 0))
+    return total
+
+
+def least_work(group: Group) -> Work:
+    """Return what a step does at least."""
+    total = Work()
+    for operation in group.operations:
+        total = total.plus(group.graph.least_work(operation.number))
     return total
 
 

@@ -27,8 +27,8 @@ from tilewright.residency.placement import place_steps
 from tilewright.residency.plan import Plan
 from tilewright.residency.problem import Problem
 from tilewright.residency.reader_choices import Choice, reader_choices
-from tilewright.residency.shapes.groups import Group, pass_sizes
-from tilewright.residency.shapes.in_blocks import most_keys
+from tilewright.residency.shapes.groups import Group
+from tilewright.residency.shapes.in_blocks import is_causal, key_sizes
 from tilewright.residency.shapes.pareto_shapes import Limits, pareto_shapes
 from tilewright.residency.shapes.shape import Shape, double_buffered_shapes, replaces
 from tilewright.residency.shapes.strips import strip_widths
@@ -395,8 +395,11 @@ class Columns:
         ways: list[tuple[tuple[int | None, ...], int]] = [((None, *strip_widths(group)), 1)]
         if self.names != ("traffic",):
             ways = [((each,), 1) for each in ways[0][0]]
-            if most := most_keys(group):
-                ways += [((None,), keys) for keys in [0, *pass_sizes(most)[1:]]]
+            if is_causal(group):
+                ways = [(columns, 0) for columns, _ in ways]
+                ways += [((None,), -keys) for keys in key_sizes(group)]
+            elif sizes := key_sizes(group):
+                ways += [((None,), keys) for keys in [0, *sizes[1:]]]
         again = more if self.names[:1] == ("traffic",) else ANYTHING
         for columns, keys in ways:
             limits = Limits(room, again)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Collection, Sequence
 from functools import reduce
+from math import prod
 from typing import NamedTuple
 
 import numpy as np
@@ -99,7 +100,8 @@ class _Reference:
         """Return what an operation computes of whole maps."""
         if operation.name not in self.in_floats:
             return whole_output(operation.op, inputs, self._own_weights[operation.number])
-        by_pixel = in_floats_of(operation.op)([each.reshape(len(each), -1).T for each in inputs])
+        pixels = np.arange(prod(operation.op.spec.output[1:]))
+        by_pixel = in_floats_of(operation.op)([each.reshape(len(each), -1).T for each in inputs], pixels)
         return by_pixel.T.reshape(operation.op.spec.output)
 
     def _operand(self, tensors: Sequence[Values], operand: Sequence[Access]) -> Values:

@@ -412,6 +412,25 @@ class Graph:
         """Attention whose keys can pass by in blocks."""
         return attentions(self.ops, [operation.second for operation in self.operations], self.free)
 
+    def least_work(self, number: int) -> Work:
+        """Return what an operation does at least: of causal attention, for the keys that each row sees."""
+        operation, tensor = self.operations[number], self.tensors[number + 1]
+        work = operation.work.times(tensor.size)
+        attention = self._causal.get(number)
+        if attention is None:
+            return work
+        pairs = attention.count_pairs(tensor.pixels)
+        if number != attention.context:
+            return operation.work.times(pairs)
+        macs = attention.values * pairs
+        return Work(macs, work.vectors, work.accesses - 2 * (work.macs - macs))
+
+    @cached_property
+    def _causal(self) -> dict[int, Attention]:
+        """Causal attention whose keys can pass by, by each of its operations."""
+        causal = (each for each in self.attentions if each.seen is not None)
+        return {number: each for each in causal for number in each.operations}
+
     @cached_property
     def read_in_parts(self) -> int:
         """Bit mask of the tensors of which some operation reads some channels alone."""
@@ -511,11 +530,19 @@ class Graph:
         firsts: dict[object, int] = {}
         found = []
         for number, read in enumerate(self.read):
-            ways = {(replace(reading, tensor=0), _read_as_second(one, number)) for one, reading in read}
+            ways = {(replace(reading, tensor=0), *self._read_as_second(one, number)) for one, reading in read}
             same = len(ways) == 1 and not self.read_in_parts >> number & 1
             key = (self.tensors[number].shape, *ways) if same else number
             found.append(firsts.setdefault(key, number))
         return tuple(found)
+
+    def _read_as_second(self, operation: Operation, tensor: int) -> tuple[SecondPart | None, tuple[int, ...]]:
+        """Return what is read of a tensor as a second operand in blocks, and that for the first keys."""
+        if operation.second is None:
+            return None, ()
+        causal = self._causal.get(operation.number)
+        loads = {} if causal is None else causal.loads.get(operation.number, {})
+        return operation.second.parts.get(tensor), tuple(loads[tensor]) if tensor in loads else ()
 
     @cached_property
     def reads(self) -> tuple[int, ...]:
@@ -559,11 +586,6 @@ class Graph:
     def numbers(self, mask: int) -> tuple[Operation, ...]:
         """Return the operations of a bit mask, in the order of the file."""
         return tuple(self.operations[number] for number in members(mask))
-
-
-def _read_as_second(operation: Operation, tensor: int) -> SecondPart | None:
-    """Return what an operation reads of a tensor as a second operand in blocks."""
-    return None if operation.second is None else operation.second.parts.get(tensor)
 
 
 def merged(spans: Iterable[Span]) -> tuple[Span, ...]:

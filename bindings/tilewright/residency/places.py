@@ -44,6 +44,44 @@ def graph_with_numbers(graph: NetworkGraph) -> NetworkGraph:
     return replace(graph, ops=tuple(found))
 
 
+def graph_of_causal(graph: NetworkGraph) -> NetworkGraph:
+    """Return a coarse graph in which causal masks are part of the softmax that alone reads the masked scores.
+
+    Whoever computes the softmax knows positions, so that such a mask is none of its numbers.
+    """
+    while True:
+        for op in graph.ops:
+            readers = graph.consumers[op.number]
+            if _is_causal_mask(op) and len(readers) == 1 and not op.leaves:
+                softmax = graph.ops[readers[0]]
+                if _is_along_keys(softmax, op):
+                    assert isinstance(op.spec, Map) and op.spec.numbers is not None
+                    folded = (*softmax.folded, op.spec, *op.folded)
+                    causal = op.spec.numbers.causal
+                    changed = replace(softmax, accesses=op.accesses, folded=folded, causal=causal)
+                    graph = _without(graph, {op.number}, changed)
+                    break
+        else:
+            return graph
+
+
+def _is_causal_mask(op: Operation) -> bool:
+    spec = op.spec
+    return isinstance(spec, Map) and spec.numbers is not None and spec.numbers.causal is not None
+
+
+def _is_along_keys(op: Operation, mask: Operation) -> bool:
+    """Whether an operation is a softmax of all keys of a query, of scores with a mask."""
+    spec, masked = op.spec, mask.spec
+    if not isinstance(spec, Function) or spec.op != "softmax" or op.accesses != (Access(mask.number),):
+        return False
+    assert isinstance(masked, Map) and masked.numbers is not None
+    channels, height, _ = masked.numbers.shape
+    along = ("channels",) if height == 1 and channels == spec.input[0] else ("rows",)
+    keys = spec.input[0] if along == ("channels",) else spec.input[1]
+    return spec.along == along and not spec.parameters and keys == channels * height
+
+
 def graph_by_place(graph: NetworkGraph) -> NetworkGraph:
     """Return a graph whose functions of single values, and reductions of channels, go over pixels.
 

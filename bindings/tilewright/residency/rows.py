@@ -12,7 +12,13 @@ from dataclasses import replace
 from math import prod
 from typing import TypeGuard
 
-from tilewright.residency.places import graph_by_place, graph_of_joins, graph_of_merged, graph_with_numbers
+from tilewright.residency.places import (
+    graph_by_place,
+    graph_of_causal,
+    graph_of_joins,
+    graph_of_merged,
+    graph_with_numbers,
+)
 from tilewright.residency.views import graph_of_views, is_by_rows
 from tilewright.spec.access import BY_VALUE
 from tilewright.spec.coarsening import PERMUTES
@@ -44,6 +50,7 @@ def executed_graph(coarse: NetworkGraph, *, numbers: bool) -> NetworkGraph:
     numbers
         Whether stored numbers of places are inputs.
     """
+    coarse = graph_of_causal(coarse)
     graph = graph_by_place(graph_with_numbers(coarse) if numbers else coarse)
     joins = {op.name for op in graph.ops if isinstance(op.spec, Function) and op.spec.op == "concat"}
     while True:

@@ -83,6 +83,8 @@ class Operation:
     picks
         Of an operation that computes a pixel from those at its place: the channel of what it reads, all
         operands joined, that each of its channels comes of. It may need others of the pixel beside it.
+    causal
+        Of a softmax of scores: n where query i sees keys up to i + n, and gives later ones nothing.
     """
 
     number: int
@@ -92,6 +94,7 @@ class Operation:
     folded: tuple[AnyLayer, ...] = ()
     together: int | None = None
     picks: tuple[int, ...] | None = None
+    causal: int | None = None
 
     @property
     def name(self) -> str:

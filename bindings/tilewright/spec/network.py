@@ -210,10 +210,25 @@ class NumbersOfPlaces(Spec):
     shape : (C, H, W)
         Rows and columns as what is read has them, or one. Of fewer channels, each group of as many has them
         again.
+    causal : int, optional
+        Of a mask that is added to scores, which have queries as columns and their keys as channels and rows:
+        query i needs keys up to i + `causal`, of which the numbers are zeros, and those of later keys are so
+        negative that softmax gives these nothing. The last query needs all.
     """
+
+    later: ClassVar[tuple[str, ...]] = ("causal",)
 
     op: Literal["add", "mul"]
     shape: Shape
+    causal: Count | None = None
+
+    def model_post_init(self, _context: object) -> None:
+        """Refuse what no mask is."""
+        super().model_post_init(_context)
+        channels, height, width = self.shape
+        if self.causal is not None and (self.op != "add" or self.causal != channels * height - width):
+            limit = "is for numbers that are added, the keys of the last query less all queries"
+            raise InputError("layer.numbers.causal", self.causal, limit)
 
 
 class Map(Pixelwise):

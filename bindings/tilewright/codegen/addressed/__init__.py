@@ -111,6 +111,8 @@ def _refuse_shapes(problem: Problem, operation: Operation) -> None:
     if operation.op.has_views:
         limit = "there is no C for reading parts of a concatenation, or copies"
         raise refusal(problem.network, spec, limit)
+    if operation.op.causal is not None:
+        raise refusal(problem.network, spec, "there is no C for a softmax with a causal mask")
     if operation.op.picks is not None:
         raise refusal(problem.network, spec, "there is no C for functions, parts and copies, pixel by pixel")
     planes_and_channels = [problem.graph.ops.operand_shape(operand) for operand in operation.op.operands]

@@ -18,7 +18,7 @@ from tilewright.residency.graph import members
 from tilewright.residency.problem import Problem
 from tilewright.residency.shapes import tiles
 from tilewright.residency.shapes.groups import Group, pass_sizes
-from tilewright.residency.shapes.in_blocks import most_keys, pixels_in_blocks
+from tilewright.residency.shapes.in_blocks import key_sizes, most_keys, pixels_in_blocks
 from tilewright.residency.shapes.pareto_shapes import fixed_size
 from tilewright.residency.shapes.shape import (
     Shape,
@@ -182,8 +182,7 @@ def _kernels(group: Group, told: Collection[str]) -> Sequence[int]:
 
 def _in_blocks(group: Group, told: Collection[str]) -> Iterator[Shape]:
     """Return passes that load second operands, and all weights, in blocks."""
-    most = most_keys(group)
-    passing = range(1, most + 1) if KEYS in told else pass_sizes(most) if most else ()
+    passing = range(1, most_keys(group) + 1) if KEYS in told else key_sizes(group)
     blocks = range(1, most_kernels(group) + 1) if KERNELS in told else (1,)
     for pixels, kernels, keys in product(pixels_in_blocks(group), blocks, (None, *passing)):
         yield Shape("pixels", pixels, kernels, blocks=True, keys=keys)

@@ -6,11 +6,11 @@ from collections.abc import Callable, Iterable, Iterator, Sequence
 from operator import add, le
 from typing import NamedTuple
 
-from tilewright.residency.cost import Spent, cost_of_step, work_of_step
+from tilewright.residency.cost import Spent, cost_of_step, least_work, work_of_step
 from tilewright.residency.graph import members
 from tilewright.residency.problem import Problem
-from tilewright.residency.shapes.groups import Group, pass_sizes
-from tilewright.residency.shapes.in_blocks import most_keys
+from tilewright.residency.shapes.groups import Group
+from tilewright.residency.shapes.in_blocks import is_causal, key_sizes
 from tilewright.residency.shapes.pareto_shapes import ParetoShape
 from tilewright.residency.shapes.shape import (
     Shape,
@@ -159,7 +159,7 @@ class PricedSteps:
             transfers = len(group.weighted) + sum(mask.bit_count() for mask in key[1:4])
             if self.problem.machine.double_buffering:
                 time = max(self.problem.remaining.alone(group.mask), prices.transfer(moved))
-            work = self._work_of(group, Shape("pixels", 1, 1))
+            work = least_work(group)
             known = self._least[key] = self.costs(prices.spent(moved, work, transfers, time))
         return known
 
@@ -202,8 +202,11 @@ class PricedSteps:
             if rows is None or rows.again
             else [rows]
         )
-        if rows is not None and rows.shape.keys is not None:
-            shapes += [best(None, keys=keys) for keys in [0, *pass_sizes(most_keys(group))[1:]]]
+        if is_causal(group):  # what is computed depends on whether keys pass by
+            shapes = [best(None, keys=0), *(best(columns, keys=0) for columns in strip_widths(group))]
+            shapes += [best(None, keys=-keys) for keys in key_sizes(group)]
+        elif rows is not None and rows.shape.keys is not None:
+            shapes += [best(None, keys=keys) for keys in [0, *key_sizes(group)[1:]]]
         found = [self._priced(group, shape, tensors) for shape in shapes if shape is not None]
         if self.problem.machine.double_buffering:
             found += [each for each in self._double_buffered(group, tensors) if each.memory <= room]

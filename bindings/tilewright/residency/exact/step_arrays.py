@@ -262,7 +262,8 @@ class PassArrays:
         """Return what is read again of a source with each of the shapes that are added."""
         found = np.zeros(len(self._added), dtype=np.int64)
         if self._plain < len(self._added):
-            again = np.repeat(in_blocks(self.group).reloaded_by_size(source), len(self._keys))
+            area = in_blocks(self.group)
+            again = np.stack([area.reloaded_by_size(source, keys) for keys in self._keys], axis=1).ravel()
             more = self._in_blocks(source) > self.group.graph.tensors[source].size
             found[self._plain :] = np.maximum(again, more)
         return found

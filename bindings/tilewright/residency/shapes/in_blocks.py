@@ -108,20 +108,34 @@ class InBlocks(Group):
             if tensor in parts
         )
 
-    def loaded_in(self, tensor: int, pixels: int) -> int:
+    def loaded_in(self, tensor: int, pixels: int, keys: int | None) -> int:
         """Return the elements that all passes read of a source in DRAM, in blocks and otherwise."""
         found = 0
         if tensor in self.lines:
             found = self.channels(tensor) * self.graph.tensors[tensor].pixels
         return found + sum(
-            self._active(number + 1, pixels) * parts[tensor].size
+            self._loaded_by(number, tensor, pixels, keys)
             for number, parts in self.loaded.items()
             if tensor in parts
         )
 
-    def reloaded(self, tensor: int, pixels: int) -> int:
+    def _loaded_by(self, number: int, tensor: int, pixels: int, keys: int | None) -> int:
+        """Return the elements of a source that all passes load for a product."""
+        for each in self.passing(keys):
+            if number in each.loads:
+                return int(each.loads[number][tensor][self._seen(each, pixels)].sum())
+        return self._active(number + 1, pixels) * self.loaded[number][tensor].size
+
+    def _seen(self, attention: Attention, pixels: int) -> Counts:
+        """Return how many keys the last row of each pass sees, of passes that have rows."""
+        assert attention.seen is not None
+        ends = self._counts(attention.softmax + 1, pixels).ends
+        last: Counts = ends[1:][np.diff(ends) > 0] - 1
+        return attention.seen[last]
+
+    def reloaded(self, tensor: int, pixels: int, keys: int | None) -> int:
         """Return the elements of a source in DRAM that passes read again."""
-        return self.loaded_in(tensor, pixels) - self.whole_planes.elements_read(1 << tensor)
+        return self.loaded_in(tensor, pixels, keys) - self.whole_planes.elements_read(1 << tensor)
 
     # Passes of all sizes -------------------------------------------------------------------------------
 
@@ -143,13 +157,15 @@ class InBlocks(Group):
     def _each(self, count: Callable[[int, int], int], tensor: int) -> Counts:
         return np.array([count(tensor, pixels) for pixels in self.sizes], dtype=np.int64)
 
-    def reloaded_by_size(self, tensor: int) -> Counts:
+    def reloaded_by_size(self, tensor: int, keys: int | None) -> Counts:
         """Return the elements of a source in DRAM that passes read again, for passes of each size."""
         found = np.zeros(len(self.sizes), dtype=np.int64)
         if tensor in self.lines:
             found += self.channels(tensor) * self.graph.tensors[tensor].pixels
         for number, parts in self.loaded.items():
-            if tensor in parts:
+            if tensor in parts and any(number in each.loads for each in self.passing(keys)):
+                found += [self._loaded_by(number, tensor, pixels, keys) for pixels in self.sizes]
+            elif tensor in parts:
                 found += self.active_by_size(number) * parts[tensor].size
         return found - self.whole_planes.elements_read(1 << tensor)
 
@@ -207,6 +223,19 @@ def may_have_blocks(group: Group) -> bool:
 def pixels_in_blocks(group: Group) -> list[int]:
     """Return the pixels of passes that load second operands in blocks: the fewest for their number."""
     return pass_sizes(group.pixels) if may_have_blocks(group) else []
+
+
+def is_causal(group: Group) -> bool:
+    """Whether fewer keys pass by for some rows of a group than for others."""
+    return may_have_blocks(group) and any(each.seen is not None for each in in_blocks(group).attentions)
+
+
+def key_sizes(group: Group) -> list[int]:
+    """Return the keys that may pass by at a time, so that no other number costs less: the fewest for it."""
+    most = most_keys(group)
+    if not most:
+        return []
+    return list(range(1, most + 1)) if is_causal(group) else pass_sizes(most)
 
 
 def most_keys(group: Group) -> int:

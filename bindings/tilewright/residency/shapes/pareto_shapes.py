@@ -73,7 +73,8 @@ def pareto_shapes(
     in_place
         Tensor whose place the output takes, or -1.
     keys
-        That pass by at a time, where keys do: one at a time takes least. 0 if they are not to pass by.
+        That pass by at a time, where keys do: one at a time takes least. 0 if they are not to pass by; less
+        than 0 for shapes in which as many pass by, and no others.
     """
 
     def best(found: Iterable[ParetoShape]) -> list[ParetoShape]:
@@ -86,6 +87,8 @@ def pareto_shapes(
         )
 
     found: list[ParetoShape] = []
+    if keys < 0:
+        return best(_by_blocks(group, whole, limits, keys))
     if None in columns:
         for area in (group, group.running):
             if area is not None:
@@ -158,10 +161,13 @@ def _all_kept(group: Group, whole: frozenset[int], columns: int | None, pixels: 
 
 def _by_blocks(group: Group, whole: frozenset[int], limits: Limits, keys: int) -> Iterator[ParetoShape]:
     """Return the shapes that load second operands in blocks, without keys that pass by, or with these."""
-    passing = [None, keys] if keys and most_keys(group) else [None]
+    passing: list[int | None] = [None, keys] if keys and most_keys(group) else [None]
+    if keys < 0:
+        passing = [-keys]
     for pixels, each in product(pixels_in_blocks(group), passing):
         area = in_blocks(group)
-        again = sum(area.reloaded(tensor, pixels) for tensor in group.sources if tensor not in whole)
+        streamed = (tensor for tensor in group.sources if tensor not in whole)
+        again = sum(area.reloaded(tensor, pixels, each) for tensor in streamed)
         if again <= limits.again:
             least = Shape("pixels", pixels, 1, blocks=True, keys=each)
             left = limits._replace(again=limits.again - again)

@@ -284,7 +284,7 @@ def count_readings(group: Group, shape: Shape) -> int:
 def read_once(group: Group, shape: Shape, tensor: int) -> int:
     """Return the elements that all passes read of a tensor: strips read some columns again, passes blocks."""
     if shape.blocks:
-        return in_blocks(group).loaded_in(tensor, shape.pixels)
+        return in_blocks(group).loaded_in(tensor, shape.pixels, shape.keys)
     if shape.columns is None:
         return group.elements_read(1 << tensor)
     height = group.graph.tensors[tensor].shape[1]

@@ -60,14 +60,25 @@ def of_bits(values: Values) -> Floats:
     return np.ascontiguousarray(values).view(np.float64)
 
 
-def softmax(scores: Values) -> Floats:
-    """Return the softmax along the last axis."""
-    powers: Floats = np.exp(scores - scores.max(axis=-1, keepdims=True).astype(np.float64))
+def sees(keys: Values, rows: Values, causal: int | None) -> NDArray[np.bool_]:
+    """Return which keys each row sees, shape (rows, 1, keys)."""
+    if causal is None:
+        return np.ones((len(rows), 1, len(keys)), dtype=np.bool_)
+    found: NDArray[np.bool_] = keys[None, None] <= rows[:, None, None] + causal
+    return found
+
+
+def softmax(scores: Values, seen: NDArray[np.bool_] | None = None) -> Floats:
+    """Return the softmax along the last axis, of what is seen."""
+    shown = scores.astype(np.float64) if seen is None else np.where(seen, scores, -np.inf)
+    powers: Floats = np.exp(shown - shown.max(axis=-1, keepdims=True))
     found: Floats = powers / powers.sum(axis=-1, keepdims=True)
     return found
 
 
-def pass_scores(scores: Values, before: Running | None, values: int) -> tuple[Floats, Running]:
+def pass_scores(
+    scores: Values, before: Running | None, values: int, seen: NDArray[np.bool_]
+) -> tuple[Floats, Running]:
     """Return exponentials of scores below the new maximum, and what rows then have, without these values.
 
     Parameters
@@ -77,11 +88,14 @@ def pass_scores(scores: Values, before: Running | None, values: int) -> tuple[Fl
         What they have had; None before the first keys.
     values
         Columns of the context.
+    seen : shape (rows, 1, keys)
+        Of the first keys each row sees one.
     """
-    most = scores.max(axis=-1).astype(np.float64)
+    shown = np.where(seen, scores, -np.inf)
+    most = shown.max(axis=-1)
     if before is not None:
         most = np.maximum(most, before.most)
-    powers: Floats = np.exp(scores - most[..., None])
+    powers: Floats = np.exp(shown - most[..., None])
     total, context = powers.sum(axis=-1), np.zeros((*most.shape, values))
     if before is not None:
         less = np.exp(before.most - most)
@@ -106,19 +120,24 @@ def in_parts(context: Floats) -> Values:
     return np.floor(context * PARTS + BETWEEN).astype(np.int64)
 
 
-def in_floats_of(operation: Operation) -> Callable[[Sequence[Values]], Values]:
+def in_floats_of(operation: Operation) -> Callable[[Sequence[Values], Values], Values]:
     """Return what a softmax computes of pixels, or the product of one with values, in floating point.
 
-    Pixels have the shape (pixels, channels), with the channels of all groups; see `PixelArithmetic`.
+    Pixels have the shape (pixels, channels), with the channels of all groups, and numbers; see
+    `PixelArithmetic`.
     """
     spec = operation.spec
     if isinstance(spec, MatMul):
-        return lambda operands: _context_of(spec, *operands)
-    together = operation.together
+        return lambda operands, _: _context_of(spec, *operands)
+    together, causal = operation.together, operation.causal
     assert together is not None
-    return lambda operands: in_bits(
-        softmax(small(operands[0]).reshape(len(operands[0]), -1, together))
-    ).reshape(operands[0].shape)
+
+    def of_rows(operands: Sequence[Values], pixels: Values) -> Values:
+        seen = sees(np.arange(together), pixels, causal)
+        found = softmax(small(operands[0]).reshape(len(operands[0]), -1, together), seen)
+        return in_bits(found).reshape(operands[0].shape)
+
+    return of_rows
 
 
 def _context_of(spec: MatMul, powers: Values, values: Values) -> Values:

@@ -87,7 +87,7 @@ class PixelArithmetic:
         Whether to compute; else all that is needed is read, and zeros are returned.
     of_places
         Computes pixels, shape (pixels, channels), from those of the first operand, of the same form, and all
-        of the second one, instead of what is computed of small integers.
+        of the second one, and from their numbers, instead of what is computed of small integers.
     """
 
     def __init__(
@@ -97,7 +97,7 @@ class PixelArithmetic:
         *,
         channelwise: bool,
         numeric: bool,
-        of_places: Callable[[Sequence[Values]], Values] | None = None,
+        of_places: Callable[[Sequence[Values], Numbers], Values] | None = None,
     ) -> None:
         self.operation, self.planes, self.of_places = operation, planes, of_places
         self.channelwise, self.numeric = channelwise, numeric
@@ -211,7 +211,7 @@ class PixelArithmetic:
             picks = np.array(self.operation.picks)[slice(*channels)]
             return np.concatenate([small(each) for each in found], axis=1)[:, picks]
         if at_place[0] and self.of_places is not None:
-            return self.of_places(found)[:, slice(*channels)]
+            return self.of_places(found, pixels)[:, slice(*channels)]
         if at_place[0]:
             return _of_places(spec, [small(each) for each in found], channels)
         operands = [each.T.reshape(shape) for each, shape in zip(found, self.planes, strict=True)]
