@@ -1,4 +1,4 @@
-"""Networks from ONNX and Caffe files, and instances of the rooms for them."""
+"""Networks from ONNX, TFLite and Caffe files, and instances of the rooms for them."""
 
 from __future__ import annotations
 
@@ -7,8 +7,8 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any, NamedTuple
 
-from tilewright.importing import caffe
 from tilewright.importing.files import distinct_layers, shorten_list
+from tilewright.importing.formats import format_of
 from tilewright.importing.functions import opaque
 from tilewright.importing.layouts import stored
 from tilewright.importing.model import Model, OnnxOperation, read
@@ -34,7 +34,7 @@ LONGEST_SOURCE = 500
 def network(
     path: str | Path, sizes: Mapping[str, Sequence[int]] | None = None, *, allow_unknown: bool = False
 ) -> Network:
-    """Read a network from an ONNX or Caffe file.
+    """Read a network from an ONNX, TFLite or Caffe file.
 
     Parameters
     ----------
@@ -160,7 +160,8 @@ def _imported(path: Path, model: Model, allow_unknown: bool) -> Imported:
     ]
     if unknown:
         raise _refusal(unknown, allow_unknown)
-    graph = _Graph(model, operations)
+    form = format_of(path)
+    graph = _Graph(model, operations, own_names=form is not None and form.own_names)
     for operation, parts in zip(operations, found, strict=True):
         assert not isinstance(parts, Unknown)
         graph.add(operation, parts)
@@ -183,7 +184,8 @@ def _source(path: Path, model: Model) -> str:
         for value in model.inputs
     )
     made_by = f" of {model.producer}" if model.producer else ""
-    kind = "a Caffe file" if path.suffix.lower() == caffe.SUFFIX else f"an ONNX file{made_by}"
+    form = format_of(path)
+    kind = form.kind if form is not None else f"an ONNX file{made_by}"
     source = f"{path.name}, {kind}, for an input of {sizes}"
     if model.assumed:
         source += f"; sizes assumed to be those of what is read, of: {shorten_list(model.assumed, SHOWN)}"
@@ -255,8 +257,8 @@ class _Graph:
         Of the network's own input, as it is read first.
     """
 
-    def __init__(self, model: Model, operations: Sequence[OnnxOperation]) -> None:
-        self.names = UniqueNames(given=model.producer == caffe.PRODUCER)
+    def __init__(self, model: Model, operations: Sequence[OnnxOperation], *, own_names: bool) -> None:
+        self.names = UniqueNames(given=own_names)
         self.tables: list[Table] = []
         self.inputs = {value.name: value for value in model.inputs}
         first = next((value.name for each in operations for value in each.given), model.inputs[0].name)

@@ -28,7 +28,7 @@ from onnx import (
 from onnx.reference import ReferenceEvaluator
 
 from tilewright.core.files import exists
-from tilewright.importing import caffe
+from tilewright.importing.formats import format_of, translated
 from tilewright.importing.quantised import Bits, float_form, operand_bits, packed_weights, result_type
 from tilewright.importing.sequences import GIVE_TENSORS, Sequences
 from tilewright.importing.sequences import WRITERS as ON_SEQUENCES
@@ -201,7 +201,7 @@ class Model:
 def read(
     path: Path, sizes: Mapping[str, Sequence[int]], *, allow_unknown: bool = False, batched: bool = True
 ) -> Model:
-    """Read an ONNX or Caffe file; weights may be missing, as only their shapes count.
+    """Read a file with a network; weights may be missing, as only their shapes count.
 
     Parameters
     ----------
@@ -216,12 +216,14 @@ def read(
     Raises
     ------
     InputError
-        For files that are neither, and graphs that are no networks.
+        For files that are none, and graphs that are no networks.
     """
-    if path.suffix.lower() == caffe.SUFFIX:
-        proto = caffe.translated(path, sizes, allow_unknown=allow_unknown)
-    else:
+    proto = translated(path, sizes, allow_unknown=allow_unknown)
+    if proto is None:
         proto = _parsed(path)
+    form = format_of(path)
+    if form is not None and form.fixed_shapes:
+        sizes = {}  # they have been compared with the file's
     nodes = _live(proto.graph, allow_unknown)
     images = _inputs(proto.graph, nodes, sizes)
     reader = _Reader(proto, nodes, images, sizes, allow_unknown, batched)

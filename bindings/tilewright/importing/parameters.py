@@ -13,7 +13,7 @@ from onnx import numpy_helper
 
 from tilewright.codegen.numbers.float_network import Constants
 from tilewright.core.files import reason
-from tilewright.importing import caffe
+from tilewright.importing.formats import translated
 from tilewright.importing.model import OnnxOperation, Value
 from tilewright.simulator.arithmetic.fixed_point import Floats
 from tilewright.simulator.arithmetic.integer_layer import Parameters
@@ -43,14 +43,14 @@ def read_initialisers(path: Path, sizes: Mapping[str, Sequence[int]]) -> dict[st
     InputError
         If they lie in files of their own that are not there or cannot be read.
     """
-    if path.suffix.lower() == caffe.SUFFIX:
-        graph = caffe.translated(path, sizes, with_weights=True).graph
-    else:
+    model = translated(path, sizes, with_weights=True)
+    if model is None:
         try:
-            graph = onnx.load(path).graph
+            model = onnx.load(path)
         except (OSError, ValueError, onnx.checker.ValidationError) as error:
             limit = f"lie in files that cannot be read: {reason(error)}"
             raise InputError("weights", path.name, limit) from None
+    graph = model.graph
     stored = {tensor.name: numpy_helper.to_array(tensor) for tensor in graph.initializer}
     for node in graph.node:
         values = [each.t for each in node.attribute if each.name == "value"]

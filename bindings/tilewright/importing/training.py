@@ -12,7 +12,8 @@ from numpy.typing import NDArray
 
 from tilewright.codegen.numbers.float_network import FloatNetwork
 from tilewright.codegen.numbers.trained_network import TrainedNetwork
-from tilewright.importing import Imported, caffe, open_network
+from tilewright.importing import Imported, open_network
+from tilewright.importing.formats import format_of, translated
 from tilewright.importing.model import Model
 from tilewright.importing.parameters import Folding, read_initialisers
 from tilewright.simulator.arithmetic.network_executor import refuse_quantised, refuse_unknown
@@ -83,8 +84,8 @@ def _trained(path: Path, model: Model, found: Imported, images: int, seed: int) 
     given = {name: layer for name, layer in given.items() if layer in values}
     expected = {layer: values[_before_softmax(own, layer)] for layer in given.values()}
     known = version()
-    is_caffe = path.suffix.lower() == caffe.SUFFIX
-    stored_in = path.with_suffix(caffe.WEIGHTS).name if is_caffe else path.name
+    form = format_of(path)
+    stored_in = path.with_suffix(form.weights).name if form is not None and form.weights else path.name
     if missing is not None or known is None:
         origin = f"{missing or f'weights of {stored_in}'}; inputs drawn from seed {seed}"
     else:
@@ -231,9 +232,8 @@ def _by_onnxruntime(
 
     options = onnxruntime.SessionOptions()
     options.log_severity_level = 3  # errors
-    source: str | bytes = str(path)
-    if path.suffix.lower() == caffe.SUFFIX:
-        source = caffe.translated(path, sizes, with_weights=True).SerializeToString()
+    model = translated(path, sizes, with_weights=True)
+    source: str | bytes = str(path) if model is None else model.SerializeToString()
     try:
         session = onnxruntime.InferenceSession(source, options, providers=["CPUExecutionProvider"])
         unread = {

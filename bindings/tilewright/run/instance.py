@@ -18,7 +18,7 @@ from tilewright.run.machines import with_own_machine
 from tilewright.spec.errors import InputError, InputErrors, did_you_mean, like
 from tilewright.spec.validation import validated
 
-NETWORK_SUFFIXES = (".onnx", ".prototxt")
+NETWORK_SUFFIXES = (".onnx", ".tflite", ".prototxt")
 """Of files of other programs that hold a network alone."""
 
 MAX_BYTES = 1_000_000

@@ -1,0 +1,73 @@
+"""TFLite files as ONNX models, which all else reads."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+
+from onnx import ModelProto, helper
+
+from tilewright.importing.tflite.file import Operator, read_file
+from tilewright.importing.tflite.graph import PRODUCER, Graph, Unread
+from tilewright.importing.tflite.operators import OPERATORS
+from tilewright.spec.errors import InputError
+
+__all__ = ["PRODUCER", "SUFFIX", "translated"]
+
+SUFFIX = ".tflite"
+
+
+def translated(path: Path, sizes: Mapping[str, Sequence[int]], *, allow_unknown: bool = False) -> ModelProto:
+    """Return the main graph of a TFLite file as an ONNX model; shapes are those of the file.
+
+    Operators that are not read are of the domain ``tflite``: who reads the model refuses or keeps them.
+
+    Raises
+    ------
+    InputError
+        For a file that is none, is damaged, or whose shapes are to be others.
+    """
+    file = read_file(path)
+    for name, asked in sizes.items():
+        known = {file.tensors[number].name: file.tensors[number].shape for number in file.inputs}
+        if known.get(name) != tuple(asked):
+            told = ", ".join(f"{each}={','.join(map(str, shape))}" for each, shape in known.items())
+            limit = f"shapes of a TFLite file are fixed: {told}"
+            raise InputError("--input", f"{name}={','.join(map(str, asked))}", limit)
+    graph = Graph(file)
+    for operator in file.operators:
+        size, graph.called = graph.size(), _called(graph, operator)
+        try:
+            if operator.type in OPERATORS:
+                OPERATORS[operator.type](graph, operator)
+            else:
+                _keep(graph, operator)
+        except Unread as reason:
+            if not allow_unknown:
+                limit = f"is not read: {reason}; --allow-unknown keeps it as an opaque layer"
+                raise InputError(f"operator {operator.number}", operator.type, limit) from None
+            graph.forget(size)
+            _keep(graph, operator)
+    return graph.model()
+
+
+def _called(graph: Graph, operator: Operator) -> str:
+    """Return what an operator is called: as what it gives, of whose names there may be several."""
+    given = [graph.file.tensors[number].name for number in operator.outputs if number >= 0]
+    return given[0].split(";")[0] if given and given[0].split(";")[0] else str(operator)
+
+
+def _keep(graph: Graph, operator: Operator) -> None:
+    """Add an operator that is not read as one of TFLite's own."""
+    given = [graph.file.tensors[number] for number in operator.inputs if number >= 0]
+    gives = [graph.file.tensors[number] for number in operator.outputs if number >= 0]
+    for tensor in gives:
+        graph.shapes[tensor.name] = tensor.type, tensor.shape
+    node = helper.make_node(
+        operator.type,
+        [graph.name(tensor) for tensor in given],
+        [tensor.name for tensor in gives],
+        name=graph.called,
+        domain="tflite",
+    )
+    graph.nodes.append(node)
