@@ -228,3 +228,12 @@ def test_a_plan_without_proof_has_the_bound() -> None:
     assert result.bound == best_bound(problem).value > problem.graph.compulsory
     assert result.bound_by == "compulsory traffic and that of attention"
     assert f"{result.bound:,} bytes at least" in result.summary()
+    assert result.measures.any_schedule_bytes == result.bound
+
+
+def test_a_memory_that_is_large_for_attention_has_no_bound_of_its_own() -> None:
+    problem = problem_of(given(Head(8, 8, 2, 2)), 1000)
+    assert problem.attention_excess == 0
+    measures = tw.residency.simulate(problem, optimum(problem)).measures
+    assert measures.any_schedule_bytes is None
+    assert measures.traffic_bytes == measures.compulsory_bytes == best_bound(problem).value

@@ -25,7 +25,7 @@ def best_bound(problem: Problem) -> Bound:
     name = "compulsory traffic and that of attention" if more else "compulsory traffic"
     if problem.limits.frames != ONE:
         return Bound(f"{name} of a frame", (least_of_a_frame(problem) + more) * width, 1, None)
-    spent = problem.spent(problem.remaining.least(problem.graph.begin, problem.graph.given, more))
+    spent = problem.spent(problem.least_of_any_schedule)
     impossible = next(
         (
             f"{spent[name]:,} {NEEDED[name]} in any case, objective.most_{name} allows {limit:,}"

@@ -262,7 +262,9 @@ class _Execution:
         weights = sum(operation.parameters for operation in graph.operations)
         staying = {op.name: op.staying * width for op in graph.operations if op.staying}
         total = reduce(Spent.plus, (row.spent for row in rows), Spent())
-        spent, least = (problem.spent(each) if problem.timed else {} for each in (total, problem.least_spent))
+        amounts = total, problem.least_of_any_schedule
+        spent, least = (problem.spent(each) if problem.timed else {} for each in amounts)
+        more = problem.attention_excess
         names = [joined(step.operations) for step in self.plan.steps]
         return ResidencyMeasures(
             **counted(report),
@@ -271,6 +273,7 @@ class _Execution:
             loaded_bytes=loaded,
             saved_bytes=saved,
             compulsory_bytes=graph.compulsory * width,
+            any_schedule_bytes=(graph.compulsory + more) * width if more else None,
             layer_by_layer_bytes=sum(problem.layer_by_layer.values()) * width,
             weights_bytes=weights * width,
             staying_bytes=staying or None,

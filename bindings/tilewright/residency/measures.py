@@ -59,6 +59,8 @@ class ResidencyMeasures(Executed):
     saved_bytes: Count
     compulsory_bytes: Count
     """Inputs, outputs and weights of the network, each once, but for weights that stay."""
+    any_schedule_bytes: Count | None = None
+    """What schedules of any kind move at least; missing where no more than the compulsory amount is known."""
     layer_by_layer_bytes: Count
     """What is moved at least if every operation runs alone and all maps go out to DRAM, in this memory."""
     weights_bytes: Count

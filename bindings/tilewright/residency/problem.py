@@ -129,6 +129,11 @@ class Problem(Minimising):
         return self.remaining.least(self.graph.begin, self.graph.given)
 
     @cached_property
+    def least_of_any_schedule(self) -> Spent:
+        """What every plan spends, with what attention moves beyond the compulsory traffic."""
+        return self.remaining.least(self.graph.begin, self.graph.given, self.attention_excess)
+
+    @cached_property
     def attention_excess(self) -> int:
         """Elements that every schedule moves for attention beyond the compulsory ones."""
         return attention_excess(self.graph, self.machine.capacity)

@@ -58,8 +58,8 @@ def rows(problem: Problem, measures: ResidencyMeasures) -> Rows:
     shown = among_plans(problem.before) + _time_and_energy(problem, measures)
     shown.append(("DRAM", f"{traffic:,} bytes, {moved}"))
     shown.append(("compulsory", f"{compulsory:,} bytes{more}"))
-    if problem.attention_excess and not measures.staying_bytes:
-        least = compulsory + problem.attention_excess * problem.machine.element_bytes
+    if measures.any_schedule_bytes is not None:
+        least = measures.any_schedule_bytes
         shown.append(("any schedule", f"{least:,} bytes at least, as the memory is small for attention"))
     shown.append(("one by one", f"{measures.layer_by_layer_bytes:,} bytes with all maps in DRAM"))
     if measures.staying_bytes:
