@@ -121,6 +121,8 @@ def project(
         a front, for a plan that is not valid; for numbers of another network, or that are wider than the
         machine's elements; for layers, and steps of residency and offloading, that there is no C for.
     """
+    if given is not None and isinstance(problem, residency.Problem) and problem.batch > 1:
+        raise InputError("batch", problem.batch, f"{given.origin}: programs compute one image at a time")
     if isinstance(given, FloatNetwork):
         if not isinstance(problem, residency.Problem):
             raise InputError("numbers", given.origin, "in floating point are those of plans of residency")

@@ -4,6 +4,9 @@ from __future__ import annotations
 
 from collections.abc import Callable, Hashable, Mapping, Sequence
 from functools import cached_property
+from typing import Annotated, ClassVar
+
+from pydantic import Field
 
 from tilewright.residency.attention import Attention
 from tilewright.residency.attention_bounds import attention_excess
@@ -21,6 +24,7 @@ from tilewright.residency.transitions import State, Transitions
 from tilewright.spec.coarsening import coarse_graph
 from tilewright.spec.errors import InputError
 from tilewright.spec.graph import NetworkGraph
+from tilewright.spec.layer import MAX_SIZE
 from tilewright.spec.network import Network
 from tilewright.spec.objectives import Minimising, tolerated
 
@@ -36,22 +40,29 @@ MOST_STAYING = 2**26
 
 
 class Problem(Minimising):
-    """A network and the memory that it is to run in."""
+    """A network and the memory that it is to run in.
+
+    Attributes
+    ----------
+    network
+        That of one image: images of a batch are executed one after the other.
+    batch
+        How many these are, as the network's layers say; all costs are those of one.
+    """
 
     can_minimise = OBJECTIVES
+    later: ClassVar[tuple[str, ...]] = ("batch",)
 
     network: Network
     machine: OneMemory
     objective: ResidencyObjective = ResidencyObjective()
     limits: ResidencyLimits = ResidencyLimits()
+    batch: Annotated[int, Field(ge=1, le=MAX_SIZE)] = 1
 
     def model_post_init(self, _context: object) -> None:
         """Refuse what cannot run, naming the operation and the least memory that would do."""
+        self._take_one_image()
         self.network.check_shapes()
-        for index, layer in enumerate(self.network.layers):
-            if getattr(layer, "batch", 1) != 1:
-                limit = f"layer {layer.name}: plans are for one image at a time"
-                raise InputError(f"network.layers[{index}].batch", layer.batch, limit)  # type: ignore[union-attr]
         for name, most in self.objective.limits.items():
             if name in self.objective.names:
                 raise InputError(f"objective.most_{name}", most, "limits what is minimised itself")
@@ -81,6 +92,17 @@ class Problem(Minimising):
                 f"{needed * width:,} are the least with which the network runs"
             )
             raise InputError("machine.memory_bytes", self.machine.memory_bytes, limit)
+
+    def _take_one_image(self) -> None:
+        """Keep the network of one image, and how many there are."""
+        many = self.network.images
+        if many == 1:
+            return
+        if self.batch not in (1, many):
+            raise InputError("batch", self.batch, f"the network has a batch of {many}")
+        object.__setattr__(self, "network", self.network.of_one_image())
+        object.__setattr__(self, "batch", many)
+        self.__pydantic_fields_set__.add("batch")
 
     def _refuse_recompute(self) -> None:
         """Refuse to execute operations twice where that is not searched for."""

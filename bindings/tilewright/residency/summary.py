@@ -56,6 +56,8 @@ def rows(problem: Problem, measures: ResidencyMeasures) -> Rows:
     operations, together = sum(map(len, names)), sum(len(each) > 1 for each in names)
     moved = f"{measures.loaded_bytes:,} loaded and {measures.saved_bytes:,} saved"
     shown = among_plans(problem.before) + _time_and_energy(problem, measures)
+    if problem.batch > 1:
+        shown.append(("images", f"{problem.batch:,}, one after the other; all figures are those of one"))
     shown.append(("DRAM", f"{traffic:,} bytes, {moved}"))
     shown.append(("compulsory", f"{compulsory:,} bytes{more}"))
     if measures.any_schedule_bytes is not None:

@@ -674,6 +674,47 @@ class Network(Spec):
             raise InputError("network.layers[0].kind", "input", limit)
         self._check_outputs()
 
+    @property
+    def images(self) -> int:
+        """Images that the network processes together, as its layers say.
+
+        Raises
+        ------
+        InputError
+            If they do not say the same.
+        """
+        first: tuple[str, int] | None = None
+        for index, layer in enumerate(self.layers):
+            if isinstance(layer, NamedLayer | MatMul):
+                if first is not None and layer.batch != first[1]:
+                    limit = f"layer {layer.name}: is not that of layer {first[0]}, {first[1]}"
+                    raise InputError(f"network.layers[{index}].batch", layer.batch, limit)
+                first = first or (layer.name, layer.batch)
+        return 1 if first is None else first[1]
+
+    def of_one_image(self) -> Network:
+        """Return the network that does the same with one image at a time.
+
+        Raises
+        ------
+        InputError
+            If layers say different numbers of images, or the MACs of all are no multiple of them.
+        """
+        images, layers = self.images, list[AnyLayer]()
+        if images == 1:
+            return self
+        for index, layer in enumerate(self.layers):
+            changes: dict[str, int] = {}
+            if isinstance(layer, NamedLayer | MatMul):
+                changes["batch"] = 1
+            elif isinstance(layer, Function | Opaque):
+                if layer.macs % images:
+                    limit = f"layer {layer.name}: must be a multiple of the {images} images"
+                    raise InputError(f"network.layers[{index}].macs", layer.macs, limit)
+                changes["macs"] = layer.macs // images
+            layers.append(layer.model_copy(update=changes) if changes else layer)
+        return self.with_(layers=tuple(layers))
+
     def _check_outputs(self) -> None:
         """Refuse outputs that no layer gives or that stand twice, and layers whose values nobody gets."""
         if self.outputs is None:
