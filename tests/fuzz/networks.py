@@ -504,6 +504,7 @@ class ByRows:
         self.tokens = [self.heads * self.deep, 1, self.rows]
         self.input = [self.width, 1, self.rows]
         self.outputs = list[str]()
+        self.stored: list[int] | None = None  # the shape of the input when executed, if it is another one
         kinds = ["turned", "turned", "masked", "masked", "masked", "joined", "joined", "norm", "norm", "both"]
         kind = rng.choice(kinds)
         if kind == "norm":
@@ -516,9 +517,9 @@ class ByRows:
     def networks(self) -> tuple[Json, Json]:
         """Return the network of the file, and that to be executed."""
         outputs = {"outputs": self.outputs} if self.outputs else {}
-        rest = {"input": self.input, **outputs}
         whole = [{"kind": "conv", "inputs": None, **layer} for layer in self.executed]
-        return {"layers": self.layers, **rest}, {"layers": whole, **rest}
+        file = {"layers": self.layers, "input": self.input, **outputs}
+        return file, {"layers": whole, "input": self.stored or self.input, **outputs}
 
     def both(self, name: str, inputs: list[str], shape: list[int], **rest: Any) -> str:
         """Add a layer to both networks."""
@@ -584,7 +585,8 @@ class ByRows:
         shape, keys = [heads, deep, rows], rng.randint(2, 4)
         query = self.project("p") if kind != "masked" else "input"
         if kind == "masked":
-            self.input = self.tokens
+            by_heads = rng.random() < 0.4
+            self.input, self.stored = (shape if by_heads else self.tokens), self.tokens
         else:
             query = self.turned("q", query)
         if kind == "turned":
@@ -599,7 +601,7 @@ class ByRows:
         product_of = {"kind": "matmul", "groups": heads}
         scores, flat = [heads, keys, rows], [heads * keys, 1, rows]
         own = {"depth": deep, "transposed": False, **product_of}
-        first = self.tokens if kind == "masked" else shape
+        first = self.input if kind == "masked" else shape
         self.layers.append({"name": "s", "inputs": [query, key], "input": first, "output": scores, **own})
         own_rows = {"inputs": [query, key], "input": self.tokens, "output": flat}
         self.executed.append({"name": "s", **own_rows, **own})
@@ -610,6 +612,12 @@ class ByRows:
             numbers = {"op": "add", "shape": [1, keys, rows], **causal}
             table = {"name": "m", "kind": "map", "op": "fused", "inputs": ["s"], "input": scores}
             self.layers.append({**table, "parameters": keys * rows, "numbers": numbers})
+        elif rng.random() < 0.25:
+            self.layers.append({"name": "g", "kind": "input", "inputs": [], "input": scores})
+            self.executed.append({"name": "g", "kind": "input", "inputs": [], "input": flat})
+            source = executed = "m"
+            for layers, own in ((self.layers, scores), (self.executed, flat)):
+                layers.append({"name": "m", "kind": "add", "inputs": ["s", "g"], "input": own})
         elif rng.random() < 0.75:
             source = executed = self.numbers("m", ("s", "s"), "add", mask, flat)
         softmax = {"name": "w", "kind": "function", "op": "softmax"}

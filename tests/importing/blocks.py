@@ -458,9 +458,9 @@ def save_block(name: str, path: Path, *, channels_last: bool = False) -> Path:
 def counts(path: Path) -> tuple[int, int]:
     """Return the MACs of a file and the values that any execution moves: inputs, weights, outputs.
 
-    Left out are single numbers, the scales of resizing, and factors of each feature that only matrices of
-    the file multiply, or that multiply what only such a matrix gives: they can be part of the matrix. The
-    shapes are those that onnx infers.
+    Left out are single numbers, the scales of resizing, causal masks, which positions tell, and factors of
+    each feature that only matrices of the file multiply, or that multiply what only such a matrix gives: they
+    can be part of the matrix. The shapes are those that onnx infers.
     """
     model = onnx.shape_inference.infer_shapes(onnx.load(path), strict_mode=True)
     graph = model.graph
@@ -490,7 +490,16 @@ def counts(path: Path) -> tuple[int, int]:
     left_out |= {
         name for node in graph.node if node.op_type == "Mul" for name in _of_matrix(graph, node, numbers)
     }
+    left_out |= {each.name for each in graph.initializer if _is_causal(numpy_helper.to_array(each))}
     return macs, moved + sum(prod(shape) for name, shape in numbers.items() if shape and name not in left_out)
+
+
+def _is_causal(array: Any) -> bool:
+    """Whether a matrix hides from each row the columns behind its own one, and nothing else."""
+    if array.ndim != 2 or array.dtype != np.float32 or len(array) < 2:
+        return False
+    behind = np.triu(np.ones(array.shape, bool), 1 + array.shape[1] - array.shape[0])
+    return bool(behind.any() and (array[behind] <= -1e4).all() and not array[~behind].any())
 
 
 def _of_matrix(graph: onnx.GraphProto, node: onnx.NodeProto, numbers: Mapping[str, Shape]) -> list[str]:

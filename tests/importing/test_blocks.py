@@ -17,10 +17,10 @@ from tilewright.spec.network import macs_of
 
 MEMORY = "memory_bytes = 1048576\nelement_bytes = 1\n"
 
-MORE = {"decode": 2 * 128, "unet": 3 * (16 + 8), "prefill": -64 * 64}
+MORE = {"decode": 2 * 128, "unet": 3 * (16 + 8)}
 """Values that we count beyond those of the file: the factors of a normalisation, which matrices of a single
 row do not take over, and the bias of a transposed convolution, once for each of the four outputs between
-inputs. A causal mask is none of them."""
+inputs."""
 
 
 @pytest.fixture

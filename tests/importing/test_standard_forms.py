@@ -17,6 +17,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from onnx import TensorProto, helper, numpy_helper
 
+import tilewright
 from tilewright.importing import network, open_network
 from tilewright.spec.errors import InputError
 
@@ -75,6 +76,14 @@ FORMS = {
         N("Attention", ["q", "k", "v"], ["y"], q_num_heads=2, kv_num_heads=2),
         {name: [1, 6, 16] for name in "qkv"}, {}, 23, {"matmul": 2},
     ),
+    "shared": (
+        N("Attention", ["q", "k", "v"], ["y"]),
+        HEADS | {name: [1, 1, 8, 16] for name in "kv"}, {}, 23, {"matmul": 2},
+    ),
+    "shared-rows": (
+        N("Attention", ["q", "k", "v"], ["y"], q_num_heads=4, kv_num_heads=2),
+        {"q": [1, 6, 16], "k": [1, 5, 8], "v": [1, 5, 8]}, {}, 23, {"matmul": 2},
+    ),
     "causal": (N("Attention", ["q", "k", "v"], ["y"], is_causal=1), HEADS, {}, 23, {"matmul": 2}),
     "rotary": (
         N("RotaryEmbedding", ["q", "cos", "sin"], ["y"]),
@@ -100,9 +109,20 @@ def test_an_operator_is_what_it_stands_for(tmp_path: Path, name: str) -> None:
     tensors = onnx_execution.by_onnxruntime(proto, given)
     if name == "causal":  # the importer knows of masks that they are fixed, and stores no numbers of them
         later = np.triu(np.ones((8, 8), bool), 1)
-        tensors |= {"y/AttnBiasT__1": np.where(later, -np.inf, 0).astype(np.float32)}
-        tensors |= {"y/RowAllMasked__1": np.zeros((8, 1), bool)}
+        tensors |= {"y/5_Constant": np.where(later, -np.inf, 0).astype(np.float32)}
     assert onnx_execution.check_model(model, proto, tensors) >= 2 + len(inputs)
+
+
+def test_causal_attention_is_planned_with_keys_that_pass_by(tmp_path: Path) -> None:
+    node, inputs, _, opset, _ = FORMS["causal"]
+    inputs = {name: [1, 2, 96, 16] for name in inputs}
+    path = written(tmp_path / "net.onnx", node, inputs, {}, opset)
+    machine = tmp_path / "memory.toml"
+    machine.write_text("memory_bytes = 4096\n", encoding="utf-8")
+    graph = tilewright.read(path, machine=machine, room="residency").problem.graph
+    (attention,) = graph.attentions
+    assert attention.seen is not None and attention.seen.tolist() == list(range(1, 97))
+    assert graph.compulsory == 4 * 2 * 96 * 16
 
 
 @settings(max_examples=examples(300, 20))

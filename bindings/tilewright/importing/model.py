@@ -873,6 +873,8 @@ class _Reader:
         names = [name for name in node.input if name]
         outputs = [self.values[name] for name in node.output if name]
         if any(value.shape is None or prod(value.shape) > MAX_COMPUTED for value in outputs):
+            if node.op_type == "Constant" and node.attribute[0].name == "value":
+                self._fill(node.output[0], node.attribute[0].t)
             return
         given: dict[str, NDArray[Any] | None] = {name: self.values[name].data for name in names}
         if node.op_type in ("EyeLike", "Shape", "Size"):

@@ -259,42 +259,67 @@ def _quantised_lstm(forms: Forms) -> None:
 
 
 def _attention(forms: Forms) -> None:
-    """Write attention without masks, states and sharing of heads: two products and a softmax."""
+    """Write attention without stored masks and states: two products and a softmax, perhaps a causal mask."""
     shapes = [forms.shape(place) for place in range(3)]
-    first = shapes[0]
+    first, second = shapes[:2]
     plain = {"scale", "num_heads", "q_num_heads", "kv_num_heads", "is_causal", "softcap", "unidirectional"}
-    asked = any(forms.attributes.get(name) for name in ("is_causal", "softcap", "unidirectional"))
+    asked = any(forms.attributes.get(name) for name in ("softcap", "unidirectional"))
     if any(forms.inputs[3:]) or any(forms.outputs[1:]) or asked or set(forms.attributes) - plain:
         raise KeyError("mask")
-    if first is None or any(each is None or len(each) != len(first) for each in shapes):
+    if first is None or second is None or any(each is None or len(each) != len(first) for each in shapes):
         raise KeyError("shape")
     heads = int(forms.attributes.get("num_heads", forms.attributes.get("q_num_heads", 0)))
-    shared = int(forms.attributes.get("kv_num_heads", heads)) != heads
+    owners = int(forms.attributes.get("kv_num_heads", heads))  # heads of keys and values, which are shared
     if len(first) == 4:
-        shared = any(each is None or each[1] != first[1] for each in shapes)
-    elif len(first) != 3 or heads < 1 or any(each is None or each[-1] % heads for each in shapes):
+        heads, owners = first[1], second[1]
+    told = [(each or (0,))[1 if len(first) == 4 else -1] for each in shapes]  # heads, or features of all
+    whole = len(first) in (3, 4) and min(heads, owners) > 0
+    if not whole or told[0] % heads or any(each % owners for each in told[1:]) or heads % owners:
         raise KeyError("heads")
-    if shared:
+    if len(first) == 4 and told[1] != told[2]:
         raise KeyError("heads")
     query, key, value = forms.inputs[:3]
     if len(first) == 3:
         query, key, value = (
-            forms.add("Transpose", _parted(forms, forms.inputs[place], shapes[place], heads), perm=perm)
-            for place, perm in enumerate(([0, 2, 1, 3], [0, 2, 3, 1], [0, 2, 1, 3]))
+            forms.add("Transpose", _parted(forms, each, shape, own), perm=[0, 2, 1, 3])
+            for each, shape, own in zip((query, key, value), shapes, (heads, owners, owners), strict=True)
         )
-    else:
-        key = forms.add("Transpose", key, perm=[0, 1, 3, 2])
+    if owners < heads:
+        key, value = (
+            _repeated(forms, each, (first[0], owners, *_rows_of(shape, owners)), heads // owners)
+            for each, shape in zip((key, value), shapes[1:], strict=True)
+        )
+    key = forms.add("Transpose", key, perm=[0, 1, 3, 2])
     deep = first[-1] // (heads if len(first) == 3 else 1)
     factor = float(forms.attributes.get("scale") or 1 / sqrt(deep))
     scores = _scale(forms, forms.add("MatMul", query, key), factor)
+    if forms.attributes.get("is_causal"):
+        seen = np.tri(first[-2], second[-2], dtype=np.bool_)
+        hidden = np.where(seen, np.float32(0), np.float32(-np.inf))
+        scores = forms.add("Add", scores, forms.number(hidden))
     shares = forms.add("Softmax", scores, axis=-1)
     if len(first) == 4:
         forms.add("MatMul", shares, value, gives=forms.outputs[0])
         return
     joined = forms.add("Transpose", forms.add("MatMul", shares, value), perm=[0, 2, 1, 3])
     wide = shapes[2] or ()
-    sizes = forms.number(np.array([*first[:2], wide[-1]]))
+    sizes = forms.number(np.array([*first[:2], wide[-1] // owners * heads]))
     forms.add("Reshape", joined, sizes, gives=forms.outputs[0])
+
+
+def _rows_of(shape: Shape | None, heads: int) -> tuple[int, int]:
+    """Return rows and features of each head of keys or values."""
+    assert shape is not None
+    return shape[-2], shape[-1] if len(shape) == 4 else shape[-1] // heads
+
+
+def _repeated(forms: Forms, source: str, shape: Shape, times: int) -> str:
+    """Let each head of keys or values, of four dimensions, stand for several heads of queries."""
+    images, heads, rows, features = shape
+    apart = forms.number(np.array([images, heads, 1, rows, features]))
+    copies = forms.number(np.array([images, heads, times, rows, features]))
+    joined = forms.number(np.array([images, heads * times, rows, features]))
+    return forms.add("Reshape", forms.add("Expand", forms.add("Reshape", source, apart), copies), joined)
 
 
 def _parted(forms: Forms, source: str, shape: Shape | None, heads: int) -> str:

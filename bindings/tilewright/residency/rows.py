@@ -109,7 +109,7 @@ class _Rows:
             changed = replace(op, number=number, spec=spec, accesses=accesses, folded=whole)
             picks = self.picks.get(op.number, op.picks)
             found.append(replace(changed, together=together, picks=picks))
-        return replace(self.given, ops=tuple(found))
+        return replace(self.given, ops=tuple(found), own_input=self.shapes[OWN])
 
     # Which shapes ---------------------------------------------------------------------------------------
 
@@ -220,6 +220,7 @@ class _Rows:
         if isinstance(spec, MatMul):
             if any(access.copies is not None for access in op.operands[0]):
                 return None
+            self._store_by_rows(op.operands[0], spec)
             channels, height, width = self._operand(op)
             fits = is_by_rows(spec, (channels, height, width))
             return (spec.groups * spec.columns, height, width) if fits else None
@@ -246,6 +247,21 @@ class _Rows:
             return shapes[0]
         return self._picked(op, plane)
 
+    def _is_free(self, access: Access) -> bool:
+        """Whether an input of the network is read that can be stored in another shape."""
+        place = access.source
+        given = place == OWN or isinstance(self.given.ops[place].spec, Input)
+        plain = access._replace(source=OWN) == Access(OWN)
+        return given and plain and place not in self.kept and not self._is_turned(access)
+
+    def _store_by_rows(self, operand: Sequence[Access], spec: MatMul) -> None:
+        """Store an input of the network so that rows of a product's first operand are its pixels."""
+        (first, *others) = operand
+        by_rows = spec.groups * spec.depth, 1, spec.rows
+        channels, height, width = self.given.shape(first)
+        if not others and self._is_free(first) and (channels * height, width) == by_rows[::2]:
+            self.shapes[first.source] = by_rows
+
     def _combined(self, op: Operation, plane: tuple[int, int]) -> Shape | None:
         """Return the shape by rows of a sum or product; inputs that it reads are stored as it wants them."""
         wanted = []
@@ -254,9 +270,7 @@ class _Rows:
             if size % prod(plane) or self.given.shape(access)[1:] != op.spec.output[1:]:
                 return None
             shape = size // prod(plane), *plane
-            free = place != OWN and place not in self.kept and isinstance(self.given.ops[place].spec, Input)
-            stored = self.shapes[place]
-            if free and access.channels is None and stored == self.given.ops[place].spec.output:
+            if self._is_free(access):
                 wanted.append((place, shape))
             elif self._shape(access) != shape:
                 return None
