@@ -17,7 +17,7 @@ from tests.oracles import TooLarge
 from tests.oracles.allocation import Pipeline
 
 import tilewright as tw
-from tilewright import allocation
+from tilewright import allocation, codegen
 from tilewright.allocation import Plan, evaluation
 from tilewright.allocation.lowering import Lowering
 from tilewright.allocation.schedule import schedule
@@ -145,6 +145,12 @@ def test_what_is_not_decided_says_so() -> None:
     assert asked(objective={"frames_per_second": 1e6 / 244}).most_interval == 244
     with refused("network.layers", 1, "array"):
         asked(layers=[{"name": "f", "kind": "fc", "inputs": 2, "outputs": 5}])
+
+
+def test_programs_of_pes_read_nothing_of_the_host() -> None:
+    problem = asked()
+    with refused("network", "", "not s, t"):
+        codegen.project("x", "", problem, one_pe_each(problem))
 
 
 @pytest.mark.parametrize("name", BLOCKS)
