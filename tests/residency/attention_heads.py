@@ -9,8 +9,11 @@ from tests.oracles.attention_pebbles import Head
 Json = dict[str, Any]
 
 
-def given(head: Head, heads: int = 1, shared: int = 1) -> Json:
-    """Return heads whose queries, keys and values are inputs; so many of them share keys and values."""
+def given(head: Head, heads: int = 1, shared: int = 1, *, causal: bool = False) -> Json:
+    """Return heads whose queries, keys and values are inputs; so many of them share keys and values.
+
+    With a `causal` mask the last query sees all keys, and each other one a key less than the one behind it.
+    """
     sizes = {"q": (heads, head.depth, head.queries)}
     sizes |= {"k": (heads // shared, head.depth, head.keys), "v": (heads // shared, head.values, head.keys)}
     layers: list[Json] = [
@@ -27,10 +30,15 @@ def given(head: Head, heads: int = 1, shared: int = 1) -> Json:
             layers.append(copies | {"input": apart, "output": [heads, deep, rows]})
             names[name] = f"{name} of all"
     queries, scores = [heads * head.depth, 1, head.queries], [heads, head.keys, head.queries]
-    softmax = {"name": "p", "kind": "function", "op": "softmax", "inputs": ["s"], "along": ["rows"]}
+    softmax = {"name": "p", "kind": "function", "op": "softmax", "along": ["rows"]}
+    softmax["inputs"] = ["m" if causal else "s"]
+    numbers = {"op": "add", "shape": [1, *scores[1:]], "causal": head.keys - head.queries}
+    mask = {"name": "m", "kind": "map", "op": "fused", "inputs": ["s"], "input": scores, "numbers": numbers}
+    mask["parameters"] = head.keys * head.queries
     layers += [
         {"name": "s", "kind": "matmul", "inputs": ["q", names["k"]], "input": queries}
         | {"output": scores, "groups": heads, "depth": head.depth, "transposed": False},
+        *([mask] if causal else []),
         softmax | {"input": scores, "output": scores},
         {"name": "c", "kind": "matmul", "inputs": ["p", names["v"]], "input": scores}
         | {"output": [heads, head.values, head.queries], "groups": heads, "depth": head.keys}

@@ -26,15 +26,18 @@ def bound_of(head: Head, memory: int, **heads: int) -> int:
 def drawn(rng: random.Random) -> Problem:
     """Return attention in little memory."""
     width = rng.choice([1, 1, 2, 4])
-    if rng.random() < 0.3:
+    if (kind := rng.random()) < 0.1:
         network = networks.Attention(rng).network()
+    elif kind < 0.2:
+        network, _ = networks.ByRows(rng).networks()
     elif rng.random() < 0.5:
         heads = rng.choice([1, 1, 2])
         network = attention(rng.randint(6, 28), heads * rng.randint(1, 3), heads)
     else:
         shared = rng.choice([1, 1, 2])
         head = Head(rng.randint(2, 24), rng.randint(6, 24), rng.randint(1, 3), rng.randint(1, 3))
-        network = given(head, shared * rng.choice([1, 1, 2]), shared)
+        causal = head.keys >= head.queries and rng.random() < 0.5
+        network = given(head, shared * rng.choice([1, 1, 2]), shared, causal=causal)
     problem = problem_of(network, 2**20, machine={"sum_bytes": width})
     return problem.with_(machine={"memory_bytes": problem.least_memory + rng.choice([0, 1, 2, 4, 8, 16])})
 
@@ -173,6 +176,21 @@ def test_the_page_computes_an_example() -> None:
     assert (a_segment, memory + moved * (pairs - without_moves) // a_segment) == (262_144, 4_243_456)
     assert bound_of(head, memory) >= 4_243_456
     assert passing_by(head, memory) == 5_242_880
+
+
+@pytest.mark.parametrize(
+    ("head", "memory"),
+    [(Head(256, 256, 16, 16), 1024), (Head(1024, 1024, 8, 8), 512), (Head(300, 900, 8, 8), 512)],
+)
+def test_pairs_that_a_causal_mask_hides_do_not_count(head: Head, memory: int) -> None:
+    every, causal = (
+        problem_of(given(head, causal=each), memory, machine={"sum_bytes": 1}) for each in (False, True)
+    )
+    answer = search(causal)
+    assert answer.plan is not None
+    least, moved = best_bound(causal).value, objective(causal, answer.plan)
+    assert causal.graph.compulsory < least < moved < 2 * least
+    assert least < best_bound(every).value
 
 
 def test_heads_that_share_keys_move_what_one_head_of_all_their_queries_moves() -> None:

@@ -115,7 +115,8 @@ def _side(graph: Graph, operand: Sequence[Access], depth: int, matrices: int, ro
     spans = {tensor: merged(each) for tensor, each in read.items()}
     found = sum(graph.tensors[tensor].pixels * count_channels(each) for tensor, each in spans.items())
     whole = depth * matrices * rows
-    return Side(depth, matrices, spans, whole if found == whole else 0)
+    in_parts = any(access.shape is not None and access.channels is not None for access in operand)
+    return Side(depth, matrices, spans, whole if found == whole and not in_parts else 0)
 
 
 def games(graph: Graph, attention: Attention, sides: Sequence[Side]) -> Iterator[Game]:
@@ -133,6 +134,15 @@ def games(graph: Graph, attention: Attention, sides: Sequence[Side]) -> Iterator
         first = sum(side.elements for side in chosen) + width * sums
         weight = (queries if keys else 0) + (sqrt(width) * values if width else 0)
         yield Game(pairs, query, key, first, max(1, width), weight)
+
+
+def _pairs_of_head(graph: Graph, attention: Attention, rows: int) -> int:
+    """Return the pairs of a head whose products must be done: of causal attention those that are seen."""
+    causal = graph.operations[attention.softmax].op.causal
+    if causal is None:
+        return rows * attention.keys
+    seen = np.arange(1, rows + 1, dtype=np.int64) + causal
+    return int(np.clip(seen, 0, attention.keys).sum())
 
 
 def _apart(sides: Sequence[Side]) -> bool:
