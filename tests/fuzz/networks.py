@@ -506,11 +506,14 @@ class ByRows:
         self.outputs = list[str]()
         self.stored: list[int] | None = None  # the shape of the input when executed, if it is another one
         kinds = ["turned", "turned", "masked", "masked", "masked", "joined", "joined", "norm", "norm", "both"]
+        kinds += ["moved", "moved"]
         kind = rng.choice(kinds)
         if kind == "norm":
             self.norm()
         elif kind == "joined":
             self.cache()
+        elif kind == "moved":
+            self.moved()
         else:
             self.attend(kind)
 
@@ -650,6 +653,25 @@ class ByRows:
             self.given("q", [heads * deep, 1, 1])
             self.both("s", ["q", "all"], [heads * deep, 1, 1], output=[heads * (old + 1), 1, 1], **own)
             self.outputs.append("s")
+
+    def moved(self) -> None:
+        """Add rows of heads that leave the network with each head's rows behind one another."""
+        heads, deep, rows = self.heads, self.deep, self.rows
+        source, shape, given = self.project("p"), [heads, deep, rows], [heads, rows, deep]
+        by_heads = {"kind": "reshape", "op": "reshape", "input": self.tokens, "output": shape}
+        self.layers.append({"name": "h", "inputs": [source], **by_heads})
+        moved = {"kind": "reshape", "op": "transpose", "input": shape, "output": given}
+        order = {"sizes": shape, "axes": [0, 2, 1]}
+        self.layers.append({"name": "t", "inputs": ["h"], "permutation": order, **moved})
+        place = {"kind": "function", "op": "place", "place": True, "spread": deep}
+        self.executed.append({"name": "t", "inputs": [source], "input": self.tokens, "output": given} | place)
+        # Another reader, or the move is part of how those before it store what they compute.
+        less = {"name": "n", "kind": "function"}
+        self.layers.append({**less, "op": "neg", "inputs": ["h"], "input": shape, "output": shape})
+        less |= {"op": "place", "place": True, "inputs": [source]}
+        self.executed.append({**less, "input": self.tokens, "output": self.tokens})
+        if self.rng.random() < 0.5:
+            self.both("o", [source], self.tokens, kernels=self.width, kernel=[1, 1])
 
     def norm(self) -> None:
         """Add a normalisation by the root of the mean square, function by function."""

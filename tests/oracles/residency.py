@@ -81,6 +81,7 @@ class Op:
             for i in (0, 1)
         ]
         self.shape: tuple[int, ...] = (table["kernels"] if weighty else channels, *self.plane)
+        self.spread = table.get("spread", 1)
         # A function along channels alone needs a value's own pixel, one along others all values.
         along: list[str] | None = table.get("along")
         by_pixels = "second" in table or _by_pixels(table)
@@ -386,6 +387,8 @@ class Course:
         for y, x in product(range(tall), range(*self.columns[op.number + 1])):
             if op is self.added:
                 span = y * wide + x - low, y * wide + x - low
+            elif op.spread > 1:  # each pixel that is read gives several, one behind the other
+                span = (len(firsts) // op.spread,) * 2
             elif op.every[tensor] and (op.number, tensor) not in self.blocked:
                 span = 0, self.size[tensor] - 1
             else:
@@ -517,6 +520,7 @@ class Group:
         all_kept = tuple(op.name for op in self.heavy)
         found: set[tuple[Any, ...]] = set()
         straight = graph.tiles and not any(not op.every[t] for op in self.ops for t in op.at)
+        straight = straight and not any(op.spread > 1 for op in self.ops)
         if last.added is not None:
             found |= self._adding(kernels, straight)
         for pixels in range(1, last.pixels + 1):

@@ -326,7 +326,11 @@ class Graph:
             for access in operand:
                 planes = self.tensors[access.source + 1].shape[1:], spec.output[1:]
                 reading = Reading(access.source + 1, *planes)
-                if place:
+                if place and op.spread > 1:  # as if each row of one column gave a row
+                    pixels = reading.pixels
+                    planes = (pixels, 1), (pixels, op.spread)
+                    reading = Reading(reading.tensor, *planes, stride=(1, 0), extent=(1, 1))
+                elif place:
                     reading = replace(reading, before=access.at or (0, 0), extent=(1, 1))
                 elif not whole and not (isinstance(spec, Add | Mul) and shape[1:] != spec.input[1:]):
                     assert isinstance(spec, Window)

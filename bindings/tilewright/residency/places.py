@@ -185,7 +185,9 @@ def _with_readers(graph: NetworkGraph, op: Operation) -> tuple[set[int], Operati
 
 def _with_sources(graph: NetworkGraph, op: Operation) -> tuple[set[int], Operation] | None:
     """Return an operation that picks channels of what others pick, as one that picks of what these read."""
-    if op.picks is None or op.has_views or any(access.channels is not None for access in op.accesses):
+    if op.picks is None or op.has_views or op.spread > 1:
+        return None
+    if any(access.channels is not None for access in op.accesses):
         return None
     inside: list[Operation] = []
     accesses: dict[Access, int] = {}  # and the first channel of each, all joined
@@ -220,7 +222,7 @@ def _with_sources(graph: NetworkGraph, op: Operation) -> tuple[set[int], Operati
 def _picks_for(graph: NetworkGraph, source: Operation, reader: Operation) -> bool:
     """Whether an operation picks channels for another one alone."""
     alone = graph.consumers[source.number] == (reader.number,) and not source.leaves
-    return source.picks is not None and alone and not source.has_views
+    return source.picks is not None and source.spread == 1 and alone and not source.has_views
 
 
 def _without(graph: NetworkGraph, gone: set[int], changed: Operation) -> NetworkGraph:

@@ -39,6 +39,8 @@ def why_not(problem: Problem, _formulation: Path | None = None) -> str | None:
     graph = problem.graph
     if problem.limits.executions != 1 and _attends_twice(problem):
         return "limits.executions: operations of attention may be executed twice"
+    if any(operation.op.spread > 1 for operation in graph.operations):
+        return "a transposition gives several pixels of each that it reads, which is not in the model"
     if any(attention.seen is not None for attention in graph.attentions):
         return "keys that causal masks hide are not loaded where keys pass by, which is not in the model"
     if (most := max(tensor.pixels for tensor in graph.tensors)) > MOST_PIXELS:

@@ -12,6 +12,9 @@ from dataclasses import replace
 from math import prod
 from typing import TypeGuard
 
+import numpy as np
+
+from tilewright.residency.attention import MOST_VALUES
 from tilewright.residency.places import (
     graph_by_place,
     graph_of_causal,
@@ -80,7 +83,7 @@ class _Rows:
         Of what operations compute, and which of them go over rows.
     views
         What is read instead of reshapes and slices.
-    picks
+    picks, spreads
         See `tilewright.spec.graph.Operation`.
     """
 
@@ -107,8 +110,8 @@ class _Rows:
             spec, number = self._with_shapes(op), numbers[op.number]
             whole, together = (*op.folded, *more), self._together(op)
             changed = replace(op, number=number, spec=spec, accesses=accesses, folded=whole)
-            picks = self.picks.get(op.number, op.picks)
-            found.append(replace(changed, together=together, picks=picks))
+            picks, spread = self.picks.get(op.number, op.picks), self.spreads.get(op.number, op.spread)
+            found.append(replace(changed, together=together, picks=picks, spread=spread))
         return replace(self.given, ops=tuple(found), own_input=self.shapes[OWN])
 
     # Which shapes ---------------------------------------------------------------------------------------
@@ -118,6 +121,7 @@ class _Rows:
         self.shapes = {OWN: self.given.own_input, **{op.number: op.spec.output for op in self.given.ops}}
         self.views: dict[int, Access] = {}
         self.picks: dict[int, tuple[int, ...]] = {}
+        self.spreads: dict[int, int] = {}
         self.turned: set[int] = set()
         for op in self.given.ops:
             if op.number in self.kept or not op.accesses:
@@ -226,6 +230,8 @@ class _Rows:
             return (spec.groups * spec.columns, height, width) if fits else None
         if any(access.copies is not None or access.at is not None for access in op.accesses):
             return None
+        if isinstance(spec, Reshape):
+            return self._transposed(op, spec)
         turned = [
             self._shape(access)
             for access in op.accesses
@@ -299,6 +305,22 @@ class _Rows:
             return None
         self.picks[op.number] = tuple(picks)
         return channels * height, *plane
+
+    def _transposed(self, op: Operation, spec: Reshape) -> Shape | None:
+        """Return the shape of a transposition whose rows each come of one pixel; None if they do not."""
+        if spec.permutation is None or len(op.accesses) > 1 or prod(spec.output) > MOST_VALUES:
+            return None
+        own, (channels, height, width) = spec.permutation, spec.output
+        pixels = prod(self._shape(op.accesses[0])[1:])
+        spread, more = divmod(height * width, pixels)
+        if more:
+            return None
+        places = np.arange(prod(own.sizes)).reshape(own.sizes).transpose(own.axes)
+        picks, rows = np.divmod(places.reshape(channels, pixels, spread), pixels)
+        if (rows != np.arange(pixels)[:, None]).any() or (picks != picks[:, :1]).any():
+            return None
+        self.picks[op.number], self.spreads[op.number] = tuple(picks[:, 0].ravel().tolist()), spread
+        return spec.output
 
     # What they do ---------------------------------------------------------------------------------------
 

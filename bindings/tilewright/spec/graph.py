@@ -83,6 +83,9 @@ class Operation:
     picks
         Of an operation that computes a pixel from those at its place: the channel of what it reads, all
         operands joined, that each of its channels comes of. It may need others of the pixel beside it.
+    spread
+        Of one that picks: how many of its pixels, one behind the other, come of each pixel that is read. It
+        then picks for each channel as many times.
     causal
         Of a softmax of scores: n where query i sees keys up to i + n, and gives later ones nothing.
     """
@@ -94,6 +97,7 @@ class Operation:
     folded: tuple[AnyLayer, ...] = ()
     together: int | None = None
     picks: tuple[int, ...] | None = None
+    spread: int = 1
     causal: int | None = None
 
     @property

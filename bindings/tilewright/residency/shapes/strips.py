@@ -156,9 +156,9 @@ def strip_widths(group: Group) -> list[int]:
 
     Where the last output is one pixel that has running values, they are of what is added up. There are none
     where windows go over an operand that is put together of parts: a strip might have no
-    column of one.
+    column of one; nor where each pixel that is read gives several of another plane.
     """
-    parts = any(
+    parts = any(operation.op.spread > 1 for operation in group.operations) or any(
         access.source + 1 in {reading.tensor for reading in operation.readings if reading.extent is not None}
         for operation in group.operations
         for access in operation.op.accesses

@@ -201,15 +201,20 @@ class PixelArithmetic:
         """Return parts of the output where each value needs all of the operands."""
         spec, count = self.operation.spec, channels[1] - channels[0]
         at_place = reads_place(self.operation, self.planes)
+        spread = self.operation.spread
+        places = pixels if spread == 1 else np.unique(pixels // spread)
         found = [
-            read(number, pixels if place else np.arange(shape[1] * shape[2]), 0, shape[0])
+            read(number, places if place else np.arange(shape[1] * shape[2]), 0, shape[0])
             for number, (shape, place) in enumerate(zip(self.planes, at_place, strict=True))
         ]
         if not self.numeric:
             return np.zeros((len(pixels), count), dtype=np.int64)
         if self.operation.picks is not None:
-            picks = np.array(self.operation.picks)[slice(*channels)]
-            return np.concatenate([small(each) for each in found], axis=1)[:, picks]
+            picks = np.array(self.operation.picks).reshape(-1, spread)[slice(*channels)]
+            joined = np.concatenate([small(each) for each in found], axis=1)
+            rows = np.searchsorted(places, pixels // spread)
+            picked: Values = joined[rows[:, None], picks[:, pixels % spread].T]
+            return picked
         if at_place[0] and self.of_places is not None:
             return self.of_places(found, pixels)[:, slice(*channels)]
         if at_place[0]:
@@ -292,7 +297,9 @@ def whole_output(operation: Operation, inputs: Sequence[Values], weights: Values
     """Return what an operation computes of whole maps of shape (C, H, W)."""
     spec = operation.spec
     if operation.picks is not None:
-        picked: Values = np.concatenate([small(each) for each in inputs])[np.array(operation.picks)]
+        picks = np.array(operation.picks).reshape(-1, operation.spread)
+        joined = np.concatenate([small(each).reshape(len(each), -1) for each in inputs])
+        picked: Values = joined[picks].transpose(0, 2, 1).reshape(spec.output)
         return picked
     if isinstance(spec, Add | Mul):
         wanted = np.arange(spec.input[0])
