@@ -57,7 +57,8 @@ file alone, numbers with onnxruntime, and the same block as TensorFlow exports i
 
 ## The blocks
 
-*Least bytes* are inputs, weights and outputs, each moved once, in elements of a byte.
+*Least bytes* are inputs, weights and outputs, each moved once, in elements of a byte. A causal mask is none
+of the weights.
 
 """
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Container, Iterable, Iterator, Mapping, Sequence
+from contextlib import suppress
 from dataclasses import dataclass, field, replace
 from math import prod
 from pathlib import Path
@@ -772,8 +773,9 @@ class _Reader:
             return
         if prod(tensor.dims) > MAX_COMPUTED:
             if prod(tensor.dims[:-2]) == 1 and len(tensor.dims) > 1 and tensor.HasField("raw_data"):
-                causal = causal_offset(numpy_helper.to_array(tensor))
-                self.values[name] = replace(self.values[name], causal=causal)
+                with suppress(Exception):  # of any kind; weights are not looked at here
+                    causal = causal_offset(numpy_helper.to_array(tensor))
+                    self.values[name] = replace(self.values[name], causal=causal)
             return
         try:
             data = numpy_helper.to_array(tensor)

@@ -6,7 +6,7 @@ table of cosines, passes by as what it is added to or multiplies does.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from itertools import accumulate
 
@@ -49,20 +49,17 @@ def graph_of_causal(graph: NetworkGraph) -> NetworkGraph:
 
     Whoever computes the softmax knows positions, so that such a mask is none of its numbers.
     """
-    while True:
-        for op in graph.ops:
-            readers = graph.consumers[op.number]
-            if _is_causal_mask(op) and len(readers) == 1 and not op.leaves:
-                softmax = graph.ops[readers[0]]
-                if _is_along_keys(softmax, op):
-                    assert isinstance(op.spec, Map) and op.spec.numbers is not None
-                    folded = (*softmax.folded, op.spec, *op.folded)
-                    causal = op.spec.numbers.causal
-                    changed = replace(softmax, accesses=op.accesses, folded=folded, causal=causal)
-                    graph = _without(graph, {op.number}, changed)
-                    break
-        else:
-            return graph
+    masked: dict[int, Operation] = {}
+    for op in graph.ops:
+        readers = graph.consumers[op.number]
+        if _is_causal_mask(op) and len(readers) == 1 and not op.leaves:
+            softmax = graph.ops[readers[0]]
+            if _is_along_keys(softmax, op):
+                assert isinstance(op.spec, Map) and op.spec.numbers is not None
+                folded = (*softmax.folded, op.spec, *op.folded)
+                causal = op.spec.numbers.causal
+                masked[op.number] = replace(softmax, accesses=op.accesses, folded=folded, causal=causal)
+    return _without(graph, masked) if masked else graph
 
 
 def _is_causal_mask(op: Operation) -> bool:
@@ -160,14 +157,16 @@ def graph_of_merged(graph: NetworkGraph) -> NetworkGraph:
     parameters is computed on the way out of such an operation.
     """
     while True:
+        merged: dict[int, Operation] = {}  # by the numbers of those that are part of others then
+        taken = set[int]()
         for op in graph.ops:
-            merged = _with_readers(graph, op) or _with_sources(graph, op)
-            if merged is not None:
-                gone, changed = merged
-                graph = _without(graph, gone, changed)
-                break
-        else:
+            found = _with_readers(graph, op) or _with_sources(graph, op)
+            if found is not None and not taken & {op.number, *found[0]}:
+                taken |= {op.number, *found[0]}
+                merged |= dict.fromkeys(found[0], found[1])
+        if not merged:
             return graph
+        graph = _without(graph, merged)
 
 
 def _with_readers(graph: NetworkGraph, op: Operation) -> tuple[set[int], Operation] | None:
@@ -225,14 +224,15 @@ def _picks_for(graph: NetworkGraph, source: Operation, reader: Operation) -> boo
     return source.picks is not None and source.spread == 1 and alone and not source.has_views
 
 
-def _without(graph: NetworkGraph, gone: set[int], changed: Operation) -> NetworkGraph:
-    """Return a graph without some operations, whose readers read one that has changed."""
+def _without(graph: NetworkGraph, gone: Mapping[int, Operation]) -> NetworkGraph:
+    """Return a graph without some operations, by number, each of which is part of one that has changed."""
     kept = [op for op in graph.ops if op.number not in gone]
+    changed = {op.number: op for op in gone.values()}
     numbers = {op.number: number for number, op in enumerate(kept)} | {OWN: OWN}
-    numbers |= dict.fromkeys(gone, numbers[changed.number])
+    numbers |= {number: numbers[op.number] for number, op in gone.items()}
     found = []
     for op in kept:
-        own = changed if op.number == changed.number else op
+        own = changed.get(op.number, op)
         accesses = tuple(access._replace(source=numbers[access.source]) for access in own.accesses)
         found.append(replace(own, number=numbers[op.number], accesses=accesses))
     return replace(graph, ops=tuple(found))
