@@ -8,7 +8,18 @@ from typing import Any
 
 import pytest
 from conftest import examples, nightly, tells
-from residency_cases import NEVER, ignore, optimum, problem_of, random_problem, search, subsets, survives
+from residency_cases import (
+    NEVER,
+    ignore,
+    in_some_memory,
+    optimum,
+    problem_of,
+    random_problem,
+    search,
+    subsets,
+    survives,
+)
+from tests.fuzz import networks
 
 from tilewright.residency import Plan, Problem, best_bound, objective, simulate, traffic_curve, violation
 from tilewright.residency.derived_problems import add_staying, largest_subset_sum, residual_problem
@@ -144,3 +155,13 @@ def test_sums_up_to_a_limit() -> None:
         assert largest_subset_sum(sizes, limit) == max(
             total for some in subsets(sizes) if (total := sum(some)) <= limit
         )
+
+
+@pytest.mark.by_day(12)
+@pytest.mark.parametrize("seed", range(120))
+def test_stored_numbers_of_places_are_weights_that_may_stay(seed: int) -> None:
+    rng = random.Random(f"frames of places {seed}")
+    network, _ = networks.ByRows(rng).networks()
+    problem = in_some_memory(rng, problem_of(network, 2**20, limits=MANY))
+    plan = optimum(problem)
+    assert best_bound(problem).value <= objective(problem, plan)

@@ -18,7 +18,9 @@ from tilewright.residency.graph import Graph, InvalidPlanError
 from tilewright.residency.machine import ONE
 from tilewright.residency.plan import Plan
 from tilewright.residency.problem import Problem
+from tilewright.residency.rows import executed_graph
 from tilewright.residency.shapes.groups import Groups
+from tilewright.spec.coarsening import coarse_graph
 from tilewright.spec.errors import InputError
 from tilewright.spec.graph import NetworkGraph, Operation
 from tilewright.spec.network import OWN_INPUT
@@ -73,6 +75,11 @@ class ResidualProblem(Problem):
     """
 
     staying: tuple[int, ...] = ()
+
+    @cached_property
+    def network_graph(self) -> NetworkGraph:
+        """The network, coarse as it is executed where weights may stay for all frames."""
+        return executed_graph(coarse_graph(self.network), numbers=False)
 
     @cached_property
     def graph(self) -> Graph:

@@ -7,7 +7,7 @@ from contextlib import suppress
 from dataclasses import replace
 
 from tilewright.core.branch_and_bound import ignore
-from tilewright.residency.derived_problems import add_staying, problem_of_plan, weights_of
+from tilewright.residency.derived_problems import add_staying, problem_of_plan, residual_problem, weights_of
 from tilewright.residency.evaluation import best_bound, costs_of, violation
 from tilewright.residency.exact.time_and_energy import least_cost, search_one_objective
 from tilewright.residency.machine import ONE
@@ -54,8 +54,9 @@ def break_ties(problem: Problem, plan: Plan, deadline: float) -> Plan:
 
 def _of_one_frame(problem: Problem, plan: Plan, deadline: float) -> Plan:
     """Return a plan in which the same weights stay, and the same operations are executed twice."""
-    alike = problem_of_plan(problem, plan)
     numbers = [op.number for op in problem.graph.operations if op.name in plan.staying]
+    many = problem.limits.frames != ONE
+    alike = residual_problem(problem, numbers) if many else problem_of_plan(problem, plan)
     below = weights_of(problem.graph, numbers)
     if any(address >= below for address in plan.staying.values()):
         return plan  # not below all else, as the search places them
