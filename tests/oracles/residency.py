@@ -1524,7 +1524,28 @@ def _without_views(network: Json) -> list[Json]:
         copied = table["kind"] == "reshape" or table.get("op") in ("concat", "expand")
         if copied and any(table["channels"]):
             raise TooLarge  # a slice that is copied
+        if table["kind"] == "function" and table.get("op") == "concat" and not table.get("parameters"):
+            _join_by_place(table, [shapes[name] for name in table["inputs"]])
     return found
+
+
+def _join_by_place(table: Json, given: list[tuple[int, ...]]) -> None:
+    """Let a concatenation of rows, or of columns of one row, be made pixel by pixel."""
+    channels, height, width = table["output"]
+    if any(at is not None for at in table["at"]) or len(set(table["inputs"])) < len(given):
+        return
+    if table.get("copies") or any(shape[0] != channels for shape in given):
+        return
+    ends = [0, 0]
+    rows, columns = list[tuple[int, int]](), list[tuple[int, int]]()
+    for shape in given:
+        rows.append((ends[0], 0))
+        columns.append((0, ends[1]))
+        ends = [ends[0] + shape[1], ends[1] + shape[2]]
+    if ends[0] == height and all(shape[2] == width for shape in given):
+        table["place"], table["at"] = True, rows
+    elif ends[1] == width and height == 1 and all(shape[1] == 1 for shape in given):
+        table["place"], table["at"] = True, columns
 
 
 def _is_among(table: Json, outputs: list[str]) -> bool:
@@ -1652,6 +1673,8 @@ def _takes(
     if any(span for n, span in zip(table["inputs"], table["channels"], strict=True) if n == name):
         return False  # some channels alone
     if name in table.get("copies", ()):
+        if table["kind"] == "matmul" and name != table["inputs"][0]:
+            raise TooLarge  # copies that are made in another shape than that of the tensor
         return False  # copies of channels, rows and columns
     if any(at for n, at in zip(table["inputs"], table["at"], strict=True) if n == name):
         return False  # parts of rows or columns
@@ -1659,6 +1682,8 @@ def _takes(
         return table["inputs"][0] != name or _rows(table, shape) or not _rows(table, tuple(table["input"]))
     if table["kind"] == "reshape":
         return True
+    if table["kind"] in ("add", "mul", "slice") or (table["kind"] == "fc" and len(table["inputs"]) == 1):
+        raise TooLarge  # what goes by rows with others that it reads is not told here
     along = table.get("along") if not table.get("parameters") else None
     if not (_by_value(table) or along) or not _within(along or [], table["input"], shape):
         return False
