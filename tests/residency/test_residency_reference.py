@@ -179,8 +179,9 @@ def test_what_the_search_finds_is_best_in_the_model(seed: int) -> None:
         assert objective(problem, outcome.plan) == expected.objective, shown
     if expected.status == "optimal" and outcome.plan is not None:
         assert objective(problem, outcome.plan) >= expected.objective, shown
-    told = str(outcome.warm_start)
-    assert outcome.status in ("unknown", "optimal") or "first solution is the start" in told, shown
+    if outcome.warm_start is None:
+        pytest.skip("the solver had no time to look at the start")
+    assert "first solution is the start" in outcome.warm_start, shown
 
 
 def branching_problem(rng: random.Random, *, few: bool = False) -> tuple[Problem, Json]:
