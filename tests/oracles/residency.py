@@ -1721,6 +1721,8 @@ def _read_reshaped(found: list[Json], view: Json, shapes: dict[str, Any]) -> Non
     changed: list[Json] = []
     for reader in [table for table in found if name in table["inputs"]]:
         if name in reader.get("copies", ()):
+            if reader["kind"] == "matmul" and name != reader["inputs"][0]:
+                raise TooLarge  # copies that are made in another shape than that of the tensor
             return
         if shape == tuple(view["output"]):
             continue
