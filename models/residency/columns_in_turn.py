@@ -25,6 +25,7 @@ from ortools.sat.python import cp_model
 
 from tilewright.core.branch_and_bound import BestFirst, Incumbent, check_deadline
 from tilewright.core.context import Outcome, RunContext
+from tilewright.core.lists import solve_in_turn
 from tilewright.models.residency.columns_arcs import formulate, read, start
 from tilewright.residency import Plan, Problem, best_bound, objective, violation
 from tilewright.residency.derived_problems import Readers, with_copies_of
@@ -58,23 +59,15 @@ def solve(problem: Problem, search: RunContext) -> Outcome:
     """Find and prove the optimum, of a list that of its last objective when those before it are proven."""
     if best_bound(problem).impossible is not None:
         return Outcome("infeasible")
-    last, proven = problem, True
-    if problem.before:
-        least = dict[str, int]()
-        for name, _ in problem.before:
-            stage = problem.stage(least)
-            answer = _Stage(stage, replace(search, start=None, on_plan=_ignore, on_bound=_ignore)).run()
-            if answer.plan is None:
-                return Outcome("infeasible" if answer.impossible and proven else "unknown")
-            least[name] = objective(stage, answer.plan)
-            proven &= least[name] <= answer.bound
-        last = problem.stage(least)
-        if search.start is not None and violation(last, search.start) is not None:
-            search = replace(search, start=None)
-    answer = _Stage(last, search).run()
+    return solve_in_turn(problem, search, _solve_one) if problem.before else _solve_one(problem, search)
+
+
+def _solve_one(problem: Problem, search: RunContext) -> Outcome:
+    """Find and prove the optimum of one objective."""
+    answer = _Stage(problem, search).run()
     if answer.plan is None:
-        return Outcome("infeasible" if answer.impossible and proven else "unknown", bound=answer.bound)
-    optimal = proven and objective(last, answer.plan) <= answer.bound
+        return Outcome("infeasible" if answer.impossible else "unknown", bound=answer.bound)
+    optimal = objective(problem, answer.plan) <= answer.bound
     versions = {"ortools": ortools.__version__}
     return Outcome("optimal" if optimal else "feasible", answer.plan, answer.bound, versions=versions)
 

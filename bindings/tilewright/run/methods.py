@@ -21,6 +21,7 @@ from tilewright.core import catalogue
 from tilewright.core.context import CONSTRUCT, Outcome, RunContext, Status
 from tilewright.core.cutoffs import of_model
 from tilewright.core.failures import told
+from tilewright.core.lists import solve_in_turn
 from tilewright.core.locations import PACKAGE, package_path
 from tilewright.core.room import Room, room_of
 from tilewright.core.stated import must_hold, refuse_unstated, unstated
@@ -287,7 +288,7 @@ def _run_on_part(method: str, problem: Any, context: RunContext, listener: Liste
                     found: Outcome = driver.solve(stage, formulation, own)
                     return found
 
-                return _solve_in_turn(problem, context, solve)
+                return solve_in_turn(problem, context, solve)
             solved: Outcome = driver.solve(problem, formulation, context)
             return solved
     if method in catalogue.exact_methods(room):
@@ -308,33 +309,6 @@ def _run_on_part(method: str, problem: Any, context: RunContext, listener: Liste
     catalogue.refuse_other_than_plans(plan, room, heuristic)
     context.on_plan(plan)
     return Outcome("feasible", plan)
-
-
-def _solve_in_turn(problem: Any, context: RunContext, solve: Callable[[Any, RunContext], Outcome]) -> Outcome:
-    """Minimise the objectives of a list one after the other, with a model that knows one of them.
-
-    Where one before the last is not proven, later ones may cost less than they should: bounds hold, and
-    nothing is optimal.
-    """
-    room, least, proven = room_of(problem), dict[str, int](), True
-
-    def solved(stage: Any, own: RunContext) -> Outcome:
-        fits = own.start is not None and room.violation(stage, own.start) is None
-        return solve(stage, own if fits else replace(own, start=None))
-
-    quiet = replace(context, bound=None, on_plan=_ignore, on_bound=_ignore)
-    for name, _ in problem.before:
-        stage = problem.stage(least)
-        outcome = solved(stage, quiet)
-        if outcome.plan is None:
-            impossible = proven and outcome.status == "infeasible"
-            return replace(outcome, status="infeasible" if impossible else "unknown", bound=None)
-        least[name] = room.objective(stage, outcome.plan)
-        proven &= outcome.status == "optimal"
-    outcome = solved(problem.stage(least), context)
-    if proven:
-        return outcome
-    return replace(outcome, status="feasible" if outcome.plan is not None else "unknown")
 
 
 def _construct(problem: Any, context: RunContext) -> Outcome:

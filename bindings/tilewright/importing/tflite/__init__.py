@@ -28,8 +28,8 @@ def translated(path: Path, sizes: Mapping[str, Sequence[int]], *, allow_unknown:
         For a file that is none, is damaged, or whose shapes are to be others.
     """
     file = read_file(path)
+    known = {file.tensors[number].name: file.tensors[number].shape for number in file.inputs}
     for name, asked in sizes.items():
-        known = {file.tensors[number].name: file.tensors[number].shape for number in file.inputs}
         if known.get(name) != tuple(asked):
             told = ", ".join(f"{each}={','.join(map(str, shape))}" for each, shape in known.items())
             limit = f"shapes of a TFLite file are fixed: {told}"

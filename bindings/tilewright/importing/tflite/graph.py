@@ -123,9 +123,8 @@ class Graph:
         if not is_map(tensor):
             raise Unread(f"{tensor.name} has {len(tensor.shape)} dimensions, a map has 4")
         if tensor.name not in self._first:
-            shape = [tensor.shape[axis] for axis in CHANNELS_FIRST]
-            name = self.step("Transpose", [self.name(tensor)], tensor.type, shape, perm=CHANNELS_FIRST)
-            self._first[tensor.name] = name
+            reads, shape = [self.name(tensor)], self.first_shape(tensor)
+            self._first[tensor.name] = self.step("Transpose", reads, tensor.type, shape, perm=CHANNELS_FIRST)
         return self._first[tensor.name]
 
     def give_last(self, name: str, tensor: Tensor) -> None:
@@ -195,6 +194,8 @@ class Graph:
         node.output[0] = tensor.name
         self.shapes[tensor.name] = self.shapes.pop(name)
 
+    # Scales ----------------------------------------------------------------------------------------
+
     def floats(self, name: str, tensor: Tensor, shape: Sizes, axis: int | None = None) -> str:
         """Return the name of what quantised numbers stand for, those of a tensor in some shape."""
         more: dict[str, Any] = {} if axis is None else {"axis": axis}
@@ -203,8 +204,6 @@ class Graph:
     def integers(self, name: str, tensor: Tensor, shape: Sizes) -> str:
         """Return the name of values in some shape, quantised as a tensor is."""
         return self.step("QuantizeLinear", [name, *self.scale(tensor)], tensor.type, shape)
-
-    # Scales ----------------------------------------------------------------------------------------
 
     def scale(self, tensor: Tensor) -> list[str]:
         """Return the names of scale and zero point of a tensor, one or one for each output channel."""

@@ -131,12 +131,14 @@ def linear(
         scales = [*graph.scale(own), stored, *graph.scale(weights)]
         added = [] if bias is None else [graph.name(bias)]
         if kind == "Gemm":
-            reads_all = [reads, *scales, *(added or [""]), *graph.scale(output)]
-            return graph.step("QGemm", reads_all, output.type, shape, MICROSOFT, **attributes)
-        reads_all = [reads, *scales, *graph.scale(output), *added]
-        return graph.step("QLinearConv", reads_all, output.type, shape, **attributes)
+            operands = [reads, *scales, *(added or [""]), *graph.scale(output)]
+            return graph.step("QGemm", operands, output.type, shape, MICROSOFT, **attributes)
+        operands = [reads, *scales, *graph.scale(output), *added]
+        return graph.step("QLinearConv", operands, output.type, shape, **attributes)
     if quantised(own):
-        reads = graph.floats(reads, own, _as_read(own, kind, shape))
+        rows = max(1, shape[0])
+        given = graph.first_shape(own) if kind == "Conv" else [rows, prod(own.shape) // rows]
+        reads = graph.floats(reads, own, given)
     if quantised(weights):
         assert weights.scales is not None
         stored = graph.floats(stored, weights, numbers.shape, 0 if len(weights.scales) > 1 else None)
@@ -152,13 +154,6 @@ def linear(
     if quantised(output):
         found = graph.integers(found, output, shape)
     return found
-
-
-def _as_read(own: Tensor, kind: str, shape: Sequence[int]) -> list[int]:
-    """Return the shape in which a convolution, or a product, reads a tensor."""
-    if kind == "Conv":
-        return [own.shape[axis] for axis in (0, 3, 1, 2)]
-    return [shape[0], prod(own.shape) // max(1, shape[0])]
 
 
 def fully_connected(graph: Graph, operator: Operator) -> None:
@@ -220,8 +215,8 @@ def pool(graph: Graph, operator: Operator, *, largest: bool) -> None:
     reads, shape = graph.channels_first(own), graph.first_shape(output)
     kind = "MaxPool" if largest else "AveragePool"
     if not largest and quantised(own) and own.type != "int16":
-        reads_all = [reads, *graph.scale(own), *graph.scale(output)]
-        found = graph.step("QLinearAveragePool", reads_all, output.type, shape, MICROSOFT, **attributes)
+        operands = [reads, *graph.scale(own), *graph.scale(output)]
+        found = graph.step("QLinearAveragePool", operands, output.type, shape, MICROSOFT, **attributes)
     elif quantised(own) and (own.type == "int16" or not largest):
         reads = graph.floats(reads, own, graph.first_shape(own))
         found = graph.integers(graph.step(kind, [reads], "float32", shape, **attributes), output, shape)
@@ -294,8 +289,8 @@ def softmax(graph: Graph, operator: Operator) -> None:
     own, output = graph.tensor(operator, 0), graph.output(operator)
     beta = 1.0 if operator.options is None else operator.options.Beta()
     if beta == 1.0 and quantised(own) and quantised(output) and own.type != "int16":
-        reads_all = [graph.name(own), *graph.scale(own), *graph.scale(output)]
-        graph.give("QLinearSoftmax", reads_all, output, MICROSOFT, axis=-1, opset=13)
+        operands = [graph.name(own), *graph.scale(own), *graph.scale(output)]
+        graph.give("QLinearSoftmax", operands, output, MICROSOFT, axis=-1, opset=13)
         return
     reads = graph.in_floats(own)
     if beta != 1.0:
