@@ -55,6 +55,9 @@ KINDS = {
 LEFT = 1.0
 """Inches to the left of the axes."""
 
+LITTLE = 20
+"""Of a plan that takes less than this part of the memory, the rest is not drawn."""
+
 APART, MARGIN = 0.06, 0.1
 """Space between steps, and at both ends of the axis, in steps."""
 
@@ -125,7 +128,10 @@ def _memory(axes: Axes, problem: Problem, plan: Plan, inches: float) -> None:
     step = inches / (len(plan.steps) + 2 * MARGIN)
     placed = placed_items(groups, [step.choice for step in decode_plan(problem, plan)])
     boxes = [(item, plan.steps[item.names[0][0]].addresses[item.names[0][1]]) for item in placed]
-    for item, address in [*_staying(problem, plan), *boxes]:
+    everything = [*_staying(problem, plan), *boxes]
+    taken = max(address + item.size for item, address in everything)
+    height = capacity if taken * LITTLE > capacity else taken
+    for item, address in everything:
         colour = KINDS[_kind(item.names[0][1])]
         axes.bar(
             (item.begin + item.end + 1) / 2,
@@ -137,7 +143,7 @@ def _memory(axes: Axes, problem: Problem, plan: Plan, inches: float) -> None:
             linewidth=0.4,
         )
         room = step * (item.end - item.begin - APART) - 0.04
-        if item.size > capacity / 30 and room > 0.3:
+        if item.size > height / 30 and room > 0.3:
             told_name = " = ".join(dict.fromkeys(each for _, each in item.names))
             axes.text(
                 (item.begin + item.end + 1) / 2,
@@ -148,11 +154,15 @@ def _memory(axes: Axes, problem: Problem, plan: Plan, inches: float) -> None:
                 fontsize=7,
                 color=text_colour(colour),
             )
-    axes.axhline(problem.machine.memory_bytes, **LIMIT_LINE)
-    axes.set_ylim(0, problem.machine.memory_bytes * 1.03)
+    title, most = "Memory", problem.machine.memory_bytes
+    if height == capacity:
+        axes.axhline(most, **LIMIT_LINE)
+    else:
+        title, most = f"Memory: the lowest {taken * width:,} of {most:,} bytes", taken * width
+    axes.set_ylim(0, most * 1.03)
     axes.set_ylabel("address in bytes")
     axes.yaxis.set_major_formatter(StrMethodFormatter("{x:,.0f}"))
-    axes.set_title("Memory", loc="left")
+    axes.set_title(title, loc="left")
     there = {_kind(item.names[0][1]) for item in placed}
     shown = [(kind, colour) for kind, colour in KINDS.items() if kind != SECOND or kind in there]
     explain_colours(axes, shown, "right")
