@@ -15,6 +15,7 @@ from tilewright.core.context import Outcome, RunContext
 from tilewright.residency import Plan, Problem, best_bound, objective, violation
 from tilewright.residency.exact.ties import break_ties
 from tilewright.residency.exact.time_and_energy import search_one_objective, stages
+from tilewright.residency.exact.without_dram import enough_memory
 from tilewright.spec.constraints.parts import Ground
 from tilewright.spec.errors import OutOfTimeError
 
@@ -41,7 +42,8 @@ def solve(problem: Problem, search: RunContext) -> Outcome:
         except OutOfTimeError:
             return Outcome("unknown")
         if stage is None:
-            return Outcome("infeasible")
+            more = None if problem.machine.dram else enough_memory(problem, search.deadline)
+            return Outcome("infeasible", bound=more)
         last = stage
     else:
         start = _by_rules(problem, search)
@@ -50,7 +52,8 @@ def solve(problem: Problem, search: RunContext) -> Outcome:
     known = None if problem.before else start
     plan, bound, none = search_one_objective(last, search.deadline, proves, search.on_plan, known)
     if none:
-        return Outcome("infeasible" if proven else "unknown")
+        more = None if problem.machine.dram else bound
+        return Outcome("infeasible" if proven else "unknown", bound=more)
     if plan is None or not _better(last, plan, start):
         plan = start
     if plan is None:

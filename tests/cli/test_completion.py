@@ -54,7 +54,7 @@ def test_commands_instances_machines_and_files_are_completed(shell: str, complet
     assert set(every) <= set(plain(completed("tilewright check ", shell)))
     assert "alexnet" in plain(completed("tilewright compare s1-example2 al", shell))
     machines = plain(completed("tilewright solve alexnet --machine e", shell))
-    assert machines == ["ethos-u55", "eyeriss"]
+    assert machines == ["esp32-s3", "ethos-u55", "eyeriss"]
     assert plain(completed("tilewright solve alexnet --room b", shell)) == ["bitwidth"]
     assert plain(completed("tilewright list m", shell)) == ["models", "machines"]
     assert "s1-grid" in plain(completed("tilewright reproduce s1", shell))

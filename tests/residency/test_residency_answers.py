@@ -19,7 +19,6 @@ from tilewright.core import catalogue
 from tilewright.core.context import RunContext
 from tilewright.residency import Plan, objective, simulate, violation
 from tilewright.residency.evaluation import costs_of
-from tilewright.residency.machine import OBJECTIVES
 from tilewright.residency.plan import key_of, kind_of
 from tilewright.run.instance import parse
 from tilewright.run.solve import solve
@@ -126,8 +125,12 @@ def test_a_plan_that_does_not_write_an_output_is_refused() -> None:
     assert tells(told, "residency .. step 1 (a) .. write a .. output")
 
 
+COSTS = ("traffic", "cycles", "energy", "memory")
+"""What is minimised with DRAM."""
+
+
 @pytest.mark.by_day(6)
-@pytest.mark.parametrize("names", [*permutations(OBJECTIVES, 2), ("traffic", "cycles", "energy", "memory")])
+@pytest.mark.parametrize("names", [*permutations(COSTS, 2), COSTS])
 def test_every_list_of_objectives_has_an_answer(names: tuple[str, ...]) -> None:
     problem = problem_of({"layers": CHAIN}, 400, objective={"minimise": list(names)})
     plan = optimum(problem)

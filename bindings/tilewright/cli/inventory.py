@@ -106,7 +106,7 @@ def machines() -> Rows:
                 "memories_bytes": memories,
                 "pes": pes,
                 "macs_per_cycle": macs,
-                "clock_mhz": machine.clock_mhz if hasattr(machine, "clock_mhz") else _megahertz(machine),
+                "clock_mhz": _megahertz(machine),
                 "source": _comment(path),
             }
         )
@@ -135,6 +135,8 @@ def _memories(machine: Any) -> dict[str, Any]:
             name: size if isinstance(size, int) else {operand: many for operand, many in size if many}
             for name, size in sizes.items()
         }
+    if getattr(machine, "memories", ()):
+        return {each.name: each.bytes for each in machine.memories}
     names = [name for name in type(machine).model_fields if name.endswith("_bytes")]
     apart = ("element_bytes", "burst_bytes", "register_file_bytes")
     return {name.removesuffix("_bytes"): getattr(machine, name) for name in names if name not in apart}
@@ -152,9 +154,11 @@ def _pes(machine: Any) -> tuple[int, int]:
     return getattr(machine, "arrays", 1), machine.macs_per_cycle
 
 
-def _megahertz(machine: Any) -> float:
-    """Return the clock of a machine whose cycle is given."""
-    return float(round(1e6 / machine.cycle_ps, 3))
+def _megahertz(machine: Any) -> float | None:
+    """Return the clock of a machine, which may give its cycle instead; None where nothing is told."""
+    if hasattr(machine, "cycle_ps"):
+        return float(round(1e6 / machine.cycle_ps, 3))
+    return getattr(machine, "clock_mhz", None)
 
 
 def _bytes(size: Any) -> str:

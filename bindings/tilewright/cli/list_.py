@@ -39,4 +39,5 @@ def list_(what: str | None, as_json: bool) -> None:
             if what is None:
                 click.echo(("\n" if number else "") + kind)
             columns = [name for name in rows[0] if name not in inventory.DETAILS]
-            print_table([[row[name] for name in columns] for row in rows], columns, NARROWING)
+            cells = [["" if row[name] is None else row[name] for name in columns] for row in rows]
+            print_table(cells, columns, NARROWING)

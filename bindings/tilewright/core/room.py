@@ -175,12 +175,12 @@ class Room(Protocol[ProblemT, PlanT]):
         """
         return ()
 
-    def is_timed(self, problem: ProblemT) -> bool:
-        """Whether the machine has rates and ``cycles`` may be minimised, where that is not the default.
+    def suited_objective(self, problem: ProblemT) -> tuple[str, ...] | None:
+        """Return what is minimised of a network that is given with a machine, if nothing else is asked for.
 
-        Of a network that is given with a machine, cycles are then minimised if nothing else is asked for.
+        None stands for the room's default; where a machine has rates, ``cycles`` are of more use than that.
         """
-        return False
+        return None
 
     def at_least(self, problem: ProblemT, plan: PlanT) -> dict[str, str]:
         """Return the operations whose cost is but a lower bound, and why; a plan with any is not optimal.

@@ -239,11 +239,14 @@ def _instance(table: Table) -> str:
 def suited_objective(table: Table, instance: Instance) -> Table:
     """Return the table of the objective of a network on a machine, if that is not the room's default.
 
-    These are the fewest cycles where the machine has rates and the table does not say what is minimised.
+    It is asked for where the table does not say what is minimised: the fewest cycles where the machine has
+    rates; without DRAM the least memory of the plans that compute nothing twice.
     """
     own = table.get("objective", {})
-    timed = "minimise" not in own and room_of(instance.problem).is_timed(instance.problem)
-    return {"objective": {**own, "minimise": "cycles"}} if timed else {}
+    suited = None if "minimise" in own else room_of(instance.problem).suited_objective(instance.problem)
+    if suited is None:
+        return {}
+    return {"objective": {**own, "minimise": suited[0] if len(suited) == 1 else list(suited)}}
 
 
 def network_table(network: Network) -> Table:

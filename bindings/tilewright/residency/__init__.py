@@ -21,6 +21,7 @@ from tilewright.residency.evaluation import (
 from tilewright.residency.exact.time_and_energy import recheck
 from tilewright.residency.exact.traffic import least_traffic
 from tilewright.residency.exact.traffic_curve import Corner, Curve, traffic_curve
+from tilewright.residency.exact.without_dram import memory_front
 from tilewright.residency.execution import execute_plan
 from tilewright.residency.graph import unknown_of
 from tilewright.residency.machine import machine_from
@@ -37,6 +38,7 @@ __all__ = [
     "Step",
     "best_bound",
     "measured_objective",
+    "memory_front",
     "numeric_elements",
     "objective",
     "portfolio",
@@ -68,15 +70,21 @@ class Residency(Room[Problem, Plan]):
     machine_from = staticmethod(machine_from)
     recheck = staticmethod(recheck)
 
-    def is_timed(self, problem: Problem) -> bool:
-        return problem.machine.timed
+    def suited_objective(self, problem: Problem) -> tuple[str, ...] | None:
+        if not problem.machine.dram:
+            return "macs", "memory"
+        return ("cycles",) if problem.machine.timed else None
 
     def at_least(self, problem: Problem, plan: Plan) -> dict[str, str]:
         timed = bool({*problem.objective.names, *problem.objective.limits} & {"cycles", "energy"})
         return {op.name: why for op in problem.graph.ops.ops if (why := unknown_of(op, timed)) is not None}
 
     def compile_kernels(self, bundled: Callable[[str], Problem]) -> None:
-        least_traffic(bundled("mb28-64k"), float("inf"), lambda _bound: None, lambda _plan: None)
+        small = bundled("mb28-64k")
+        least_traffic(small, float("inf"), lambda _bound: None, lambda _plan: None)
+        flash = ({"name": "ram", "bytes": 2**16}, {"name": "flash", "bytes": 2**20, "read_only": True})
+        alone = small.with_(machine={"memories": flash, "dram": False}, objective={"minimise": "memory"})
+        simulate(alone, next(iter(memory_front(alone))).plan)
         pack([0, 1], [2, 3], [1, 2], 3)
 
 

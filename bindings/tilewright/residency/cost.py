@@ -7,6 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Collection
 from math import lcm
+from operator import add
 from typing import NamedTuple
 
 import numpy as np
@@ -60,15 +61,18 @@ class Spent(NamedTuple):
         Elements from and to DRAM.
     time, energy
         In the parts of cycles and femtojoules that `Prices` tells.
+    macs
+        Multiply-accumulates.
     """
 
     moved: int = 0
     time: int = 0
     energy: int = 0
+    macs: int = 0
 
     def plus(self, other: Spent) -> Spent:
         """Return what both cost."""
-        return Spent(self.moved + other.moved, self.time + other.time, self.energy + other.energy)
+        return Spent(*map(add, self, other))
 
 
 class Prices:
@@ -121,7 +125,8 @@ class Prices:
         """
         if time is None:
             time = self.core(work) + self.transfer(moved)
-        return Spent(moved, time + self.setup(transfers), self.energy(moved, work, transfers))
+        energy = self.energy(moved, work, transfers)
+        return Spent(moved, time + self.setup(transfers), energy, work.macs)
 
     def cycles(self, time: int) -> int:
         """Return whole cycles, the last one begun."""

@@ -22,6 +22,7 @@ from tilewright.residency.shapes.shape import (
     replaces,
     step_buffers,
     why_not_double_buffered,
+    why_not_interleaved,
 )
 from tilewright.residency.shapes.strips import strip_widths
 from tilewright.residency.transitions import State, StepChoice
@@ -234,8 +235,14 @@ def _shape(problem: Problem, step: Step, group: Group, numbers: dict[str, int]) 
         shape = Shape(step.order, step.pixels, step.kernels, kept, step.columns, running=step.running)
     if step.keys is not None and not shape.blocks:
         raise InvalidPlanError("keys: pass by only where second operands are loaded in blocks")
+    if step.interleaved:
+        if why := why_not_interleaved(group, shape):
+            raise InvalidPlanError(f"interleaved: {why}")
+        shape = replace(shape, interleaved=True)
     if not step.double_buffering:
         return shape
+    if step.interleaved:
+        raise InvalidPlanError("double buffering: operations take turns, so there are no passes to load for")
     if not problem.machine.double_buffering:
         raise InvalidPlanError("double buffering: has second buffers, which the machine is not told to have")
     if why := why_not_double_buffered(group, shape):

@@ -89,6 +89,8 @@ class Column(NamedTuple):
 
 def why_not(problem: Problem) -> str | None:
     """Say why a formulation of one frame and one execution does not take a problem, or None."""
+    if not problem.machine.dram:
+        return why_not_listed(problem)
     if problem.minimise not in FIELDS:
         return f"objective.minimise = {problem.minimise}: steps are priced by traffic, cycles or energy"
     if problem.limits.frames != ONE:
@@ -112,6 +114,8 @@ def why_not_certain(problem: Problem) -> str | None:
 
 def why_not_listed(problem: Problem) -> str | None:
     """Say why the steps of a problem are not listed, or None."""
+    if not problem.machine.dram:
+        return "machine.dram = false: the model's steps write maps to DRAM"
     if len(places_of(problem)) > MOST_PLACES:
         return f"a step may begin where more than {MOST_PLACES:,} sets of operations have been executed"
     return None

@@ -15,7 +15,12 @@ from tilewright.residency.plan import Plan
 from tilewright.residency.problem import Problem
 from tilewright.simulator import Report
 
-NEEDED = {"traffic": "bytes are moved", "cycles": "cycles are needed", "energy": "fJ are needed"}
+NEEDED = {
+    "traffic": "bytes are moved",
+    "cycles": "cycles are needed",
+    "energy": "fJ are needed",
+    "macs": "MACs are needed",
+}
 """What is said of amounts."""
 
 
@@ -99,6 +104,8 @@ def simulation_seconds(problem: Problem, steps: int) -> float:
     elements = sum(tensor.size * (1 + len(tensor.readers)) for tensor in graph.tensors)
     weights = sum(operation.weights for operation in graph.operations)
     frames = 1 if problem.limits.frames == ONE else 2
+    if not problem.machine.dram:  # pixel by pixel
+        return 0.5 + 4e-4 * sum(tensor.pixels for tensor in graph.tensors)
     return 0.5 + problem.limits.executions * frames * (
         0.02 * len(graph.operations) + 1.4e-7 * elements + 2e-8 * weights
     )

@@ -146,15 +146,18 @@ class _Execution:
         self.graph = problem_of_plan(problem, plan).graph
         numeric = reference is not None
         floats = in_floats(problem)
-        self.program = PlanProgram(self.graph, plan, numeric=numeric, in_floats=floats)
-        capacity, elements = problem.machine.capacity, self.program.elements
-        self.machine = AddressedMachine(capacity, elements, numeric=numeric, deadline=deadline)
+        capacity = problem.machine.capacity
+        flash = capacity if problem.machine.in_flash else None
+        self.program = PlanProgram(self.graph, plan, numeric=numeric, in_floats=floats, flash=flash)
+        if flash is not None:
+            capacity += sum(operation.staying for operation in self.graph.operations)
+        self.machine = AddressedMachine(capacity, self.program.elements, numeric=numeric, deadline=deadline)
         self.top = 0  # end of the highest element in use
 
     def report(self) -> Report:
         """Execute all frames, and report the last one."""
         right = True
-        for frame in range(FRAMES if self.program.staying else 1):
+        for frame in range(FRAMES if self.plan.staying else 1):
             self._give_inputs()
             if not frame:
                 try:
@@ -260,7 +263,8 @@ class _Execution:
         steps = [self._measures_of_step(number, row) for number, row in enumerate(rows)]
         loaded, saved = sum(step.loaded_bytes for step in steps), sum(step.saved_bytes for step in steps)
         weights = sum(operation.parameters for operation in graph.operations)
-        staying = {op.name: op.staying * width for op in graph.operations if op.staying}
+        flash = problem.machine.in_flash
+        staying = {op.name: op.staying * width for op in graph.operations if op.staying and not flash}
         total = reduce(Spent.plus, (row.spent for row in rows), Spent())
         amounts = total, problem.least_of_any_schedule
         spent, least = (problem.spent(each) if problem.timed else {} for each in amounts)
@@ -274,9 +278,12 @@ class _Execution:
             saved_bytes=saved,
             compulsory_bytes=graph.compulsory * width,
             any_schedule_bytes=(graph.compulsory + more) * width if more else None,
-            layer_by_layer_bytes=sum(problem.layer_by_layer.values()) * width,
+            layer_by_layer_bytes=sum(problem.layer_by_layer.values()) * width
+            if problem.machine.dram
+            else None,
             weights_bytes=weights * width,
             staying_bytes=staying or None,
+            flash_bytes=weights * width if flash else None,
             executed_again=[*self.plan.again] or None,
             cycles=spent.get("cycles"),
             energy_fj=spent.get("energy"),
@@ -307,6 +314,7 @@ class _Execution:
             energy_fj=spent.get("energy"),
             double_buffering=True if spent and step.double_buffering else None,
             running=True if step.running else None,
+            interleaved=True if step.interleaved else None,
         )
 
 

@@ -92,8 +92,8 @@ def _dropping(steps: Transitions, state: State) -> Iterator[State]:
 
 
 def suits(problem: Problem) -> bool:
-    """Whether rules have plans for a problem: not for lists, whose tolerances depend on optima."""
-    return not problem.before
+    """Whether rules have plans: not for lists, whose tolerances depend on optima, and not without DRAM."""
+    return not problem.before and problem.machine.dram
 
 
 def next_alone(steps: Transitions, state: State) -> list[int]:

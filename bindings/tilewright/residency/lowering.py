@@ -7,6 +7,7 @@ buffer is circular: a pixel takes the place of one that is no longer needed.
 from __future__ import annotations
 
 from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
+from itertools import accumulate
 
 import numpy as np
 from numpy.typing import NDArray
@@ -66,12 +67,27 @@ class PlanProgram:
         Addresses of weights that are on chip for good, by operation.
     where
         Addresses of tensors that are on chip as a whole.
+    flash
+        The first element behind the memory, where weights are in flash; None where they are not.
     """
 
-    def __init__(self, graph: Graph, plan: Plan, *, numeric: bool, in_floats: Collection[str] = ()) -> None:
-        self.graph, self.plan, self.numeric = graph, plan, numeric
+    def __init__(
+        self,
+        graph: Graph,
+        plan: Plan,
+        *,
+        numeric: bool,
+        in_floats: Collection[str] = (),
+        flash: int | None = None,
+    ) -> None:
+        self.graph, self.plan, self.numeric, self.flash = graph, plan, numeric, flash
         self.in_floats = frozenset(op.number for op in graph.operations if self._name(op) in in_floats)
-        self.staying = {op.number: plan.staying[op.name] for op in graph.operations if op.staying}
+        self.staying = {
+            op.number: plan.staying[op.name] for op in graph.operations if op.staying and flash is None
+        }
+        if flash is not None:
+            places = accumulate((op.staying for op in graph.operations), initial=flash)
+            self.staying = dict(zip(range(len(graph.operations)), places, strict=False))
         self.where: dict[int, int] = {}
         outputs = [tensor.size for tensor in graph.tensors[1:]]
         sizes = [graph.tensors[0].size, *outputs, *(op.parameters for op in graph.operations), *outputs]
@@ -170,7 +186,7 @@ class StepProgram:
             If something has no address.
         """
         graph, program, found = self.graph, self.program, dict[str, tuple[int, int]]()
-        for number, at in program.staying.items():
+        for number, at in program.staying.items() if program.flash is None else ():
             operation = graph.operations[number]
             found[key_of("weights", operation.name)] = at, operation.staying
         for tensor, at in sorted(program.where.items()):
@@ -237,6 +253,9 @@ class StepProgram:
 
     def _passes(self) -> Iterator[Instruction]:
         """Execute all passes, over whole planes or strip after strip."""
+        if self.shape.interleaved:
+            yield from self._in_turns()
+            return
         every = [self.area.ends(self.shape.pixels)]
         if self.strips is not None:
             every = self.strips.ends(self.shape.pixels)
@@ -244,6 +263,26 @@ class StepProgram:
             for number in range(len(ends[self.group.output]) - 1):
                 yield from self._load_for_pass(ends, number)
                 yield from self._compute_pass(ends, number)
+
+    def _in_turns(self) -> Iterator[Instruction]:
+        """Load and compute pixels as they are asked for, over the whole plane or strip after strip."""
+        operations = {operation.number + 1: operation for operation in self.group.operations}
+        strips = 1 if self.strips is None else len(self.strips.span(self.group.output)[0])
+        for strip in range(strips):
+            self._strip = strip
+            if self.strips is None:
+                turns = self.area.turns(self.whole, self.held)
+            else:
+                turns = self.strips.turns(self.whole, self.held, strip)
+            for tensor, first, end in turns:
+                pixels = self._pixels(tensor, {tensor: np.array([first, end])}, 0)
+                if tensor not in operations:
+                    yield from self._load(tensor, pixels)
+                elif self.shape.running and tensor == self.group.output:
+                    yield from self._add_pixels(pixels)
+                else:
+                    operation = operations[tensor]
+                    yield from self._compute(operation, pixels, (0, operation.units))
 
     def _double_buffered(self) -> Iterator[Instruction]:
         """Execute all passes with second buffers.

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Annotated, Any, ClassVar, Literal
 
-from pydantic import Field
+from pydantic import Field, model_validator
 
 from tilewright.core.machines import OPERANDS, MachineReading, OnChip
 from tilewright.spec.base import Spec
@@ -29,6 +29,7 @@ OBJECTIVES = by_name(
     Objective("memory", "bytes", "memory_bytes"),
     Objective("cycles", "cycles", "cycles"),
     Objective("energy", "fJ", "energy_fj"),
+    Objective("macs", "MACs", "macs"),
 )
 """What can be minimised."""
 
@@ -52,13 +53,35 @@ Bytes = Annotated[int, Field(ge=1, le=MAX_BYTES)]
 Rate = Annotated[int, Field(ge=1, le=1_000_000)]
 
 
+class Memory(Spec):
+    """One of a micro-controller's memories.
+
+    Attributes
+    ----------
+    name
+        As ``machine.memory`` has it.
+    bytes
+        Its size.
+    read_only
+        Whether it is flash or ROM: it holds weights, which are read where they are.
+    """
+
+    table_name: ClassVar[str] = "memories"
+
+    name: Annotated[str, Field(min_length=1, max_length=MAX_NAME)]
+    bytes: Bytes
+    read_only: bool = False
+
+
 class OneMemory(Spec):
     """A memory on chip that maps, weights and buffers of all operations share, and DRAM behind it.
+
+    Of a micro-controller it is one of several RAMs, weights are in flash, and there is no DRAM.
 
     Attributes
     ----------
     memory_bytes
-        Of all that is on chip at a time.
+        Of all that is on chip at a time; where `memories` are told, by default that of `memory`.
     element_bytes
         Of a value of a map, of a weight and of a bias.
     sum_bytes
@@ -76,7 +99,12 @@ class OneMemory(Spec):
     energy
         Prices.
     memory
-        Which memory of a hierarchy this is, where the machine is read from one.
+        Which memory of a hierarchy this is, where the machine is read from one; of several `memories`, by
+        default the first that can be written.
+    memories
+        All that there are, where weights are in flash: those that are read only.
+    dram
+        Whether there is memory behind it. Without it maps stay on chip until they are no longer needed.
     """
 
     table_name: ClassVar[str] = "machine"
@@ -89,6 +117,8 @@ class OneMemory(Spec):
         "double_buffering",
         "energy",
         "memory",
+        "memories",
+        "dram",
     )
 
     memory_bytes: Bytes
@@ -101,6 +131,44 @@ class OneMemory(Spec):
     double_buffering: bool = False
     energy: Energy | None = None
     memory: Annotated[str, Field(min_length=1, max_length=MAX_NAME)] | None = None
+    memories: Annotated[tuple[Memory, ...], Field(max_length=16)] = ()
+    dram: bool = True
+
+    @model_validator(mode="before")
+    @classmethod
+    def _take_memory(cls, given: Any) -> Any:
+        """Take the size of the memory that is named, or of the first that can be written."""
+        if not isinstance(given, dict) or "memory_bytes" in given:
+            return given
+        memories = given.get("memories")
+        if not isinstance(memories, list | tuple) or not all(isinstance(each, dict) for each in memories):
+            return given
+        writable = {each.get("name"): each.get("bytes") for each in memories if not each.get("read_only")}
+        name = given.get("memory", next(iter(writable), None))
+        return {**given, "memory_bytes": writable[name]} if name in writable else given
+
+    def model_post_init(self, _context: object) -> None:
+        """Refuse memories of one name, a name that none has, and weights that have no place."""
+        names = [each.name for each in self.memories]
+        if len(set(names)) < len(names):
+            raise InputError("memories", names, "has two memories of one name")
+        writable = [each.name for each in self.memories if not each.read_only]
+        if self.memories and self.memory is not None and self.memory not in writable:
+            limit = f"names no memory that can be written; there are {', '.join(writable) or 'none'}"
+            raise InputError("memory", self.memory, limit)
+        if not self.dram and not self.in_flash:
+            limit = "is for machines with weights in flash: a memory of `memories` that is read_only"
+            raise InputError("dram", self.dram, limit)
+
+    @property
+    def in_flash(self) -> bool:
+        """Whether weights are read where they are, and take no room on chip."""
+        return any(each.read_only for each in self.memories)
+
+    @property
+    def flash_bytes(self) -> int:
+        """Bytes of the memories that are read only."""
+        return sum(each.bytes for each in self.memories if each.read_only)
 
     @property
     def capacity(self) -> int:
@@ -137,27 +205,30 @@ class ResidencyObjective(ObjectiveList):
 
     Attributes
     ----------
-    minimise : {"traffic", "memory", "cycles", "energy"}, or a list of them
-        Bytes moved from and to DRAM; bytes of the memory that a plan takes; cycles; femtojoules. Of a list
-        each one is minimised among the plans that are good in those before it.
+    minimise : {"traffic", "memory", "cycles", "energy", "macs"}, or a list of them
+        Bytes moved from and to DRAM; bytes of the memory that a plan takes; cycles; femtojoules;
+        multiply-accumulates, of which strips have more (without DRAM). Of a list each one is minimised among
+        the plans that are good in those before it.
     most_traffic : int, optional
         For ``memory``: most bytes moved; by default any number, so that the answer is the least memory in
         which the network runs at all.
-    most_cycles, most_energy : int, optional
-        Most cycles and femtojoules, whatever is minimised.
+    most_cycles, most_energy, most_macs : int, optional
+        Most cycles, femtojoules and multiply-accumulates, whatever is minimised.
     """
 
-    later: ClassVar[tuple[str, ...]] = ("tolerance", "most_cycles", "most_energy")
+    later: ClassVar[tuple[str, ...]] = ("tolerance", "most_cycles", "most_energy", "most_macs")
 
     minimise: str | tuple[str, ...] = "traffic"
     most_traffic: Annotated[int, Field(ge=1, le=MAX_TRAFFIC)] | None = None
     most_cycles: Annotated[int, Field(ge=1, le=MAX_SPENT)] | None = None
     most_energy: Annotated[int, Field(ge=1, le=MAX_SPENT)] | None = None
+    most_macs: Annotated[int, Field(ge=1, le=MAX_SPENT)] | None = None
 
     @property
     def limits(self) -> dict[str, int]:
         """What plans may spend at most, by objective."""
         given = {"traffic": self.most_traffic, "cycles": self.most_cycles, "energy": self.most_energy}
+        given["macs"] = self.most_macs
         return {name: limit for name, limit in given.items() if limit is not None}
 
     def model_post_init(self, context: object) -> None:
@@ -188,10 +259,13 @@ class ResidencyLimits(Spec):
     executions : {1, 2}
         How often an operation may be executed: if twice, what the second execution computes is for some of
         its readers.
+    inputs : {"outside", "memory"}
+        Without DRAM: where the network's inputs are. Outside steps read them as DRAM is read, as from flash,
+        a camera, or memory of the caller. In the memory they lie from the first step that reads them on.
     """
 
     table_name: ClassVar[str] = "limits"
-    later: ClassVar[tuple[str, ...]] = ("tiles", "frames", "executions")
+    later: ClassVar[tuple[str, ...]] = ("tiles", "frames", "executions", "inputs")
     lifted: ClassVar[dict[str, Any]] = {"order": "any", "most_operations": None, "tiles": True}
     """What only leaves plans out, with the value that leaves none out."""
 
@@ -200,6 +274,7 @@ class ResidencyLimits(Spec):
     tiles: bool = True
     frames: Literal["one", "many"] = ONE
     executions: Literal[1, 2] = 1
+    inputs: Literal["outside", "memory"] = "outside"
 
 
 def machine_from(table: dict[str, Any]) -> MachineReading:

@@ -43,6 +43,8 @@ class StepMeasures(Table):
     running: bool | None = None
     """Whether what the last operation reads is added to running values, pass by pass; missing where it is
     not. Then `pixels` and `columns` are of that plane."""
+    interleaved: bool | None = None
+    """Whether operations take turns, pixel by pixel; missing where they do not."""
 
 
 @measures
@@ -61,13 +63,16 @@ class ResidencyMeasures(Executed):
     """Inputs, outputs and weights of the network, each once, but for weights that stay."""
     any_schedule_bytes: Count | None = None
     """What schedules of any kind move at least; missing where no more than the compulsory amount is known."""
-    layer_by_layer_bytes: Count
-    """What is moved at least if every operation runs alone and all maps go out to DRAM, in this memory."""
     weights_bytes: Count
     """Of all operations."""
+    layer_by_layer_bytes: Count | None = None
+    """What is moved at least if every operation runs alone and all maps go out to DRAM, in this memory;
+    missing without DRAM."""
     staying_bytes: Amounts | None = None
     """Weights that are on chip for good, by operation: loaded once before the first frame. All else is
     told of each later frame."""
+    flash_bytes: Count | None = None
+    """Weights in flash, where they are read; missing where they are not there."""
     executed_again: list[str] | None = None
     """Operations that are executed twice."""
     cycles: Count | None = None

@@ -170,6 +170,7 @@ def encode_plan(graph: Graph, choices: Sequence[StepChoice], addresses: Sequence
                 blocks=choice.shape.blocks,
                 double_buffering=choice.shape.doubled,
                 running=choice.shape.running,
+                interleaved=choice.shape.interleaved,
             )
             for choice, at in zip(choices, addresses, strict=True)
         )

@@ -78,6 +78,9 @@ class Step:
         Whether passes go over the pixels of what the last operation reads, whose output has one pixel: they
         are added to running values (orders ``pixels`` and ``kernels``). Then `pixels` and `columns` are of
         that plane.
+    interleaved
+        Whether the operations of a pass take turns, pixel by pixel, each when its pixel is asked for. A pass
+        is a pixel then, and all weights are kept.
     addresses
         First element of everything that is placed in this step: ``NAME`` of a whole tensor,
         ``lines of NAME`` for its line buffer, ``weights of NAME``, ``operand of NAME`` for a block of a
@@ -102,6 +105,7 @@ class Step:
     blocks: bool = False
     double_buffering: bool = False
     running: bool = False
+    interleaved: bool = False
 
     def moved_up(self, elements: int) -> Step:
         """Return the step with all that it places so many elements further up."""
@@ -113,7 +117,7 @@ _KEYS = ("order", "pixels", "kernels", "in_place", "addresses")
 _OPTIONAL = {"columns": MAX_PLANE, "channels": MAX_CHANNELS, "keys": MAX_CHANNELS}
 """Numbers that only some steps have, and the most that they can be."""
 
-FLAGS = ("double_buffering", "running", "blocks")
+FLAGS = ("double_buffering", "running", "blocks", "interleaved")
 """What is false of a step that does not say it."""
 
 STAYING = "staying"

@@ -32,7 +32,7 @@ MOST_ELEMENTS = 2**40
 """Most elements of all tensors and weights together."""
 
 
-LIMITED = ("traffic", "cycles", "energy")
+LIMITED = ("traffic", "cycles", "energy", "macs")
 """What the fields ``most_traffic`` and so on limit; memory is limited by the machine."""
 
 MOST_STAYING = 2**26
@@ -71,6 +71,7 @@ class Problem(Minimising):
             raise InputError("limits.frames", self.limits.frames, limit)
         if self.limits.executions != 1:
             self._refuse_recompute()
+        self._refuse_where_there_is_dram() if self.machine.dram else self._refuse_without_dram()
         graph = self.graph
         weights = sum(operation.weights for operation in graph.operations)
         if self.limits.frames != ONE and min(weights, self.machine.capacity) > MOST_STAYING:
@@ -80,8 +81,10 @@ class Problem(Minimising):
             raise InputError("network.layers", len(graph.operations), f"more than {MOST_ELEMENTS} elements")
         if graph.begin == graph.all:
             raise InputError("network.layers", len(graph.operations), "holds no operation")
-        if all(map(self._fits_in_kernels, graph.numbers(graph.all & ~graph.begin))):
-            return
+        if self.machine.in_flash:
+            self._check_flash()
+        if not self.machine.dram or all(map(self._fits_in_kernels, graph.numbers(graph.all & ~graph.begin))):
+            return  # without DRAM it is the search that finds the least memory
         least, width = self.least_by_operation, self.machine.element_bytes
         number = max(least, key=least.__getitem__)
         needed = least[number]
@@ -114,6 +117,39 @@ class Problem(Minimising):
         if limit:
             raise InputError("limits.executions", self.limits.executions, limit)
 
+    def _refuse_where_there_is_dram(self) -> None:
+        """Refuse what is for machines without DRAM."""
+        if "macs" in (*self.objective.names, *self.objective.limits):
+            raise InputError("objective.minimise", self.objective.minimise, "counts macs without DRAM alone")
+        if self.limits.inputs != "outside":
+            raise InputError("limits.inputs", self.limits.inputs, "is for machines without DRAM")
+        if self.machine.in_flash:
+            raise InputError("machine.dram", True, "must be false where weights are in flash")
+
+    def _refuse_without_dram(self) -> None:
+        """Refuse what is not searched for without DRAM."""
+        if self.limits.frames != ONE:
+            raise InputError("limits.frames", self.limits.frames, "is for machines with DRAM")
+        if self.limits.executions != 1:
+            raise InputError("limits.executions", self.limits.executions, "is for machines with DRAM")
+        if self.machine.double_buffering:
+            raise InputError("machine.double_buffering", True, "is for machines with DRAM")
+        if self.constraints:
+            said = str(self.constraints[0])
+            raise InputError("constraints[0].say", said, "is not looked at without DRAM")
+
+    def _check_flash(self) -> None:
+        """Refuse weights that flash does not hold."""
+        width, flash = self.machine.element_bytes, self.machine.flash_bytes
+        needed = width * sum(operation.parameters for operation in self.graph.operations)
+        if needed > flash:
+            largest = max(self.graph.operations, key=lambda operation: operation.parameters)
+            limit = (
+                f"holds no weights of {needed:,} bytes, {needed - flash:,} are missing; "
+                f"those of {largest.name} alone have {largest.parameters * width:,}"
+            )
+            raise InputError("machine.memories", flash, limit)
+
     @property
     def timed(self) -> bool:
         """Whether time and energy are told of plans."""
@@ -131,6 +167,7 @@ class Problem(Minimising):
             "traffic": spent.moved * self.machine.element_bytes,
             "cycles": self.prices.cycles(spent.time),
             "energy": self.prices.femtojoules(spent.energy),
+            "macs": spent.macs,
         }
 
     @property
@@ -176,7 +213,9 @@ class Problem(Minimising):
     @cached_property
     def graph(self) -> Graph:
         """The operations and tensors."""
-        return Graph(self.network_graph, self.machine.sum_elements, tiles=self.limits.tiles)
+        every = range(len(self.network_graph.ops)) if self.machine.in_flash else ()
+        sums = self.machine.sum_elements
+        return Graph(self.network_graph, sums, tiles=self.limits.tiles, staying=every)
 
     @cached_property
     def groups(self) -> Groups:

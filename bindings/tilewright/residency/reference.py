@@ -37,6 +37,10 @@ MOST_CHANGING = 5
 def why_not(problem: Problem, _formulation: Path | None = None) -> str | None:
     """Say why the reference model does not take a problem, or None."""
     graph = problem.graph
+    if not problem.machine.dram:
+        return (
+            "machine.dram = false: plans without DRAM, and operations that take turns, are not in the model"
+        )
     if problem.limits.executions != 1 and _attends_twice(problem):
         return "limits.executions: operations of attention may be executed twice"
     if any(operation.op.spread > 1 for operation in graph.operations):

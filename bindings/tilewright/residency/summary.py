@@ -13,10 +13,12 @@ from tilewright.core.quantities import written
 from tilewright.core.room import Rows
 from tilewright.plotting import shortened
 from tilewright.residency.exact.traffic_curve import point_of, traffic_curve
+from tilewright.residency.exact.without_dram import WithoutDram
 from tilewright.residency.machine import ONE
 from tilewright.residency.measures import ResidencyMeasures, StepMeasures
 from tilewright.residency.plan import MAP, kind_of
 from tilewright.residency.problem import Problem
+from tilewright.spec.errors import OutOfTimeError
 from tilewright.spec.objectives import among_plans
 
 LONGEST = 40
@@ -36,6 +38,11 @@ ABOUT = (
 CURVE = (
     "The least traffic of any plan for every size of the memory, all of it proven. Each point is a memory "
     "from which on less has to be moved; the diamond is the plan of this report."
+)
+
+MEMORY_AND_MACS = (
+    "The least memory of any plan for every number of multiply-accumulates, all of it proven: strips need "
+    "less memory, and compute again what two of them share. The diamond is the plan of this report."
 )
 
 CURVE_SECONDS = 5.0
@@ -58,12 +65,19 @@ def rows(problem: Problem, measures: ResidencyMeasures) -> Rows:
     shown = among_plans(problem.before) + _time_and_energy(problem, measures)
     if problem.batch > 1:
         shown.append(("images", f"{problem.batch:,}, one after the other; all figures are those of one"))
-    shown.append(("DRAM", f"{traffic:,} bytes, {moved}"))
+    where = "DRAM" if problem.machine.dram else "outside"
+    shown.append((where, f"{traffic:,} bytes, {moved}"))
     shown.append(("compulsory", f"{compulsory:,} bytes{more}"))
     if measures.any_schedule_bytes is not None:
         least = measures.any_schedule_bytes
         shown.append(("any schedule", f"{least:,} bytes at least, as the memory is small for attention"))
-    shown.append(("one by one", f"{measures.layer_by_layer_bytes:,} bytes with all maps in DRAM"))
+    if measures.layer_by_layer_bytes is not None:
+        shown.append(("one by one", f"{measures.layer_by_layer_bytes:,} bytes with all maps in DRAM"))
+    if measures.flash_bytes is not None:
+        shown.append(("flash", f"{measures.flash_bytes:,} of {problem.machine.flash_bytes:,} bytes, weights"))
+        least = problem.least_spent.macs
+        again = f", {measures.macs / least - 1:.1%} of them again" if measures.macs > least else ""
+        shown.append(("MACs", f"{measures.macs:,}{again}"))
     if measures.staying_bytes:
         sizes = measures.staying_bytes.values()
         shown.append(("weights", f"of {len(sizes)} operations stay: {sum(sizes):,} bytes, loaded once"))
@@ -94,7 +108,8 @@ def outer_loop(step: StepMeasures) -> str:
         return f"{step.order}, second operands in blocks"
     strips = step.columns is not None and step.order == "pixels"
     told = f"{step.order}, strips of {step.columns}" if strips else step.order
-    return f"{told}, running values" if step.running else told
+    told = f"{told}, running values" if step.running else told
+    return f"{told}, in turns" if step.interleaved else told
 
 
 def table(problem: Problem, measures: ResidencyMeasures) -> list[tuple[str, ...]]:
@@ -126,8 +141,22 @@ def table(problem: Problem, measures: ResidencyMeasures) -> list[tuple[str, ...]
 def overview(problem: Problem, plan: Any, measures: ResidencyMeasures) -> Overview:
     """Return the table of steps, and traffic over memory where that can be had within some seconds."""
     plain = problem.limits.frames == ONE and problem.limits.executions == 1 and not problem.constraints
-    front = _curve(problem, plan) if plain else None
+    if not problem.machine.dram:
+        front = _front(problem, measures)
+    else:
+        front = _curve(problem, plan) if plain else None
     return replace(of_table(table(problem, measures)), what="step", about=ABOUT, front=front)
+
+
+def _front(problem: Problem, measures: ResidencyMeasures) -> Front | None:
+    """Return memory over multiply-accumulates if all of it is proven in time."""
+    try:
+        labels = WithoutDram(problem, ("macs",), {}, time.monotonic() + CURVE_SECONDS).labels()
+    except OutOfTimeError:
+        return None
+    width = problem.machine.element_bytes
+    points = [(label.costs[0] * width, label.costs[1]) for label in labels]
+    return Front("bytes of memory", "MACs", points, (measures.memory_bytes, measures.macs), MEMORY_AND_MACS)
 
 
 def _curve(problem: Problem, plan: Any) -> Front | None:

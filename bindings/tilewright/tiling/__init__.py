@@ -79,9 +79,10 @@ class Tiling(Room[Problem, Plan]):
     portfolio = staticmethod(portfolio)
     recheck = staticmethod(recheck)
 
-    def is_timed(self, problem: Problem) -> bool:
+    def suited_objective(self, problem: Problem) -> tuple[str, ...] | None:
         machine = problem.machine
-        return machine.has_rates if isinstance(machine, HierarchyMachine) else machine.kind == "dsp"
+        timed = machine.has_rates if isinstance(machine, HierarchyMachine) else machine.kind == "dsp"
+        return ("cycles",) if timed else None
 
     def decisions(self, problem: Problem, plan: Plan, measures: TilingMeasures | None) -> Decisions | None:
         from tilewright.tiling.tiles import decisions  # for start-up time

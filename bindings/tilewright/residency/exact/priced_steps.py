@@ -33,7 +33,7 @@ from tilewright.simulator.arithmetic.pixel_arithmetic import Work
 Costs = tuple[int, ...]
 """Of what is minimised, then of all that is limited."""
 
-FIELDS = {"traffic": "moved", "cycles": "time", "energy": "energy"}
+FIELDS = {"traffic": "moved", "cycles": "time", "energy": "energy", "macs": "macs"}
 """What of `Spent` each objective is."""
 
 
@@ -41,6 +41,8 @@ def most_parts(problem: Problem, name: str, limit: int) -> int:
     """Return the most of what steps count of which no more than so many units of an objective become."""
     if name == "traffic":
         return limit // problem.machine.element_bytes
+    if name == "macs":
+        return limit
     return limit * (problem.prices.cycle if name == "cycles" else problem.prices.femtojoule)
 
 
@@ -48,6 +50,8 @@ def units_of(problem: Problem, name: str, parts: int) -> int:
     """Return the units of an objective that what steps count becomes."""
     if name == "traffic":
         return parts * problem.machine.element_bytes
+    if name == "macs":
+        return parts
     prices = problem.prices
     return prices.cycles(parts) if name == "cycles" else prices.femtojoules(parts)
 

@@ -25,8 +25,11 @@ SECONDS = 5.0
 def break_ties(problem: Problem, plan: Plan, deadline: float) -> Plan:
     """Return a plan that costs no more, and as little of all else as is found within some seconds.
 
-    Which weights stay, and which operations are executed twice, is left as it is.
+    Without DRAM the search itself breaks ties: towards fewer multiply-accumulates, or less memory. Which
+    weights stay, and which operations are executed twice, is left as it is.
     """
+    if not problem.machine.dram:
+        return plan
     if problem.limits.frames != ONE or problem.limits.executions != 1:
         if problem.constraints:  # which speak of what stays, too
             return plan

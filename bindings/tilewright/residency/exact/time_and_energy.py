@@ -24,6 +24,7 @@ from tilewright.residency.exact.traffic import (
     moved_by,
     place_sequence,
 )
+from tilewright.residency.exact.without_dram import best_without_dram
 from tilewright.residency.machine import ONE
 from tilewright.residency.plan import Plan
 from tilewright.residency.problem import LIMITED, Problem
@@ -65,6 +66,8 @@ def search_one_objective(
     """
     if problem.constraints:
         return search_constrained(problem, deadline, on_bound, on_plan, start)
+    if not problem.machine.dram:
+        return best_without_dram(problem, deadline, on_bound, on_plan)
     limits = problem.objective.limits
     if problem.minimise == "memory":
         if limits.keys() <= {"traffic"}:

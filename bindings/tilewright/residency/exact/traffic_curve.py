@@ -147,6 +147,9 @@ def refuse_curve(problem: Problem) -> None:
     if problem.constraints:
         limit = "is not looked at by the curve of traffic over memory"
         raise InputError("constraints[0].say", str(problem.constraints[0]), limit)
+    if not problem.machine.dram:
+        limit = "has no curve of traffic over memory: maps are not moved"
+        raise InputError("machine.dram", problem.machine.dram, limit)
     if problem.limits.frames != ONE:
         limit = "has no curve of traffic over memory, which is for a single frame"
         raise InputError("limits.frames", problem.limits.frames, limit)

@@ -7,16 +7,19 @@ pass all is completed.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Hashable, Iterator
+from collections.abc import Callable, Collection, Hashable, Iterator, Mapping
 from functools import cached_property
 from math import prod
-from typing import Any, NamedTuple, TypeVar
+from typing import TYPE_CHECKING, Any, NamedTuple, TypeVar
 
 import numpy as np
 from numpy.typing import NDArray
 
 from tilewright.residency.graph import Graph, Operation, Reading, Span, count_channels, members
 from tilewright.simulator.program import Counts
+
+if TYPE_CHECKING:
+    from tilewright.residency.shapes.interleaved import Turns
 
 BY_ROWS = 0
 """In place of the pixels of a pass: passes of one row, of two rows, and so on."""
@@ -275,6 +278,38 @@ class Group:
         """Return the pixels of a tensor's line buffer with one row of the output a pass, and so on."""
         return self._counts(tensor, BY_ROWS).lines
 
+    # Taking turns ----------------------------------------------------------------------------------------
+
+    def line_pixels_in_turns(self) -> dict[int, int]:
+        """Return the pixels of each tensor's line buffer where operations take turns: see `interleaved`."""
+        return {tensor: self.line_pixels_in_turns_of(tensor) for tensor in reversed(self.lines)}
+
+    def line_pixels_in_turns_of(self, tensor: int) -> int:
+        """Return the pixels of a tensor's line buffer where operations take turns."""
+
+        def count() -> int:
+            return most_held(self, tensor, lambda each: (self.readings_of(each)[1], self.pixels_of(each)))
+
+        return self.share("in turns", 0, tensor, count)
+
+    def pixels_of(self, tensor: int) -> int:
+        """Return the pixels that are computed of a tensor, or are added to the output."""
+        return self.pixels if tensor == self.output else self.graph.tensors[tensor].pixels
+
+    def turns(self, whole: Collection[int], held: Mapping[int, int]) -> Iterator[tuple[int, int, int]]:
+        """Return tensors with the first and the end of their pixels, in turns.
+
+        Parameters
+        ----------
+        whole
+            Sources that are on chip as a whole.
+        held
+            Pixels of line buffers: no more are loaded or computed at a time.
+        """
+        return take_turns(self, whole, held, lambda each: (self.readings_of(each)[1], self.pixels_of(each)))
+
+    # Passes in which something is computed -----------------------------------------------------------------
+
     def active(self, pixels: int) -> dict[int, int]:
         """Return for each operation, by number, the passes in which it computes anything."""
         found = reversed(self.operations)
@@ -463,6 +498,67 @@ class RunningGroup(Group):
             own = line_buffers.encode_readings([self._by_pixel(tensor)])
             readings[numbers.index(self.last.number)] = own[0]
         return numbers, readings
+
+
+Read = Callable[[int], tuple[Counts, int]]
+"""How a tensor is read in the whole plane or in a strip, as `Group.readings_of`, and its pixels there."""
+
+
+def most_held(group: Group, tensor: int, read: Read) -> int:
+    """Return the pixels of a tensor's line buffer where operations take turns."""
+    from tilewright.residency.shapes import interleaved  # start-up time: numba
+
+    readers, _ = group.readings_of(tensor)
+    if len(readers) == 1:
+        return int(interleaved.hold(read(tensor)[0][0], read(readers[0] + 1)[1]))
+    ancestors = group.graph.ops.ancestors
+    behind = [
+        each.number for each in group.operations if ancestors[each.number] & sum(1 << r for r in readers)
+    ]
+    numbers = sorted({*readers, *behind})
+    _, turns = _encoded(group, [tensor], numbers, read)
+    return int(interleaved.take_turns(*turns, np.ones(len(turns.pixels), dtype=np.int64))[2])
+
+
+def take_turns(
+    group: Group, whole: Collection[int], held: Mapping[int, int], read: Read
+) -> Iterator[tuple[int, int, int]]:
+    """Return tensors with the first and the end of their pixels, in turns: see `Group.turns`."""
+    from tilewright.residency.shapes import interleaved  # start-up time: numba
+
+    loaded = [tensor for tensor in group.sources if tensor not in whole]
+    tensors, turns = _encoded(group, loaded, [each.number for each in group.operations], read)
+    most = np.array([held.get(tensor, 1) for tensor in tensors], dtype=np.int64)
+    who, count, _ = interleaved.take_turns(*turns, most)
+    there = dict.fromkeys(tensors, 0)
+    for place, pixels in zip(who.tolist(), count.tolist(), strict=True):
+        tensor = tensors[place]
+        yield tensor, there[tensor], there[tensor] + pixels
+        there[tensor] += pixels
+
+
+def _encoded(group: Group, loaded: list[int], numbers: list[int], read: Read) -> tuple[list[int], Turns]:
+    """Return the tensors that are loaded and computed, and how some operations read them."""
+    from tilewright.residency.shapes import interleaved  # start-up time: numba
+
+    tensors = [*loaded, *(number + 1 for number in numbers)]
+    own: list[list[tuple[int, Counts]]] = [[] for _ in numbers]
+    places = {number: place for place, number in enumerate(numbers)}
+    for place, tensor in enumerate(tensors):
+        if tensor == group.output:
+            continue
+        for reader, reading in zip(group.readings_of(tensor)[0], read(tensor)[0], strict=True):
+            if reader in places:
+                own[places[reader]].append((place, reading))
+    begins = np.cumsum([0, *map(len, own)], dtype=np.int64)
+    flat = [each for readings in own for each in readings]
+    return tensors, interleaved.Turns(
+        len(loaded),
+        begins,
+        np.array([place for place, _ in flat], dtype=np.int64),
+        np.array([reading for _, reading in flat], dtype=np.int64).reshape(-1, 10),
+        np.array([read(tensor)[1] for tensor in tensors], dtype=np.int64),
+    )
 
 
 def pass_sizes(length: int) -> list[int]:

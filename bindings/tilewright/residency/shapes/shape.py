@@ -33,6 +33,8 @@ class Shape:
         Whether second operands of products that are in DRAM are loaded in blocks, in each pass.
     keys
         Keys of attention that pass by at a time.
+    interleaved
+        Whether the operations of a pass take turns, pixel by pixel.
     """
 
     order: str
@@ -45,6 +47,7 @@ class Shape:
     running: bool = False
     blocks: bool = False
     keys: int | None = None
+    interleaved: bool = False
 
 
 class Buffer(NamedTuple):
@@ -166,7 +169,8 @@ def line_pixels(group: Group, shape: Shape) -> dict[int, int]:
     if shape.order == "tiles":
         rows, columns = tile_size(shape)
         return {r.tensor: tiles.largest_tile_read(r, rows, columns) for r in group.last.readings}
-    return planes_or_strips(group, shape).line_pixels(shape.pixels)
+    area = planes_or_strips(group, shape)
+    return area.line_pixels_in_turns() if shape.interleaved else area.line_pixels(shape.pixels)
 
 
 def weights_of_pixels(operation: Operation, shape: Shape) -> int:
@@ -356,3 +360,17 @@ def _may_be_in_blocks(group: Group) -> bool:
     """Whether blocks of output channels may have second buffers."""
     producers = group.last.op.producers
     return len(group.operations) == 1 and len(set(producers)) == len(producers)
+
+
+# Taking turns --------------------------------------------------------------------------------------------
+
+
+def why_not_interleaved(group: Group, shape: Shape) -> str | None:
+    """Say why the operations of a shape cannot take turns, or None."""
+    if len(group.operations) == 1:
+        return "a single operation takes no turns"
+    if shape.order != "pixels" or shape.blocks or shape.pixels != 1:
+        return "operations take turns only where a pass is a pixel"
+    if shape.kept != group_of_passes(group, shape).keepable:
+        return "loads weights for each pass"
+    return None

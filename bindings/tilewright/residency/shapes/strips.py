@@ -7,13 +7,13 @@ again, and what it needs and the one before it has computed is computed again.
 
 from __future__ import annotations
 
-from collections.abc import Collection
+from collections.abc import Collection, Iterator, Mapping
 from functools import lru_cache
 
 import numpy as np
 
 from tilewright.residency.graph import Reading
-from tilewright.residency.shapes.groups import Group, pass_sizes
+from tilewright.residency.shapes.groups import Group, Read, most_held, pass_sizes, take_turns
 from tilewright.simulator.program import Counts
 
 MOST_ENDS = 2**12
@@ -26,6 +26,7 @@ class Strips:
     def __init__(self, group: Group, columns: int) -> None:
         self.group, self.columns = group, columns
         self._spans: dict[int, tuple[Counts, Counts]] = {}
+        self._read_in: dict[int, tuple[list[int], Counts]] = {}
 
     def span(self, tensor: int) -> tuple[Counts, Counts]:
         """Return begin and end of the columns that each strip reads or computes of a tensor, without gaps."""
@@ -112,15 +113,63 @@ class Strips:
             return ends, np.minimum(own, total), counts - 1
         from tilewright.residency.shapes import line_buffers  # start-up time: numba
 
-        readers, readings = group.readings_of(tensor)
+        readers, strips = self._readings(tensor)
+        ends = np.array([self._ends(number + 1, pixels) for number in readers])
+        found: tuple[Counts, Counts, Counts] = line_buffers.count_passes(begins, strips, ends)
+        return found
+
+    def _readings(self, tensor: int) -> tuple[list[int], Counts]:
+        """Return the operations that read a tensor, by number, and how: shape (strips, readers, 10)."""
+        if tensor in self._read_in:
+            return self._read_in[tensor]
+        readers, readings = self.group.readings_of(tensor)
+        widths = self._widths(self.group.output)
         strips = np.repeat(readings[None], len(widths), axis=0)
         starts, strips[:, :, 1] = self.span(tensor)[0][:, None], self._widths(tensor)[:, None]
         for place, number in enumerate(readers):
             shift = starts[:, 0] - self.span(number + 1)[0] * readings[place, 5]
             strips[:, place, 3], strips[:, place, 7] = self._widths(number + 1), readings[place, 7] + shift
-        ends = np.array([self._ends(number + 1, pixels) for number in readers])
-        found: tuple[Counts, Counts, Counts] = line_buffers.count_passes(begins, strips, ends)
-        return found
+        self._read_in[tensor] = readers, strips
+        return readers, strips
+
+    # Taking turns ----------------------------------------------------------------------------------------
+
+    def line_pixels_in_turns(self) -> dict[int, int]:
+        """Return the pixels of each tensor's line buffer where operations take turns."""
+        return {tensor: self.line_pixels_in_turns_of(tensor) for tensor in reversed(self.group.lines)}
+
+    def line_pixels_in_turns_of(self, tensor: int) -> int:
+        """Return the pixels of a tensor's line buffer where operations take turns, of the strip with most."""
+
+        def count() -> int:
+            strips = range(len(self._widths(self.group.output)))
+            return max(most_held(self.group, tensor, self._read(strip)) for strip in strips)
+
+        return self.group.share("in turns", self.columns, tensor, count)
+
+    def _read(self, strip: int) -> Read:
+        """Return how tensors are read in a strip, and how many pixels they have in it."""
+
+        def read(tensor: int) -> tuple[Counts, int]:
+            height = (
+                self.group.plane[0]
+                if tensor == self.group.output
+                else self.group.graph.tensors[tensor].shape[1]
+            )
+            readings = np.zeros((0, 10), dtype=np.int64)
+            if tensor != self.group.output:
+                readings = self._readings(tensor)[1][strip]
+            return readings, height * int(self._widths(tensor)[strip])
+
+        return read
+
+    def turns(
+        self, whole: Collection[int], held: Mapping[int, int], strip: int
+    ) -> Iterator[tuple[int, int, int]]:
+        """Return tensors with the first and the end of their pixels in a strip, as `Group.turns` does."""
+        return take_turns(self.group, whole, held, self._read(strip))
+
+    # Ends of passes ---------------------------------------------------------------------------------------
 
     def _ends(self, tensor: int, pixels: int) -> Counts:
         """Return the ends of all passes, strip by strip."""

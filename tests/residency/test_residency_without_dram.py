@@ -1,0 +1,172 @@
+"""Machines without DRAM: maps stay in RAM, weights are in flash, operations of a step take turns."""
+
+from __future__ import annotations
+
+import random
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import pytest
+from conftest import examples, tells
+from residency_cases import NEVER, ignore, random_network
+
+from tilewright.core import catalogue
+from tilewright.residency import Plan, Problem, memory_front, simulate, violation
+from tilewright.residency.evaluation import costs_of
+from tilewright.residency.exact.without_dram import best_without_dram, one_by_one
+from tilewright.run.instance import parse
+from tilewright.run.solve import solve
+from tilewright.spec.errors import InputError
+from tilewright.spec.network import Network
+
+FLASH = {"name": "flash", "bytes": 2**30, "read_only": True}
+
+INSTANCES = Path(catalogue.instances("machines")[0]).parent
+
+
+def problem_in_flash(network: Any, elements: int = 2**20, **rest: Any) -> Problem:
+    """Return a problem with weights in flash and a RAM of some elements of a byte."""
+    machine = {"memories": [{"name": "ram", "bytes": elements}, FLASH], "dram": False}
+    objective = rest.pop("objective", {"minimise": "memory"})
+    machine |= rest.pop("machine", {})
+    return Problem.model_validate({"network": network, "machine": machine, "objective": objective, **rest})
+
+
+@pytest.mark.parametrize("seed", range(examples(200, 20)))
+def test_every_plan_of_the_front_computes_the_network_in_the_memory_that_it_claims(seed: int) -> None:
+    rng = random.Random(seed)
+    limits = {"inputs": rng.choice(["outside", "memory"])}
+    problem = problem_in_flash(
+        random_network(rng, 5), machine={"sum_bytes": rng.choice([1, 4])}, limits=limits
+    )
+    front = memory_front(problem)
+    assert [each.memory_bytes for each in front] == sorted({each.memory_bytes for each in front})
+    for corner in front:
+        assert violation(problem, corner.plan) is None
+        report = simulate(problem, corner.plan, numeric=True)
+        assert report.violation is None and report.numeric, report.violation
+        measured = report.measures.memory_bytes, report.measures.macs
+        assert measured == (corner.taken_bytes, corner.macs)
+        assert corner.taken_bytes >= corner.memory_bytes
+
+
+@pytest.mark.parametrize("seed", range(examples(100, 10)))
+def test_less_memory_costs_what_the_front_says(seed: int) -> None:
+    rng = random.Random(seed)
+    network = random_network(rng, 5)
+    front = memory_front(problem_in_flash(network))
+    corner = rng.choice(front)
+    within = problem_in_flash(network, objective={"minimise": "memory", "most_macs": max(1, corner.macs)})
+    answer = best_without_dram(within, NEVER, ignore, ignore)
+    assert answer.bound == corner.memory_bytes
+    small = problem_in_flash(network, corner.memory_bytes, objective={"minimise": "macs"})
+    assert best_without_dram(small, NEVER, ignore, ignore).bound == corner.macs
+    if corner is front[0]:
+        small = problem_in_flash(network, corner.memory_bytes - 1, objective={"minimise": "macs"})
+        assert best_without_dram(small, NEVER, ignore, ignore).impossible
+
+
+CHAIN = [
+    {"name": "a", "input": [3, 16, 16], "kernels": 8, "kernel": [3, 3], "padding": [1, 1, 1, 1]},
+    {"name": "b", "input": [8, 16, 16], "kernels": 8, "kernel": [3, 3], "stride": [2, 2], "groups": 8},
+    {"name": "c", "input": [8, 7, 7], "kernels": 4, "kernel": [3, 3], "stride": [2, 2]},
+]
+
+
+def test_operations_that_take_turns_hold_what_one_pixel_needs() -> None:
+    # K - 1 rows and K pixels of every map, whatever stands behind it, and the pixel that leaves.
+    every = 3 * (2 * 16 + 3) + 8 * (2 * 16 + 3) + 8 * (2 * 7 + 3) + 4
+    problem = problem_in_flash({"layers": CHAIN}, limits={"tiles": False})
+    (corner,) = memory_front(problem)
+    (step,) = corner.plan.steps
+    assert (corner.memory_bytes, step.interleaved) == (every, True)
+    # In passes a pixel of c needs three rows of b, which need seven rows of a: all that a pass computes.
+    passes = Plan((replace(step, interleaved=False),))
+    told = violation(problem, passes)
+    assert told is None or "overlap" in told
+    larger = problem.with_(machine={"memory_bytes": 2**16})
+    apart = {key: 4096 * place for place, key in enumerate(step.addresses)}
+    spread = Plan((replace(step, interleaved=False, addresses=apart),))
+    assert violation(larger, spread) is None
+    held = simulate(larger, spread, numeric=True).measures.steps_of_plan["a+b+c"].on_chip_bytes
+    assert held["lines of a"] > 8 * (2 * 16 + 3)
+
+
+def test_turns_are_taken_where_a_pass_is_a_pixel() -> None:
+    problem = problem_in_flash({"layers": CHAIN}, limits={"tiles": False})
+    (step,) = memory_front(problem)[0].plan.steps
+    assert tells(violation(problem, Plan((replace(step, pixels=2),))), "interleaved .. a pass is a pixel")
+    alone = one_by_one(problem, NEVER)
+    assert alone is not None
+    first = replace(alone.steps[0], interleaved=True)
+    assert tells(violation(problem, Plan((first, *alone.steps[1:]))), "interleaved .. single operation")
+
+
+@pytest.mark.parametrize(
+    ("changes", "told"),
+    [
+        ({"memories": [{"name": "ram", "bytes": 9}], "dram": False}, "dram .. weights in flash"),
+        ({"memory": "flash"}, "memory .. names no memory that can be written .. ram"),
+        ({"memories": [{"name": "ram", "bytes": 9}] * 2}, "memories .. two memories of one name"),
+        (
+            {"memories": [FLASH | {"bytes": 700}, {"name": "r", "bytes": 99}]},
+            "700 .. 1,092 .. 392 are missing",
+        ),
+        ({"double_buffering": True}, "double_buffering .. machines with DRAM"),
+        ({"dram": True}, "machine.dram .. weights are in flash"),
+    ],
+)
+def test_machines_that_cannot_be_are_refused(changes: dict[str, Any], told: str) -> None:
+    network = {"layers": [{"name": "a", "input": [4, 8, 8], "kernels": 28, "kernel": [3, 3]}]}
+    network["layers"].append({"name": "p", "input": [28, 6, 6], "kernels": 3, "kernel": [1, 1]})
+    with pytest.raises((InputError, ValueError)) as error:
+        problem_in_flash(network, 2**12, machine={"memory_bytes": 2**12} | changes)
+    assert tells(str(error.value), told)
+
+
+@pytest.mark.parametrize(
+    ("rest", "told"),
+    [
+        (
+            {"objective": {"minimise": "macs"}, "machine": {"dram": True, "memories": []}},
+            "macs .. without DRAM",
+        ),
+        ({"limits": {"frames": "many"}}, "frames"),
+        ({"limits": {"executions": 2}}, "executions"),
+        ({"constraints": [{"say": "steps <= 2"}]}, "constraints .. without DRAM"),
+    ],
+)
+def test_what_is_not_searched_for_is_refused(rest: dict[str, Any], told: str) -> None:
+    with pytest.raises((InputError, ValueError)) as error:
+        problem_in_flash({"layers": CHAIN}, machine={"memory_bytes": 2**16} | rest.pop("machine", {}), **rest)
+    assert tells(str(error.value), told)
+
+
+def test_a_memory_that_is_too_small_says_what_would_do() -> None:
+    table = {"room": "residency", "network": {"layers": CHAIN}, "objective": {"minimise": ["macs", "memory"]}}
+    machine = {"memories": [{"name": "ram", "bytes": 150}, FLASH], "dram": False}
+    found = solve(parse(table | {"machine": machine}), time_limit=20)
+    assert (found.status, found.exit_status) == ("infeasible", 1)
+    machine["memories"][0]["bytes"] = found.bound
+    again = solve(parse(table | {"machine": machine}), time_limit=20)
+    assert (again.status, again.objective) == ("optimal", found.bound)
+
+
+@pytest.mark.parametrize("path", sorted(INSTANCES.glob("*.toml")), ids=lambda path: path.stem)
+def test_bundled_machines_without_dram_have_flash_and_a_memory(path: Path) -> None:
+    import tomllib
+
+    table = tomllib.loads(path.read_text("utf-8"))
+    if table.get("dram", True):
+        return
+    network = Network.model_validate({"layers": CHAIN})
+    problem = Problem.model_validate(
+        {"network": network, "machine": table, "objective": {"minimise": "memory"}}
+    )
+    writable = [each["bytes"] for each in table["memories"] if not each.get("read_only")]
+    assert problem.machine.memory_bytes == writable[0]
+    plan = one_by_one(problem, NEVER)
+    assert plan is not None
+    least = costs_of(problem, plan)["memory"]
+    assert best_without_dram(problem, NEVER, ignore, ignore).bound < least
