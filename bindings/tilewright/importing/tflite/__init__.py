@@ -7,12 +7,12 @@ from pathlib import Path
 
 from onnx import ModelProto, helper
 
-from tilewright.importing.tflite.file import Operator, read_file
+from tilewright.importing.tflite.file import File, Operator, read_file
 from tilewright.importing.tflite.graph import PRODUCER, Graph, Unread
 from tilewright.importing.tflite.operators import OPERATORS
 from tilewright.spec.errors import InputError
 
-__all__ = ["PRODUCER", "SUFFIX", "translated"]
+__all__ = ["PRODUCER", "SUFFIX", "graph_of", "translated"]
 
 SUFFIX = ".tflite"
 
@@ -34,6 +34,11 @@ def translated(path: Path, sizes: Mapping[str, Sequence[int]], *, allow_unknown:
             told = ", ".join(f"{each}={','.join(map(str, shape))}" for each, shape in known.items())
             limit = f"shapes of a TFLite file are fixed: {told}"
             raise InputError("--input", f"{name}={','.join(map(str, asked))}", limit)
+    return graph_of(file, allow_unknown=allow_unknown).model()
+
+
+def graph_of(file: File, *, allow_unknown: bool = False) -> Graph:
+    """Return the graph of a file's operators; see `translated`."""
     graph = Graph(file)
     for operator in file.operators:
         size, graph.called = graph.size(), _called(graph, operator)
@@ -48,7 +53,8 @@ def translated(path: Path, sizes: Mapping[str, Sequence[int]], *, allow_unknown:
                 raise InputError(f"operator {operator.number}", operator.type, limit) from None
             graph.forget(size)
             _keep(graph, operator)
-    return graph.model()
+        graph.made[operator.number] = tuple(name for node in graph.nodes[size[0] :] for name in node.output)
+    return graph
 
 
 def _called(graph: Graph, operator: Operator) -> str:

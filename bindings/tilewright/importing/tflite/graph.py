@@ -51,6 +51,8 @@ class Graph:
         Of tensors that nodes give, by name.
     called
         What nodes of the operator in hand are called.
+    made
+        Names of the tensors that nodes of each operator give, by its number.
     """
 
     def __init__(self, file: File) -> None:
@@ -59,6 +61,7 @@ class Graph:
         self.weights: dict[str, TensorProto] = {}
         self.shapes: dict[str, tuple[str, tuple[int, ...]]] = {}
         self.called = ""
+        self.made: dict[int, tuple[str, ...]] = {}
         self._maps = {file.tensors[number].name for number in file.inputs if is_map(file.tensors[number])}
         self._first = {name: name for name in self._maps}
         self._last: dict[str, str] = {}
@@ -135,6 +138,10 @@ class Graph:
     def first_shape(self, tensor: Tensor) -> list[int]:
         """Return the shape of a map with channels first."""
         return [tensor.shape[axis] for axis in CHANNELS_FIRST]
+
+    def names_of(self, tensor: Tensor) -> tuple[str, ...]:
+        """Return what the values of a tensor of the file are called: with channels first, and as they are."""
+        return (*(() if tensor.name not in self._first else (self._first[tensor.name],)), tensor.name)
 
     # Nodes -----------------------------------------------------------------------------------------
 
