@@ -113,12 +113,15 @@ def test_small_networks_are_computed_as_litert_does(kind: str, seed: int, tmp_pa
 
 
 @nightly
+@pytest.mark.parametrize("kind", ["int8", "int16"])
 @pytest.mark.parametrize("name", [*DRAWS, "network"])
-def test_kernels_of_microcontrollers_compute_the_same(name: str, tmp_path: Path) -> None:
+def test_kernels_of_microcontrollers_compute_the_same(name: str, kind: str, tmp_path: Path) -> None:
     """All but RELU_N1_TO_1, of which there is none."""
     pytest.importorskip("tflite_micro")
+    if (name, kind) == ("softmax", "int16"):
+        pytest.skip("refused")
     for seed in range(200):
-        file, output = some_operators("int8", seed) if name == "network" else one_operator("int8", name, seed)
+        file, output = some_operators(kind, seed) if name == "network" else one_operator(kind, name, seed)
         path = file.save(tmp_path / "network.tflite", output)
         network = exact_operations(path, kernels="micro")
         if all(each.operator != "RELU_N1_TO_1" for each in network.operations):

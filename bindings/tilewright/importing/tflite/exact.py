@@ -43,8 +43,6 @@ def _operations(reader: Reader) -> Iterator[ExactOperation]:
         try:
             if operator.type not in OPERATORS:
                 raise Unread("its integers are not known")
-            if reader.kernels == "micro" and reader.output(operator).type == "int16":
-                raise Unread("kernels for microcontrollers are known of 8-bit integers")
             yield from OPERATORS[operator.type](reader, operator)
         except Unread as reason:
             raise _refusal(operator, reason) from None

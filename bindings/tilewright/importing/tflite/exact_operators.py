@@ -86,6 +86,12 @@ class Reader:
             raise Unread(f"it has {len(operator.outputs)} outputs, and needs {place + 1}")
         return self.file.tensors[operator.outputs[place]]
 
+    def over(self, divisor: np.float32, *factors: np.float32) -> float:
+        """Return a product divided by a number: in single precision, of microcontrollers in double."""
+        if self.kernels == "micro":
+            return float(np.prod(np.array(factors, np.float64))) / float(divisor)
+        return float(np.prod(np.array(factors, np.float32)) / divisor)
+
     def common(self, operator: Operator, *inputs: Tensor, place: int = 0) -> dict[str, Any]:
         """Return what all operations have."""
         output = self.output(operator, place)
@@ -238,20 +244,7 @@ def fully_connected(reader: Reader, operator: Operator) -> Iterator[ExactOperati
     found = weighted(reader, operator, weights, own)
     if reader.kernels == "reference":
         found["rounding"] = "doubles"
-    else:
-        found |= _one_factor(reader, operator, len(weights))
     yield QuantisedFullyConnected(**reader.common(operator, own), **found)
-
-
-def _one_factor(reader: Reader, operator: Operator, outputs: int) -> dict[str, Any]:
-    """Return the factor of weights with one scale: the product of scales is in single precision."""
-    own, table, output = reader.tensor(operator, 0), reader.tensor(operator, 1), reader.output(operator)
-    assert table.scales is not None
-    if len(table.scales) > 1:
-        return {}
-    value = float(scale_of(own) * np.float32(table.scales[0])) / float(scale_of(output))
-    multiplier, shift = factors_of([value] * outputs)
-    return {"multiplier": multiplier, "shift": shift, "scale": np.full(outputs, value)}
 
 
 def pool(
@@ -319,10 +312,10 @@ def _shifts_alone(operator: Operator, *tensors: Tensor) -> bool:
 
 
 def product(reader: Reader, operator: Operator) -> Iterator[ExactOperation]:
-    """Read a product of the values of two tensors; scales are multiplied in single precision."""
+    """Read a product of the values of two tensors."""
     one, other, output = reader.tensor(operator, 0), reader.tensor(operator, 1), reader.output(operator)
     same_types(one, other, output)
-    factor = factor_of(float(scale_of(one) * scale_of(other) / scale_of(output)))
+    factor = factor_of(reader.over(scale_of(output), scale_of(one), scale_of(other)))
     yield QuantisedProduct(
         **reader.common(operator, one, other),
         **clamp(output, fused(operator)),
@@ -433,18 +426,13 @@ def rescaling(
     return tabulated(found) if own.type == "int8" else found
 
 
-def in_single(one: Tensor, other: Tensor) -> float:
-    """Return the scale of one tensor in units of another, in single precision."""
-    return float(scale_of(one) / scale_of(other))
-
-
 def rectifier(reader: Reader, operator: Operator, *, activation: str) -> Iterator[ExactOperation]:
     """Read a rectifier."""
     own, output = reader.tensor(operator, 0), reader.output(operator)
     same_types(own, output)
     if activation != "RELU" and reader.kernels == "micro":
         same_scales(own, output)  # it keeps the scale of what it reads
-    factor = in_single(own, output)
+    factor = reader.over(scale_of(output), scale_of(own))
     yield rescaling(reader, operator, clamp(output, activation), factor, factor)
 
 
@@ -453,8 +441,9 @@ def leaky(reader: Reader, operator: Operator) -> Iterator[ExactOperation]:
     own, output = reader.tensor(operator, 0), reader.output(operator)
     same_types(own, output)
     slope = np.float32(operator.options.Alpha())
-    below = float(scale_of(own) * slope / scale_of(output))
-    yield rescaling(reader, operator, clamp(output, "NONE"), in_single(own, output), below)
+    factor = reader.over(scale_of(output), scale_of(own))
+    below = reader.over(scale_of(output), scale_of(own), slope)
+    yield rescaling(reader, operator, clamp(output, "NONE"), factor, below)
 
 
 def function(reader: Reader, operator: Operator, *, kind: str) -> Iterator[ExactOperation]:
