@@ -121,3 +121,52 @@ def test_what_is_not_right_is_refused(tmp_path: Path) -> None:
         assert done.returncode == 2
         assert tells(done.stderr, words)
     assert not (tmp_path / "out").exists()
+
+
+def quantised_weights(folder: Path, *, again: bool, axis: int | None) -> Path:
+    """Write a convolution whose weights are integers with scales, or floats that are quantised first."""
+    random = np.random.default_rng(int(again) + (axis or 0))
+    kind = np.int8 if axis is None else np.uint8
+    limits = np.iinfo(kind)
+    count = () if axis is None else (4 if axis == 0 else 2,)
+    tensors: dict[str, Any] = {
+        "scale": random.uniform(0.01, 0.1, count).astype(np.float32),
+        "zero": random.integers(-3 if axis is None else 100, 130, count)
+        .clip(limits.min, limits.max)
+        .astype(kind),
+        "integers": random.integers(limits.min, limits.max + 1, (4, 2, 3, 3)).astype(kind),
+    }
+    along = {} if axis is None else {"axis": axis}
+    nodes = [helper.make_node("DequantizeLinear", ["integers", "scale", "zero"], ["weights"], **along)]
+    if again:
+        tensors["floats"] = random.normal(0, 4, (4, 2, 3, 3)).astype(np.float32)
+        nodes.insert(
+            0, helper.make_node("QuantizeLinear", ["floats", "scale", "zero"], ["integers"], **along)
+        )
+        del tensors["integers"]
+    nodes.append(helper.make_node("Conv", ["image", "weights"], ["map"], "conv", kernel_shape=[3, 3]))
+    graph = helper.make_graph(
+        nodes,
+        "small",
+        [helper.make_tensor_value_info("image", TensorProto.FLOAT, [1, 2, 6, 6])],
+        [helper.make_tensor_value_info("map", TensorProto.FLOAT, [1, 4, 4, 4])],
+        [numpy_helper.from_array(value, name) for name, value in tensors.items()],
+    )
+    path = folder / "quantised.onnx"
+    onnx.save(helper.make_model(graph, opset_imports=[helper.make_opsetid("", 17)], ir_version=8), path)
+    return path
+
+
+@pytest.mark.parametrize("again", [False, True])
+@pytest.mark.parametrize("axis", [None, 0, 1])
+def test_stored_integers_are_the_weights_that_they_stand_for(
+    again: bool, axis: int | None, tmp_path: Path
+) -> None:
+    onnxruntime = pytest.importorskip("onnxruntime")
+    path = quantised_weights(tmp_path, again=again, axis=axis)
+    network, parameters = importing.with_parameters(path)
+    image = np.random.default_rng(5).normal(0, 1, (1, 2, 6, 6)).astype(np.float32)
+    (expected,) = onnxruntime.InferenceSession(path).run(None, {"image": image})
+    (layer,) = network.layers
+    found = convolve(layer, image.astype(np.float64), parameters[layer.name].weights)
+    np.testing.assert_allclose(found, expected, rtol=1e-5, atol=1e-3)

@@ -15,6 +15,7 @@ from tilewright.codegen.numbers.float_network import Constants
 from tilewright.core.files import reason
 from tilewright.importing.formats import translated
 from tilewright.importing.model import OnnxOperation, Value
+from tilewright.importing.quantised import stored_numbers
 from tilewright.simulator.arithmetic.fixed_point import Floats
 from tilewright.simulator.arithmetic.integer_layer import Parameters
 from tilewright.spec.errors import InputError
@@ -30,6 +31,8 @@ EPSILON = 1e-5
 
 def read_initialisers(path: Path, sizes: Mapping[str, Sequence[int]]) -> dict[str, NDArray[Any]]:
     """Return the numbers that a file stores, by the tensors' names, those of constants among them.
+
+    Of integers with a scale that become floats it is the floats, too.
 
     Those of a Caffe network are in the caffemodel of the same name beside it.
 
@@ -56,6 +59,8 @@ def read_initialisers(path: Path, sizes: Mapping[str, Sequence[int]]) -> dict[st
         values = [each.t for each in node.attribute if each.name == "value"]
         if node.op_type == "Constant" and values:
             stored[node.output[0]] = numpy_helper.to_array(values[0])
+        elif (numbers := stored_numbers(node, stored)) is not None:
+            stored[node.output[0]] = numbers
     return stored
 
 

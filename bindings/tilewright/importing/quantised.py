@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
+import numpy as np
+from numpy.typing import NDArray
 from onnx import NodeProto, TensorProto, defs, helper
 
 Bits = tuple[int, int, int]
@@ -119,3 +121,36 @@ def operand_bits(node: NodeProto, types: Mapping[str, int]) -> Bits | None:
     # What is quantised as it comes is as wide as the weights.
     result = WIDTHS.get(result_type(node, types), own)
     return min(own, weights) if own > 16 else own, weights, result
+
+
+def stored_numbers(node: NodeProto, stored: Mapping[str, NDArray[Any]]) -> NDArray[Any] | None:
+    """Return what a node that quantises stored numbers gives, or what stored integers stand for.
+
+    None of other nodes, of numbers that are computed, and of scales of blocks.
+
+    Parameters
+    ----------
+    stored
+        Numbers of tensors, by name.
+    """
+    told = {each.name: each.i for each in node.attribute}
+    given = [name for name in node.input if name]
+    if node.op_type not in ("QuantizeLinear", "DequantizeLinear") or told.get("block_size"):
+        return None
+    if len(given) < 2 or any(name not in stored for name in given):
+        return None
+    numbers, scale = stored[given[0]], stored[given[1]]
+    zero = stored[given[2]] if len(given) > 2 else np.zeros((), np.uint8)
+    if scale.ndim > 1 or zero.dtype.kind not in "iu" or numbers.dtype.kind not in "iuf":
+        return None
+    if scale.size > 1:
+        axis = told.get("axis", 1) % max(1, numbers.ndim)
+        along = tuple(-1 if each == axis else 1 for each in range(numbers.ndim))
+        scale, zero = scale.reshape(along), zero.reshape(along if zero.size > 1 else ())
+    if node.op_type == "DequantizeLinear":
+        floats: NDArray[Any] = (numbers.astype(np.int64) - zero.astype(np.int64)).astype(scale.dtype) * scale
+        return floats
+    limits = np.iinfo(zero.dtype)
+    rounded = np.rint(numbers / scale).astype(np.float64) + zero
+    integers: NDArray[Any] = np.clip(rounded, limits.min, limits.max).astype(zero.dtype)
+    return integers
