@@ -159,11 +159,15 @@ def softmax(file: TfliteFile, own: int) -> int:
 def function(file: TfliteFile, own: int) -> int:
     """Add a function of single values."""
     rng, shape = file.rng, shape_of(file, own)
-    kinds = ["RELU", "RELU6", "LEAKY_RELU", "QUANTIZE"]
+    kinds = ["RELU", "RELU6", "LEAKY_RELU", "QUANTIZE", "LOGISTIC", "TANH"]
     if file.kind == "int8":
-        kinds += ["LOGISTIC", "TANH", "HARD_SWISH", "RELU_N1_TO_1"]
+        kinds += ["HARD_SWISH", "RELU_N1_TO_1"]
     kind = str(rng.choice(kinds))
-    if kind == "LOGISTIC":
+    if kind in ("LOGISTIC", "TANH") and scale_of(file, own) > 1:
+        kind = "RELU"  # steps of 16-bit integers have to be small
+    if kind in ("LOGISTIC", "TANH") and file.kind == "int16":
+        result = file.tensor(shape, scale=1 / 32768)
+    elif kind == "LOGISTIC":
         result = file.tensor(shape, scale=1 / 256, zero=-128)
     elif kind == "TANH":
         result = file.tensor(shape, scale=1 / 128, zero=0)
@@ -189,6 +193,78 @@ def border(file: TfliteFile, own: int) -> int:
     return result
 
 
+def transposed(file: TfliteFile, own: int) -> int:
+    """Add a transposed convolution."""
+    rng, (_, rows, columns, channels) = file.rng, shape_of(file, own)
+    kernel, stride = rng.integers(1, 5, 2).tolist(), rng.integers(1, 4, 2).tolist()
+    outputs, padding = int(rng.integers(1, 6)), int(rng.integers(2))
+    weights = file.weights([outputs, *kernel, channels], 0)
+    more = [(max(size, step) if padding else step) for size, step in zip(kernel, stride, strict=True)]
+    sizes = [(rows - 1) * stride[0] + more[0], (columns - 1) * stride[1] + more[1]]
+    result = value(file, [1, *sizes, outputs], _spread(file, own, weights, kernel[0] * channels))
+    shape = file.integers(1, *sizes, outputs)
+    reads = [shape, weights, own, file.bias(own, weights)]
+    fields = {"strideH": stride[0], "strideW": stride[1], "padding": padding}
+    file.add("TRANSPOSE_CONV", reads, [result], "TransposeConvOptions", **fields)
+    return result
+
+
+def matrices(file: TfliteFile, own: int) -> int:
+    """Add a product with matrices of another input."""
+    rng, (images, heads, rows, depth) = file.rng, shape_of(file, own)
+    columns, first, second = int(rng.integers(1, 6)), bool(rng.integers(2)), bool(rng.integers(2))
+    outer, inner = (depth, rows) if first else (rows, depth)
+    other = value(file, [images, heads, *((columns, inner) if second else (inner, columns))])
+    file.graph.inputs.append(other)
+    limit = 127 if file.kind == "int8" else 32767
+    largest = scale_of(file, own) * scale_of(file, other) * limit * inner**0.5
+    result = value(file, [images, heads, outer, columns], largest * float(10 ** rng.uniform(-1, 1)))
+    file.add("BATCH_MATMUL", [own, other], [result], "BatchMatMulOptions", adjX=first, adjY=second)
+    return result
+
+
+def of_one_scale(file: TfliteFile, own: int) -> int:
+    """Add the larger of two inputs, a concatenation, or tensors beside each other, or rows of one."""
+    rng, shape = file.rng, shape_of(file, own)
+    kind = str(
+        rng.choice(["MAXIMUM", "MINIMUM", "CONCATENATION", "PACK", "GATHER", "REDUCE_MAX", "REDUCE_MIN"])
+    )
+    axis = int(rng.integers(1, len(shape)))
+    if kind == "GATHER":
+        rows = rng.integers(0, shape[axis], int(rng.integers(1, 5)))
+        result = alike(file, own, [*shape[:axis], len(rows), *shape[axis + 1 :]])
+        file.add(kind, [own, file.integers(*rows.tolist())], [result], "GatherOptions", axis=axis)
+        return result
+    if kind in ("REDUCE_MAX", "REDUCE_MIN"):
+        result = alike(file, own, [*shape[:axis], 1, *shape[axis + 1 :]])
+        file.add(kind, [own, file.integers(axis)], [result], "ReducerOptions", keepDims=True)
+        return result
+    other = alike(file, own, shape)
+    file.graph.inputs.append(other)
+    if kind == "CONCATENATION":
+        result = alike(file, own, [*shape[:axis], 2 * shape[axis], *shape[axis + 1 :]])
+        file.add(kind, [own, other], [result], "ConcatenationOptions", axis=axis)
+    elif kind == "PACK":
+        result = alike(file, own, [*shape[:axis], 2, *shape[axis:]])
+        file.add(kind, [own, other], [result], "PackOptions", axis=axis, valuesCount=2)
+    else:
+        result = alike(file, own, shape)
+        file.add(kind, [own, other], [result], "MaximumMinimumOptions")
+    return result
+
+
+def slopes(file: TfliteFile, own: int) -> int:
+    """Add a rectifier with a slope for each channel; of 16 bits, where there is none, a border."""
+    if file.kind == "int16":
+        return border(file, own)
+    rng, shape = file.rng, shape_of(file, own)
+    numbers = rng.integers(-128, 128, (1, 1, shape[-1])).astype("int8")
+    slope = file.tensor(numbers.shape, scale=float(rng.uniform(0.001, 0.02)), zero=5, numbers=numbers)
+    result = value(file, shape, scale_of(file, own) * float(10 ** rng.uniform(-1, 1)))
+    file.add("PRELU", [own, slope], [result])
+    return result
+
+
 DRAWS: dict[str, Draw] = {
     "convolution": convolution,
     "connected": connected,
@@ -198,6 +274,10 @@ DRAWS: dict[str, Draw] = {
     "softmax": softmax,
     "function": function,
     "border": border,
+    "transposed": transposed,
+    "matrices": matrices,
+    "of one scale": of_one_scale,
+    "slopes": slopes,
 }
 
 

@@ -31,19 +31,10 @@ FOLDER = "TILEWRIGHT_MLPERF_TINY"
 SPOTTER = ROOT / "docs" / "files" / "kws_ref_model.tflite"
 
 UNKNOWN = {
-    "int8": {"bilinear", "transposed convolution", "product"},
-    "int16": {
-        "bilinear",
-        "transposed convolution",
-        "product",
-        "softmax",
-        "softmax scaled",
-        "logistic",
-        "tanh",
-        "hard swish",
-    },
+    "int8": {"bilinear"},
+    "int16": {"bilinear", "hard swish", "logistic", "softmax", "softmax scaled", "tanh"},
 }
-"""Operators that are refused."""
+"""Operators that are refused, also for a scale that LiteRT does not take."""
 
 NO_KERNEL = {"int16": {"to space", "to depth"}}
 """Those for which LiteRT has none."""
@@ -93,16 +84,14 @@ def test_operators_are_computed_as_litert_does(name: str, kind: str, tmp_path: P
 @pytest.mark.parametrize("kind", ["int8", "int16"])
 @pytest.mark.parametrize("name", DRAWS)
 def test_any_shapes_and_scales_are_computed_as_litert_does(name: str, kind: str, tmp_path: Path) -> None:
-    if (name, kind) == ("softmax", "int16"):
-        pytest.skip("refused")
-    for seed in range(examples(400, 8)):
+    for seed in range(examples(200, 6)):
         file, output = one_operator(kind, name, seed)
         path = file.save(tmp_path / "network.tflite", output)
         agrees(path, exact_operations(path), seed)
 
 
 @pytest.mark.parametrize("kind", ["int8", "int16"])
-@pytest.mark.parametrize("seed", range(examples(300, 6)))
+@pytest.mark.parametrize("seed", range(examples(200, 6)))
 def test_small_networks_are_computed_as_litert_does(kind: str, seed: int, tmp_path: Path) -> None:
     file, output = some_operators(kind, seed)
     path = file.save(tmp_path / "network.tflite", output)
@@ -116,16 +105,19 @@ def test_small_networks_are_computed_as_litert_does(kind: str, seed: int, tmp_pa
 @pytest.mark.parametrize("kind", ["int8", "int16"])
 @pytest.mark.parametrize("name", [*DRAWS, "network"])
 def test_kernels_of_microcontrollers_compute_the_same(name: str, kind: str, tmp_path: Path) -> None:
-    """All but RELU_N1_TO_1, of which there is none."""
+    """But of operators and types of which they have none."""
     pytest.importorskip("tflite_micro")
-    if (name, kind) == ("softmax", "int16"):
-        pytest.skip("refused")
-    for seed in range(200):
+    compared = 0
+    for seed in range(100):
         file, output = some_operators(kind, seed) if name == "network" else one_operator(kind, name, seed)
         path = file.save(tmp_path / "network.tflite", output)
         network = exact_operations(path, kernels="micro")
-        if all(each.operator != "RELU_N1_TO_1" for each in network.operations):
+        try:
             agrees(path, network, seed, micro=True)
+        except RuntimeError:  # TFLM's own
+            continue
+        compared += 1
+    assert compared > 20
 
 
 def networks() -> list[Path]:

@@ -12,7 +12,13 @@ import tflite
 from numpy.typing import NDArray
 
 from tilewright.importing.tflite.file import File, Operator, Tensor
-from tilewright.importing.tflite.functions_of_one import FUNCTIONS, hard_swish, table_of
+from tilewright.importing.tflite.functions_of_one import (
+    FUNCTIONS,
+    hard_swish,
+    points_of,
+    sigmoids,
+    table_of,
+)
 from tilewright.importing.tflite.graph import Unread
 from tilewright.importing.tflite.operators import ACTIVATIONS, LIMITS, padding
 from tilewright.simulator.arithmetic.quantised import (
@@ -25,15 +31,22 @@ from tilewright.simulator.arithmetic.quantised import (
     QuantisedConvolution,
     QuantisedExtremum,
     QuantisedFullyConnected,
+    QuantisedLarger,
+    QuantisedMatrixProduct,
     QuantisedMaxPool,
     QuantisedMean,
     QuantisedProduct,
     QuantisedRescaling,
+    QuantisedSigmoid,
+    QuantisedSlopes,
     QuantisedSoftmax,
     QuantisedSum,
     QuantisedTable,
+    QuantisedTransposedConvolution,
+    QuantisedWideSoftmax,
     Rearranged,
     Reshaped,
+    Stacked,
 )
 from tilewright.simulator.arithmetic.quantised.scaling import (
     factor_of,
@@ -156,11 +169,8 @@ def _quantised(value: float, tensor: Tensor) -> int:
 
 def fused(operator: Operator) -> str:
     """Return the activation that is part of an operator."""
-    options = operator.options
-    if options is None:
-        return "NONE"
-    number = options.FusedActivationFunction()
-    return str(ACTIVATIONS.get(number, number))
+    told = getattr(operator.options, "FusedActivationFunction", None)  # some operators have none
+    return "NONE" if told is None else str(ACTIVATIONS.get(told(), told()))
 
 
 # Windows --------------------------------------------------------------------------------------------
@@ -178,9 +188,12 @@ def window(reader: Reader, operator: Operator, kernel: Any, dilation: Any) -> di
     return {"stride": stride, "padding": (top, bottom, left, right)}
 
 
-def weighted(reader: Reader, operator: Operator, weights: NDArray[Any], own: Tensor) -> dict[str, Any]:
+def weighted(
+    reader: Reader, operator: Operator, weights: NDArray[Any], own: Tensor, bias_at: int = 2
+) -> dict[str, Any]:
     """Return weights, outputs first, with bias and factors."""
-    table, bias, output = reader.tensor(operator, 1), reader.optional(operator, 2), reader.output(operator)
+    table, output = reader.tensor(operator, 1), reader.output(operator)
+    bias = reader.optional(operator, bias_at)
     same_types(own, output)
     if table.type != "int8" or table.scales is None or table.zero_points is None:
         raise Unread(f"its weights are {table.type}, not int8 with a scale")
@@ -191,7 +204,7 @@ def weighted(reader: Reader, operator: Operator, weights: NDArray[Any], own: Ten
         raise Unread(f"its bias is {bias.type}")
     numbers = np.zeros(len(weights), "int64" if wide else "int32")
     if bias is not None:
-        numbers = reader.known(operator, 2).reshape(-1)
+        numbers = reader.known(operator, bias_at).reshape(-1)
     scales = np.broadcast_to(table.scales, len(weights)).astype(np.float64)
     factors = float(scale_of(own)) * scales / float(scale_of(output))
     multiplier, shift = factors_of(factors.tolist())
@@ -245,6 +258,43 @@ def fully_connected(reader: Reader, operator: Operator) -> Iterator[ExactOperati
     if reader.kernels == "reference":
         found["rounding"] = "doubles"
     yield QuantisedFullyConnected(**reader.common(operator, own), **found)
+
+
+def transposed_convolution(reader: Reader, operator: Operator) -> Iterator[ExactOperation]:
+    """Read a transposed convolution; weights are (outputs, rows, columns, inputs)."""
+    own, options, output = reader.tensor(operator, 2), operator.options, reader.output(operator)
+    weights = reader.known(operator, 1)
+    if options is None or weights.ndim != 4 or len(own.shape) != 4 or len(output.shape) != 4:
+        raise Unread("it is not of maps with 4 dimensions, or has no options")
+    stride = (options.StrideH(), options.StrideW())
+    same = options.Padding() == tflite.Padding.SAME
+    top, left, _, _ = padding(output.shape[1:3], own.shape[1:3], weights.shape[1:3], stride, same)
+    found = weighted(reader, operator, weights, own, bias_at=3)
+    if found["weight_zero_point"]:
+        raise Unread("its weights have a zero point, which LiteRT leaves out")
+    yield QuantisedTransposedConvolution(
+        **reader.common(operator, own), **found, stride=stride, padding=(top, left)
+    )
+
+
+def matrix_product(reader: Reader, operator: Operator) -> Iterator[ExactOperation]:
+    """Read a product of two tensors' matrices; their scales are multiplied in single precision."""
+    one, other, output = reader.tensor(operator, 0), reader.tensor(operator, 1), reader.output(operator)
+    same_types(one, other, output)
+    factor = factor_of(float(scale_of(one) * scale_of(other)) / float(scale_of(output)))
+    options = operator.options
+    yield QuantisedMatrixProduct(
+        **reader.common(operator, one, other),
+        **clamp(output, "NONE"),
+        first_zero_point=zero_of(one),
+        second_zero_point=zero_of(other),
+        output_zero_point=zero_of(output),
+        multiplier=factor.multiplier,
+        shift=factor.shift,
+        first_turned=options is not None and bool(options.AdjX()),
+        second_turned=options is not None and bool(options.AdjY()),
+        rounding="wide" if one.type == "int16" else "twice",
+    )
 
 
 def pool(
@@ -366,10 +416,12 @@ def extremum(reader: Reader, operator: Operator, *, largest: bool) -> Iterator[E
 
 
 def softmax(reader: Reader, operator: Operator) -> Iterator[ExactOperation]:
-    """Read a softmax along the last axis of 8-bit integers."""
+    """Read a softmax along the last axis."""
     own, output = reader.tensor(operator, 0), reader.output(operator)
-    if own.type != "int8":
-        raise Unread(f"{own.name} is {own.type}, not int8")
+    scale_of(own)
+    if own.type == "int16":
+        yield _wide_softmax(reader, operator)
+        return
     least, most = limits_of(output.type)
     bits = 8 if output.type == "int8" else 16
     if output.type == "int8" and (zero_of(output) != -128 or abs(256 * float(scale_of(output)) - 1) > 1e-3):
@@ -390,6 +442,24 @@ def softmax(reader: Reader, operator: Operator) -> Iterator[ExactOperation]:
         least=least,
         most=most,
         bits=bits,
+    )
+
+
+def _wide_softmax(reader: Reader, operator: Operator) -> ExactOperation:
+    """Return a softmax of 16-bit integers."""
+    own, output = reader.tensor(operator, 0), reader.output(operator)
+    same_types(own, output)
+    if zero_of(own) or zero_of(output) or abs(32768 * float(scale_of(output)) - 1) > 1e-3:
+        raise Unread(f"{output.name} must have the scale 1/32768")
+    beta = np.float32(1.0 if operator.options is None else operator.options.Beta())
+    factor = factor_of(reader.over(np.float32(1), scale_of(own), beta) / (10.0 / 65535.0))
+    kind: type[np.floating[Any]] = np.float32 if reader.kernels == "micro" else np.float64
+    return QuantisedWideSoftmax(
+        **reader.common(operator, own),
+        multiplier=factor.multiplier,
+        shift=factor.shift,
+        exponentials=points_of(np.exp, 10.0, 32767, kind),
+        reciprocals=points_of(lambda values: 1 / (1 + values), 1.0, -32768, kind),
     )
 
 
@@ -447,9 +517,12 @@ def leaky(reader: Reader, operator: Operator) -> Iterator[ExactOperation]:
 
 
 def function(reader: Reader, operator: Operator, *, kind: str) -> Iterator[ExactOperation]:
-    """Read a function of one 8-bit integer, which LiteRT tabulates."""
+    """Read a function of one 8-bit integer, which LiteRT tabulates, or a sigmoid of 16 bits."""
     own, output = reader.tensor(operator, 0), reader.output(operator)
     same_types(own, output)
+    if own.type == "int16" and kind in ("LOGISTIC", "TANH"):
+        yield _sigmoid(reader, operator, tangent=kind == "TANH")
+        return
     if own.type != "int8":
         raise Unread(f"{own.name} is {own.type}, not int8")
     if kind == "LOGISTIC" and float(scale_of(output)) != 1 / 256:
@@ -463,6 +536,61 @@ def function(reader: Reader, operator: Operator, *, kind: str) -> Iterator[Exact
     known = scale_of(own), zero_of(own), scale_of(output), zero_of(output)
     table = hard_swish(*known) if kind == "HARD_SWISH" else table_of(FUNCTIONS[kind], *known)
     yield QuantisedTable(**reader.common(operator, own), table=table, first=-128)
+
+
+def _sigmoid(reader: Reader, operator: Operator, *, tangent: bool) -> ExactOperation:
+    """Return a logistic function or tangent of 16-bit integers."""
+    own, output = reader.tensor(operator, 0), reader.output(operator)
+    if zero_of(own) or zero_of(output) or float(scale_of(output)) != 1 / 32768:
+        raise Unread(f"{output.name} must have the scale 1/32768")
+    power = np.log2(float(scale_of(own)))
+    shift = 12 + round(power)
+    if abs(power - round(power)) < 1e-3 and shift in ((0, 1) if tangent else (0,)):
+        multiplier, right = 3 << shift, 0
+    else:
+        real, right = float(scale_of(own)) * 4096 * 3, 0
+        while real <= 32767 / 2 and right <= 30:
+            real, right = real * 2, right + 1
+        multiplier = int(real)
+    if multiplier > 2**16 - 1:
+        raise Unread(f"the scale of {own.name} is {float(scale_of(own))}, too large for 32-bit integers")
+    return QuantisedSigmoid(
+        **reader.common(operator, own),
+        multiplier=multiplier,
+        right_shift=right,
+        table=sigmoids(),
+        fraction=8 if tangent else 9,
+        largest=0xFFFF << 8 if tangent else 0x7FFF << 10,
+        tangent=tangent,
+    )
+
+
+def slopes(reader: Reader, operator: Operator) -> Iterator[ExactOperation]:
+    """Read a rectifier with slopes."""
+    own, slope, output = reader.tensor(operator, 0), reader.tensor(operator, 1), reader.output(operator)
+    same_types(own, slope, output)
+    if own.type != "int8":
+        raise Unread(f"{own.name} is {own.type}, not int8")
+    above = factor_of(reader.over(scale_of(output), scale_of(own)))
+    below = factor_of(reader.over(scale_of(output), scale_of(own), scale_of(slope)))
+    yield QuantisedSlopes(
+        **reader.common(operator, own, slope),
+        **clamp(output, "NONE"),
+        input_zero_point=zero_of(own),
+        slope_zero_point=zero_of(slope),
+        output_zero_point=zero_of(output),
+        multiplier=above.multiplier,
+        shift=above.shift,
+        multiplier_below=below.multiplier,
+        shift_below=below.shift,
+    )
+
+
+def larger(reader: Reader, operator: Operator, *, largest: bool) -> Iterator[ExactOperation]:
+    """Read the larger or the lesser of two tensors."""
+    one, other, output = reader.tensor(operator, 0), reader.tensor(operator, 1), reader.output(operator)
+    same_scales(one, other, output)
+    yield QuantisedLarger(**reader.common(operator, one, other), largest=largest)
 
 
 def requantised(reader: Reader, operator: Operator) -> Iterator[ExactOperation]:
@@ -508,6 +636,21 @@ def concatenation(reader: Reader, operator: Operator) -> Iterator[ExactOperation
         raise Unread(f"its fused activation is {fused(operator)}")
     axis = operator.options.Axis() % max(1, len(output.shape))
     yield Concatenated(**reader.common(operator, *parts), axis=axis)
+
+
+def stacked(reader: Reader, operator: Operator) -> Iterator[ExactOperation]:
+    """Read tensors of one scale beside each other along a new axis."""
+    output = reader.output(operator)
+    parts = [reader.tensor(operator, place) for place in range(len(operator.inputs))]
+    same_scales(*parts, output)
+    yield Stacked(**reader.common(operator, *parts), axis=operator.options.Axis() % len(output.shape))
+
+
+def gathered(reader: Reader, operator: Operator) -> Iterator[ExactOperation]:
+    """Read rows of a tensor whose numbers the file stores."""
+    rows = reader.known(operator, 1)
+    places = np.take(places_of(reader.tensor(operator, 0)), rows, operator.options.Axis())
+    yield rearranged(reader, operator, places)
 
 
 def padded(reader: Reader, operator: Operator) -> Iterator[ExactOperation]:
@@ -629,11 +772,16 @@ OPERATORS: dict[str, Read] = {
     "CONV_2D": convolution,
     "DEPTHWISE_CONV_2D": partial(convolution, by_channel=True),
     "FULLY_CONNECTED": fully_connected,
+    "TRANSPOSE_CONV": transposed_convolution,
+    "BATCH_MATMUL": matrix_product,
     "AVERAGE_POOL_2D": partial(pool, kind=QuantisedAveragePool),
     "MAX_POOL_2D": partial(pool, kind=QuantisedMaxPool),
     "ADD": summed,
     "SUB": partial(summed, difference=True),
     "MUL": product,
+    "MAXIMUM": partial(larger, largest=True),
+    "MINIMUM": partial(larger, largest=False),
+    "PRELU": slopes,
     "MEAN": partial(mean, divides=True),
     "SUM": partial(mean, divides=False),
     "REDUCE_MAX": partial(extremum, largest=True),
@@ -651,6 +799,8 @@ OPERATORS: dict[str, Read] = {
     "SQUEEZE": moved,
     "EXPAND_DIMS": moved,
     "CONCATENATION": concatenation,
+    "PACK": stacked,
+    "GATHER": gathered,
     "PAD": padded,
     "PADV2": padded,
     "TRANSPOSE": transposition,

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -102,3 +103,60 @@ def _short_factor(value: np.float32) -> tuple[int, int]:
 
 def _short(values: Integers) -> Integers:
     return np.clip(values, -(2**15), 2**15 - 1)
+
+
+def sigmoids() -> NDArray[np.uint16]:
+    """Return ``1 / (1 + exp(-i / 24))`` of 256 numbers, times 65536.
+
+    Each is half as much above as the function is above the line to the next in the middle. The last one,
+    behind which all is 1, is the largest integer.
+    """
+    values = 65536 / (1 + np.exp(-np.arange(0, 257, 0.5) / 24))
+    points, middles = values[::2], values[1::2]
+    above = middles[:256] - (points[:256] + points[1:257]) / 2
+    table: NDArray[np.uint16] = np.rint(points[:256] + above / 2).astype(np.uint16)
+    table[-1] = 65535
+    return table
+
+
+def points_of(
+    function: Callable[[NDArray[np.float64]], NDArray[np.float64]],
+    span: float,
+    zero: int,
+    kind: type[np.floating[Any]],
+) -> NDArray[np.int16]:
+    """Return the points of a function of all 16-bit integers, of which they are every 128th and the last.
+
+    A point gives way by half of what a line between it and the next is off in the middle. Results stand for
+    numbers from -1 to 1.
+
+    Parameters
+    ----------
+    span
+        What the largest integer less the least one stands for.
+    zero
+        The integer that stands for zero.
+    kind
+        Precision of all steps.
+    """
+
+    def given(places: NDArray[Any]) -> NDArray[Any]:
+        return function(places.astype(np.float64)).astype(kind)
+
+    def rounded(values: NDArray[Any]) -> NDArray[Any]:
+        nearest: NDArray[Any] = np.copysign(np.floor(np.abs(values) + kind(0.5)), values)
+        return nearest
+
+    scale, output = kind(span / 65535), kind(2 / 65535)
+    first, last = scale * kind(-32768 - zero), scale * kind(32767 - zero)
+    step = (last - first) / kind(512)
+    unit = kind(65536) / (output * kind(32767) - output * kind(-32768))
+    places = np.arange(513).astype(kind)
+    every = given(first + places * step) * unit
+    middles = rounded(given(first + places[:-1] * step + step / kind(2)) * unit)
+    points = rounded(every)
+    lines = rounded((every[1:] + points[:-1]) / kind(2))
+    points[:-1] -= rounded((lines - middles) / kind(2))
+    points[-1] = rounded(given(np.array(last)) * unit)
+    table: NDArray[np.int16] = np.clip(points, -32768, 32767).astype(np.int16)
+    return table

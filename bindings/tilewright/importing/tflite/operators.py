@@ -47,7 +47,8 @@ def limits_of(tensor: Tensor, activation: str) -> tuple[NDArray[Any], NDArray[An
 def activated(graph: Graph, operator: Operator, name: str, shape: Sequence[int]) -> str:
     """Return the name of what a fused activation makes of a tensor."""
     output, options = graph.output(operator), operator.options
-    activation = "NONE" if options is None else ACTIVATIONS[options.FusedActivationFunction()]
+    fused = getattr(options, "FusedActivationFunction", None)  # some operators have none
+    activation = "NONE" if fused is None else ACTIVATIONS[fused()]
     if activation == "NONE":
         return name
     if activation not in LIMITS:
@@ -200,6 +201,12 @@ def transposed_convolution(graph: Graph, operator: Operator) -> None:
         reads.append(graph.constant(bias.name, values.astype(np.float32)))
     shape = graph.first_shape(output)
     attributes: dict[str, Any] = {"strides": stride, "pads": pads, "kernel_shape": kernel}
+    more = [
+        max(0, after - (before - 1) * step - size)
+        for before, after, step, size in zip(own.shape[1:3], output.shape[1:3], stride, kernel, strict=True)
+    ]
+    if any(more):
+        attributes["output_padding"] = more
     found = graph.step("ConvTranspose", reads, "float32", shape, **attributes)
     if quantised(output):
         found = graph.integers(found, output, shape)

@@ -4,7 +4,14 @@ Each operation is a frozen record of integers and arrays, which `compute` execut
 code. Maps have channels last: (images, rows, columns, channels).
 """
 
-from tilewright.simulator.arithmetic.quantised.moves import Concatenated, Padded, Rearranged, Reshaped
+from tilewright.simulator.arithmetic.quantised.curves import QuantisedSigmoid, QuantisedWideSoftmax
+from tilewright.simulator.arithmetic.quantised.moves import (
+    Concatenated,
+    Padded,
+    Rearranged,
+    Reshaped,
+    Stacked,
+)
 from tilewright.simulator.arithmetic.quantised.network import ExactNetwork
 from tilewright.simulator.arithmetic.quantised.operation import ExactOperation, ExactTensor
 from tilewright.simulator.arithmetic.quantised.softmax import QuantisedSoftmax
@@ -12,9 +19,11 @@ from tilewright.simulator.arithmetic.quantised.values import (
     Dequantised,
     Quantised,
     QuantisedExtremum,
+    QuantisedLarger,
     QuantisedMean,
     QuantisedProduct,
     QuantisedRescaling,
+    QuantisedSlopes,
     QuantisedSum,
     QuantisedTable,
 )
@@ -22,7 +31,9 @@ from tilewright.simulator.arithmetic.quantised.windows import (
     QuantisedAveragePool,
     QuantisedConvolution,
     QuantisedFullyConnected,
+    QuantisedMatrixProduct,
     QuantisedMaxPool,
+    QuantisedTransposedConvolution,
 )
 
 __all__ = [
@@ -37,13 +48,20 @@ __all__ = [
     "QuantisedConvolution",
     "QuantisedExtremum",
     "QuantisedFullyConnected",
+    "QuantisedLarger",
+    "QuantisedMatrixProduct",
     "QuantisedMaxPool",
     "QuantisedMean",
     "QuantisedProduct",
     "QuantisedRescaling",
+    "QuantisedSigmoid",
+    "QuantisedSlopes",
     "QuantisedSoftmax",
     "QuantisedSum",
     "QuantisedTable",
+    "QuantisedTransposedConvolution",
+    "QuantisedWideSoftmax",
     "Rearranged",
     "Reshaped",
+    "Stacked",
 ]

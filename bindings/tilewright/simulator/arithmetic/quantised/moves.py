@@ -65,3 +65,14 @@ class Rearranged(ExactOperation):
     def compute(self, *given: Array) -> Array:
         """Return the values in their places."""
         return self.stored(given[0].reshape(-1)[self.places])
+
+
+@dataclass(frozen=True, eq=False)
+class Stacked(ExactOperation):
+    """Tensors of one scale beside each other along a new axis."""
+
+    axis: int
+
+    def compute(self, *given: Array) -> Array:
+        """Return the tensors in one."""
+        return self.stored(np.stack(given, self.axis))

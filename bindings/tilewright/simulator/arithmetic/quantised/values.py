@@ -176,3 +176,40 @@ class Dequantised(ExactOperation):
     def compute(self, *given: Array) -> Array:
         """Return the floats of integers."""
         return self.stored(self.scale * (given[0].astype(np.int64) - self.zero_point))
+
+
+@dataclass(frozen=True, eq=False)
+class QuantisedSlopes(Clamped):
+    """A rectifier whose slopes are another tensor; sizes of 1 are repeated.
+
+    Of values from the zero point on ``scaled(x - input_zero_point, multiplier, shift)``; of others
+    ``scaled((x - input_zero_point) * (slope - slope_zero_point), multiplier_below, shift_below)``; plus
+    `output_zero_point`, limited.
+    """
+
+    input_zero_point: int
+    slope_zero_point: int
+    output_zero_point: int
+    multiplier: int
+    shift: int
+    multiplier_below: int
+    shift_below: int
+
+    def compute(self, *given: Array) -> Array:
+        """Return the values of the first tensor with the slopes of the second."""
+        values = given[0].astype(np.int64) - self.input_zero_point
+        slopes = given[1].astype(np.int64) - self.slope_zero_point
+        above = scaled(values, self.multiplier, self.shift)
+        below = scaled(values * slopes, self.multiplier_below, self.shift_below)
+        return self.limited(np.where(values >= 0, above, below) + self.output_zero_point)
+
+
+@dataclass(frozen=True, eq=False)
+class QuantisedLarger(ExactOperation):
+    """The larger or the lesser integers of two tensors of one scale; sizes of 1 are repeated."""
+
+    largest: bool
+
+    def compute(self, *given: Array) -> Array:
+        """Return the larger or the lesser of each two."""
+        return self.stored((np.maximum if self.largest else np.minimum)(given[0], given[1]))

@@ -198,3 +198,75 @@ class QuantisedMaxPool(Pooled):
         """Return the maxima of a map's windows."""
         values = given[0].astype(np.int64)
         return self.limited(self.windows(values, np.iinfo(np.int32).min).max((-2, -1)))
+
+
+@dataclass(frozen=True, eq=False)
+class QuantisedTransposedConvolution(Weighted):
+    """A transposed convolution: each pixel adds its value times the weights to a window of the results.
+
+    Pixel (y, x) adds to rows ``y * stride - padding`` and on, and columns alike.
+
+    Attributes
+    ----------
+    weights : int8, shape (outputs, rows, columns, inputs)
+    stride
+        Of rows and columns.
+    padding
+        Rows and columns of results that are left out before the first.
+    """
+
+    stride: tuple[int, int]
+    padding: tuple[int, int]
+
+    def compute(self, *given: Array) -> Array:
+        """Return the map that it gives for another."""
+        centred = given[0].astype(np.float64) - self.input_zero_point
+        images, high, wide, _ = centred.shape
+        outputs, rows, columns, _ = self.weights.shape
+        (down, right), (top, left) = self.stride, self.padding
+        whole = [(size - 1) * step + kernel for size, step, kernel in (
+            (high, down, rows), (wide, right, columns)
+        )]  # fmt: skip
+        needed = self.shape[1] + top, self.shape[2] + left
+        sums = np.zeros((images, *(max(each) for each in zip(whole, needed, strict=True)), outputs))
+        for row in range(rows):
+            for column in range(columns):
+                part = centred @ self.centred_weights[:, row, column].T
+                sums[:, row : row + high * down : down, column : column + wide * right : right][
+                    :, :high, :wide
+                ] += part
+        return self.given_for(sums[:, top : needed[0], left : needed[1]])
+
+
+@dataclass(frozen=True, eq=False)
+class QuantisedMatrixProduct(Clamped):
+    """Products of two tensors' matrices, which are their last two axes; sizes of 1 before them are repeated.
+
+    ``scaled(sum((x - first_zero_point) * (y - second_zero_point)), multiplier, shift) + output_zero_point``.
+
+    Attributes
+    ----------
+    first_turned, second_turned
+        Whether rows and columns of an operand change places.
+    rounding
+        "twice" or "wide": see `Weighted`.
+    """
+
+    first_zero_point: int
+    second_zero_point: int
+    output_zero_point: int
+    multiplier: int
+    shift: int
+    first_turned: bool
+    second_turned: bool
+    rounding: Rounding
+
+    def compute(self, *given: Array) -> Array:
+        """Return the products."""
+        first = given[0].astype(np.float64) - self.first_zero_point
+        second = given[1].astype(np.float64) - self.second_zero_point
+        first = first.swapaxes(-1, -2) if self.first_turned else first
+        second = second.swapaxes(-1, -2) if self.second_turned else second
+        sums = (first @ second).astype(np.int64)
+        scale = scaled_wide if self.rounding == "wide" else scaled
+        return self.limited(scale(sums, self.multiplier, self.shift) + self.output_zero_point)
