@@ -283,21 +283,24 @@ def bert(b: Block) -> list[str]:
     return [b.layernorm(b.pair("Add", x, b.linear(b.gelu(b.linear(x, 512)), 128)))]
 
 
-def llama(b: Block, tokens: int, past: int) -> list[str]:
-    """A decoder's layer: four heads of 32 that share two of keys and values, with a cache."""
-    x = b.input(1, tokens, 128)
-    cache = [b.input(1, 2, past, 32) for _ in range(2)] if past else []
+def llama(
+    b: Block, tokens: int, past: int, heads: int = 4, deep: int = 32, hidden: int = 344, share: int = 2
+) -> list[str]:
+    """A decoder's layer: heads of queries that share some of keys and values, with a cache."""
+    features, few = heads * deep, heads // share
+    x = b.input(1, tokens, features)
+    cache = [b.input(1, few, past, deep) for _ in range(2)] if past else []
     normed = b.rmsnorm(x)
-    q = b.rotate(b.heads(b.linear(normed, 128, bias=False), 4), past)
-    k = b.rotate(b.heads(b.linear(normed, 64, bias=False), 2), past)
-    v = b.heads(b.linear(normed, 64, bias=False), 2)
+    q = b.rotate(b.heads(b.linear(normed, features, bias=False), heads), past)
+    k = b.rotate(b.heads(b.linear(normed, few * deep, bias=False), few), past)
+    v = b.heads(b.linear(normed, few * deep, bias=False), few)
     if cache:
         k, v = b.concat([cache[0], k], 2), b.concat([cache[1], v], 2)
-    mixed = b.attend(q, b.repeat(k, 2), b.repeat(v, 2), causal=tokens > 1)
-    x = b.pair("Add", x, b.linear(mixed, 128, bias=False))
+    mixed = b.attend(q, b.repeat(k, share), b.repeat(v, share), causal=tokens > 1)
+    x = b.pair("Add", x, b.linear(mixed, features, bias=False))
     normed = b.rmsnorm(x)
-    gate, up = b.silu(b.linear(normed, 344, bias=False)), b.linear(normed, 344, bias=False)
-    return [b.pair("Add", x, b.linear(b.pair("Mul", gate, up), 128, bias=False)), k, v]
+    gate, up = b.silu(b.linear(normed, hidden, bias=False)), b.linear(normed, hidden, bias=False)
+    return [b.pair("Add", x, b.linear(b.pair("Mul", gate, up), features, bias=False)), k, v]
 
 
 def prefill(b: Block) -> list[str]:

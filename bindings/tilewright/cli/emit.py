@@ -60,6 +60,11 @@ if TYPE_CHECKING:
     metavar="N",
     help="Of allocation: cycles of a hop from PE to PE. [0]",
 )
+@click.option(
+    "--floats",
+    is_flag=True,
+    help="Of residency: compute in floating point, in elements of 4 or 8 bytes. [where functions need it]",
+)
 @on_instances
 @click.option("--json", "as_json", is_flag=True, help="Print JSON: C with its memory figures, or a schedule.")
 def emit(
@@ -70,6 +75,7 @@ def emit(
     numbers: tuple[str, str] | None,
     seed: int,
     hop_cycles: int,
+    floats: bool,
     as_json: bool,
     changes: Mapping[str, Any],
 ) -> None:
@@ -88,10 +94,12 @@ def emit(
     form = form or _form(output)
     check_outputs(None if form in FOLDERS else output, None, inputs=[*problem.files, result])
     if form == "project":
-        _emit_project(problem, answer.plan, output, numbers, seed, as_json, changes["sizes"], hop_cycles)
+        sizes = changes["sizes"]
+        _emit_project(problem, answer.plan, output, numbers, seed, as_json, sizes, hop_cycles, floats)
         return
-    if hop_cycles:
-        raise click.UsageError("--hop-cycles is for projects: --as project, or -o FOLDER/")
+    for flag, told in (("--hop-cycles", hop_cycles), ("--floats", floats)):
+        if told:
+            raise click.UsageError(f"{flag} is for projects: --as project, or -o FOLDER/")
     if form == "isa":
         _emit_instructions(problem, answer.plan, output, numbers, seed, as_json, changes["sizes"])
         return
@@ -119,13 +127,15 @@ def _emit_project(
     as_json: bool,
     sizes: Sequence[tuple[str, tuple[int, ...]]],
     hop_cycles: int,
+    floats: bool,
 ) -> None:
     from tilewright import codegen
 
     if output is None:
         raise click.UsageError("a project is a folder: -o FOLDER/")
-    given = _given(problem, numbers, seed, sizes)
-    files = codegen.project(problem.name, problem.source, problem.problem, plan, given, seed, hop_cycles)
+    given = _given(problem, numbers, seed, sizes, floats=floats)
+    named = problem.name, problem.source, problem.problem
+    files = codegen.project(*named, plan, given, seed, hop_cycles, floats=floats)
     _save_folder(problem, output, files, f"`make -C {Path(output)} run` runs them", as_json)
 
 
@@ -154,18 +164,20 @@ def _given(
     numbers: tuple[str, str] | None,
     seed: int,
     sizes: Sequence[tuple[str, tuple[int, ...]]],
+    *,
+    floats: bool = False,
 ) -> GivenNumbers | FloatNetwork | None:
     """Return the numbers of a result of bitwidth, or those of the network's file."""
     from tilewright import codegen
 
     if numbers is None:
-        return _trained(problem, seed, sizes)
+        return _trained(problem, seed, sizes, floats=floats)
     bits, answer = read_both(numbers[0], {}, numbers[1])
     return codegen.numbers(bits.name, bits.problem, answer.plan)
 
 
 def _trained(
-    problem: Instance, seed: int, sizes: Sequence[tuple[str, tuple[int, ...]]]
+    problem: Instance, seed: int, sizes: Sequence[tuple[str, tuple[int, ...]]], *, floats: bool
 ) -> TrainedNetwork | FloatNetwork | None:
     """Return the numbers of the network's file, if it is of a kind that has any."""
     from tilewright import codegen
@@ -176,7 +188,7 @@ def _trained(
         return None
     from tilewright.importing.training import read_floats, read_trained  # for start-up time: onnx
 
-    read = read_floats if codegen.is_in_floats(problem.problem) else read_trained
+    read = read_floats if floats or codegen.is_in_floats(problem.problem) else read_trained
     given = read(network, dict(sizes), codegen.images_of(problem.problem), seed)
     note(f"numbers: {given.origin}")
     return given

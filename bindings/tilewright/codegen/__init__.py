@@ -103,6 +103,8 @@ def project(
     given: GivenNumbers | FloatNetwork | None = None,
     seed: int = 0,
     hop_cycles: int = 0,
+    *,
+    floats: bool = False,
 ) -> dict[str, bytes]:
     """Return the files of a C project that computes a network, or a layer, as planned, by their paths.
 
@@ -113,6 +115,8 @@ def project(
         the seed when left out.
     hop_cycles
         Cycles of a hop from PE to PE, for plans of allocation.
+    floats
+        Whether a network is computed in floating point where integers could do; for plans of residency.
 
     Raises
     ------
@@ -126,13 +130,15 @@ def project(
     if isinstance(given, FloatNetwork):
         if not isinstance(problem, residency.Problem):
             raise InputError("numbers", given.origin, "in floating point are those of plans of residency")
-        return _numbered(name, source, problem, plan, given, seed)
+        return _numbered(name, source, problem, plan, given, seed, floats=floats)
+    if floats and not isinstance(problem, residency.Problem):
+        raise InputError("floats", floats, "is for plans of residency")
     if isinstance(problem, allocation.Problem):
         return _programs(name, source, problem, plan, given, seed, hop_cycles)
     if hop_cycles:
         raise InputError("hop_cycles", hop_cycles, "is for plans of allocation")
     if isinstance(problem, NUMBERED):
-        return _numbered(name, source, problem, plan, given, seed)
+        return _numbered(name, source, problem, plan, given, seed, floats=floats)
     npu = isinstance(problem, Problem) and problem.machine.kind == "npu"
     if npu:
         _refuse_front(problem, plan)
@@ -234,6 +240,8 @@ def _numbered(
     plan: Any,
     given: GivenNumbers | FloatNetwork | None,
     seed: int,
+    *,
+    floats: bool,
 ) -> dict[str, bytes]:
     """Return the project of a plan of another room than tiling and allocation."""
     room = room_of(problem)
@@ -241,7 +249,7 @@ def _numbered(
     if broken is not None:
         raise InputError("plan", room.name, f"is not valid: {broken}")
     if isinstance(problem, residency.Problem):
-        return addressed_project(problem, plan, seed, name, source, given)
+        return addressed_project(problem, plan, seed, name, source, given, floats=floats)
     assert not isinstance(given, FloatNetwork)
     if isinstance(problem, IN_STEPS):
         if given is not None:
@@ -260,7 +268,7 @@ def images_of(problem: Any) -> int:
 
 
 def is_in_floats(problem: Any) -> bool:
-    """Whether the project of a problem is in floating point."""
+    """Whether the project of a problem is in floating point if nothing else is asked for."""
     return isinstance(problem, residency.Problem) and residency_in_floats(problem)
 
 

@@ -120,12 +120,15 @@ class Imported(NamedTuple):
         Which layer gives which tensor.
     outputs
         The layer that gives each output of the file, by the tensor's name.
+    orders
+        For each stored tensor, the place that each dimension of ONNX's has in it.
     """
 
     network: Network
     operations: Sequence[OnnxOperation]
     layer_of: Mapping[str, str]
     outputs: Mapping[str, str]
+    orders: Mapping[str, tuple[int, ...]]
 
 
 def open_network(
@@ -170,7 +173,8 @@ def _imported(path: Path, model: Model, allow_unknown: bool) -> Imported:
     network.check_shapes()
     _check_outputs(network, operations, graph.layer_of)
     outputs = {name: graph.layer_of[given] for name, given in layouts.outputs.items()}
-    return Imported(network, operations, graph.layer_of, outputs)
+    orders = {tensor.stored.name: tuple(tensor.order) for tensor in layouts.tensors.values()}
+    return Imported(network, operations, graph.layer_of, outputs, orders)
 
 
 def _name(path: Path) -> str:

@@ -19,11 +19,17 @@ from tilewright.importing.quantised import stored_numbers
 from tilewright.simulator.arithmetic.fixed_point import Floats
 from tilewright.simulator.arithmetic.integer_layer import Parameters
 from tilewright.spec.errors import InputError
-from tilewright.spec.network import OWN_INPUT, AnyLayer, Map, NamedLayer, Network
+from tilewright.spec.network import OWN_INPUT, AnyLayer, Function, Map, NamedLayer, Network
 from tilewright.spec.validation import validated
 
 MATRICES = ("Gemm", "MatMul")
 """Operators whose weights are a matrix."""
+
+NORMALISATIONS = ("GroupNormalization", "InstanceNormalization", "LayerNormalization", "RMSNormalization")
+"""Operators with a factor and a summand of each channel."""
+
+LIMITS = (("min", 1), ("max", 2))
+"""Numbers between which values stay, and the places at which an operator reads them."""
 
 EPSILON = 1e-5
 """Of a batch normalisation that does not tell its own."""
@@ -74,6 +80,9 @@ class Folding:
     stored
         See `read_initialisers`.
 
+    orders
+        Of tensors, by name, the place that each dimension has in the order in which they are stored.
+
     Attributes
     ----------
     replaced
@@ -86,8 +95,9 @@ class Folding:
         operations: Sequence[OnnxOperation],
         layer_of: Mapping[str, str],
         stored: Mapping[str, NDArray[Any]],
+        orders: Mapping[str, tuple[int, ...]] | None = None,
     ) -> None:
-        self.network, self.stored = network, stored
+        self.network, self.stored, self.orders = network, stored, orders or {}
         self.replaced: dict[str, str] = {}
         self.layers = {layer.name: layer for layer in network.layers}
         self.operation_of: dict[str, OnnxOperation] = {}
@@ -170,8 +180,12 @@ class Folding:
         operation = self._operation(layer.name)
         what, given = f"weights of {layer.name}", operation.inputs
         attributes = operation.attributes
+        if operation.operator == "ConvTranspose":
+            return self._of_transposed(layer, operation, what)
         if operation.operator not in ("Conv", *MATRICES) or attributes.get("transA", 0):
-            raise InputError(what, operation.operator, f"are read of Conv, {' and '.join(MATRICES)} only")
+            raise InputError(
+                what, operation.operator, f"are read of Conv, ConvTranspose, {' and '.join(MATRICES)} only"
+            )
         weights = self._numbers(given[1], what)
         if operation.operator == "MatMul" or (
             operation.operator == "Gemm" and not attributes.get("transB", 0)
@@ -199,22 +213,67 @@ class Folding:
             return Constants(own.weights, own.bias)
         operation = self._operation(layer.name)
         what, inputs, attributes = f"numbers of {layer.name}", operation.inputs, operation.attributes
-        if operation.operator in ("LayerNormalization", "RMSNormalization"):
+        if operation.operator in NORMALISATIONS:
             arrays = [self._numbers(value, what) for value in inputs[1:] if value is not None]
             arrays += nothing[len(arrays) :]
             return Constants(arrays[0], arrays[1], attributes)
         if operation.operator == "BatchNormalization":
             gained = self._normalised(operation, Parameters(np.ones((1, 1, 1, 1)), np.zeros(1)))
             return Constants(gained.weights.ravel(), gained.bias)
-        if operation.operator not in ("Add", "Sub", "Mul", "Div"):
+        if isinstance(layer, Function) or operation.operator == "Clip":
+            fixed = {
+                place: self._numbers(value, what)
+                for place, value in enumerate(inputs)
+                if value is not None and value.fixed and value.name in self.stored
+            }
+            limits = {name: float(fixed[place].ravel()[0]) for name, place in LIMITS if place in fixed}
+            told = limits if operation.operator == "Clip" else {}
+            return Constants(*nothing, {**attributes, **told}, fixed)
+        if operation.operator not in ("Add", "Sum", "Sub", "Mul", "Div"):
             return Constants(*nothing, attributes)
         places = [place for place, value in enumerate(inputs) if value is not None and value.fixed]
         if len(places) != 1 or (places[0] == 0 and operation.operator in ("Sub", "Div")):
             raise InputError(what, operation.operator, "are read where they are subtracted or divided by")
         numbers = self._numbers(inputs[places[0]], what)
-        if operation.operator in ("Add", "Sub"):
-            return Constants(nothing[0], numbers if operation.operator == "Add" else -numbers)
+        if isinstance(layer, Map) and layer.numbers is not None:
+            numbers = self._as_stored(operation, numbers).reshape(layer.numbers.shape)
+        if operation.operator in ("Add", "Sum", "Sub"):
+            return Constants(nothing[0], -numbers if operation.operator == "Sub" else numbers)
         return Constants(numbers if operation.operator == "Mul" else 1 / numbers, nothing[1])
+
+    def _as_stored(self, operation: OnnxOperation, numbers: Floats) -> Floats:
+        """Return numbers in the order in which what they are combined with is stored."""
+        (result,) = filter(None, operation.outputs)
+        order = self.orders.get(result.name, tuple(range(numbers.ndim)))
+        whole = numbers.reshape((1,) * (len(order) - numbers.ndim) + numbers.shape)
+        return whole.transpose(np.argsort(order))
+
+    def _of_transposed(self, layer: NamedLayer, operation: OnnxOperation, what: str) -> Parameters:
+        """Return kernels of the convolution that a transposed one is, and their biases.
+
+        All outputs between two inputs, which are side by side as channels, see as many inputs.
+        """
+        attributes, weights = operation.attributes, self._numbers(operation.inputs[1], what)
+        automatic = attributes.get("auto_pad", "NOTSET") not in ("NOTSET", "VALID")
+        if layer.groups > 1 or automatic or layer.name.count("/conv") > 1:
+            raise InputError(what, operation.operator, "are read of one without groups and automatic padding")
+        weights = weights.reshape(*weights.shape[:2], *(1,) * (4 - weights.ndim), *weights.shape[2:])
+        space = len(attributes.get("strides", [1, 1]))
+        stride = [*[1] * (2 - space), *attributes.get("strides", [1, 1])]
+        pads = [*[0] * (2 - space), *attributes.get("pads", [0] * 2 * space)[:space]]
+        kernels = []
+        for row in range(stride[0]):
+            for column in range(stride[1]):
+                first, second = (row + pads[0]) % stride[0], (column + pads[1]) % stride[1]
+                taps = weights[:, :, first :: stride[0], second :: stride[1]]
+                kernels.append(taps[:, :, ::-1, ::-1].transpose(1, 0, 2, 3))
+        if {each.shape[1:] for each in kernels} != {layer.kernels_shape[1:]}:
+            limit = "are read where all outputs between two inputs see as many inputs"
+            raise InputError(what, list(weights.shape), limit)
+        bias, given = np.zeros(layer.kernels), operation.inputs
+        if len(given) > 2 and given[2] is not None:
+            bias = np.tile(self._numbers(given[2], f"bias of {layer.name}").ravel(), len(kernels))
+        return Parameters(np.concatenate(kernels).reshape(layer.kernels_shape), bias)
 
     def _normalised(self, operation: OnnxOperation, before: Parameters) -> Parameters:
         """Return weights and bias that do what a batch normalisation does to a layer's outputs."""

@@ -20,7 +20,7 @@ from tilewright.simulator.arithmetic.network_executor import refuse_quantised, r
 from tilewright.simulator.arithmetic.onnx_executor import version
 from tilewright.spec.coarsening import coarse_graph
 from tilewright.spec.errors import Disagreement, InputError
-from tilewright.spec.network import OWN_INPUT, Input, Map
+from tilewright.spec.network import OWN_INPUT, Input, Map, Reshape
 
 CLOSE = 1e-3
 """What outputs may differ by from those of onnxruntime, which computes in single precision, as a share."""
@@ -102,7 +102,7 @@ def _trained(path: Path, model: Model, found: Imported, images: int, seed: int) 
 def read_floats(
     path: str | Path, sizes: Mapping[str, Sequence[int]] | None = None, images: int = 1, seed: int = 0
 ) -> FloatNetwork:
-    """Read a network of products of computed matrices with its numbers, and run it on random inputs.
+    """Read a network with its numbers in floating point, and run it on random inputs.
 
     Outputs are those of onnxruntime on the file, where it is installed.
 
@@ -128,8 +128,9 @@ def _floats(path: Path, model: Model, found: Imported, images: int, seed: int) -
     sizes = {value.name: value.shape or () for value in model.inputs}
     rng, batch = np.random.default_rng(seed), model.operations[0].batch
     if batch > 1:
-        raise InputError("batch", batch, "products of computed matrices are emitted for one image at a time")
-    folding = Folding(found.network, found.operations, found.layer_of, read_initialisers(path, sizes))
+        raise InputError("batch", batch, "programs in floating point compute one image at a time")
+    stored = read_initialisers(path, sizes)
+    folding = Folding(found.network, found.operations, found.layer_of, stored, found.orders)
     parts = [_drawn(model, rng) for _ in range(images)]
     turned = _Transpositions(found, folding)
     inputs = {
@@ -179,9 +180,16 @@ class _Transpositions:
 
     def output(self, name: str, values: NDArray[np.float64]) -> tuple[str, NDArray[np.float64]]:
         """Return the operation that gives an output, and its values as that stores them, image by image."""
-        perm = self._perm(name)
-        if perm is not None:
-            values = values.transpose([0, *(1 + int(axis) for axis in np.argsort(perm))])
+        while name not in self._kept:
+            place = next(at for at, layer in enumerate(self._network.layers) if layer.name == name)
+            layer, read = self._network.layers[place], self._network.producers[place]
+            if not isinstance(layer, Reshape) or len(read) != 1 or read[0] < 0:
+                break
+            if layer.permutation is not None:
+                sizes, axes = layer.permutation.sizes, layer.permutation.axes
+                moved = values.reshape(len(values), *(sizes[axis] for axis in axes))
+                values = moved.transpose([0, *(1 + int(axis) for axis in np.argsort(axes))])
+            name = self._network.layers[read[0]].name
         return self._origins.get(name, name), values
 
 

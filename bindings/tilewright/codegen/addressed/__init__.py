@@ -6,6 +6,7 @@ from collections.abc import Mapping, Sequence
 from functools import partial
 from itertools import accumulate
 from math import prod
+from textwrap import wrap
 from typing import Any
 
 import numpy as np
@@ -15,7 +16,7 @@ from tilewright.codegen.addressed.steps import OperationInStep, StepInMemory, in
 from tilewright.codegen.c_text import identifier, quote, safe_text
 from tilewright.codegen.numbers.c_integers import are_packed, c_integer, c_sum_bits, pack_elements
 from tilewright.codegen.numbers.element_numbers import element_numbers
-from tilewright.codegen.numbers.float_network import FloatNetwork, FloatNumbers, FloatOperation
+from tilewright.codegen.numbers.float_network import WIDTHS, FloatNetwork, FloatNumbers, FloatOperation
 from tilewright.codegen.numbers.network_numbers import NetworkNumbers, refusal, refuse_late_bias
 from tilewright.codegen.numbers.quantised_network import GivenNumbers, QuantisedNetwork
 from tilewright.codegen.numbers.trained_network import TrainedNetwork
@@ -38,7 +39,7 @@ from tilewright.residency.graph import Operation, Tensor
 from tilewright.residency.machine import ONE
 from tilewright.simulator.arithmetic.integer_operation import IntegerOperation
 from tilewright.spec.errors import InputError
-from tilewright.spec.network import Function, Map, MatMul, NamedLayer
+from tilewright.spec.network import AFFINE, FREE, AnyLayer, Function, Map, MatMul, NamedLayer
 
 RUNTIME = ("dma.h", "dma.c", "engine.h", "engine.c", "floats.h", "integers.h", "network.h", "main.c")
 """Sources that are the same for every network."""
@@ -51,6 +52,8 @@ def addressed_project(
     name: str,
     source: str,
     given: GivenNumbers | FloatNetwork | None = None,
+    *,
+    floats: bool = False,
 ) -> Files:
     """Return the files of a project that computes a network as planned, by their paths.
 
@@ -58,6 +61,8 @@ def addressed_project(
     ----------
     given
         Its numbers, quantised or in floating point, and images to run it on; made from the seed by default.
+    floats
+        See `numbers_of`.
 
     Raises
     ------
@@ -65,33 +70,66 @@ def addressed_project(
         For an operation, or a kind of step, that there is no C for; for numbers of another network, or that
         elements do not hold.
     """
-    return _Project(problem, plan, numbers_of(problem, seed, given), name, source).files()
+    return _Project(problem, plan, numbers_of(problem, seed, given, floats=floats), name, source).files()
 
 
 def is_in_floats(problem: Problem) -> bool:
-    """Whether a network has products of computed matrices, or functions along an axis: they need floats."""
-    specs = [op.spec for op in problem.graph.ops.ops]
-    return any(isinstance(spec, MatMul) or (isinstance(spec, Function) and spec.along) for spec in specs)
+    """Whether a network is emitted in floats if nothing else is asked for.
+
+    It has products of computed matrices, or functions along an axis. Or it has other functions that have no
+    integers, and elements that may be floats.
+    """
+    ops = problem.graph.ops.ops
+    specs = [op.spec for op in ops]
+    if any(isinstance(spec, MatMul) or (isinstance(spec, Function) and spec.along) for spec in specs):
+        return True
+    every = (layer for op in ops for layer in (op.spec, *op.folded))
+    return problem.machine.element_bytes in WIDTHS and any(map(_has_no_integers, every))
+
+
+def _has_no_integers(layer: AnyLayer) -> bool:
+    """Whether a layer is a function that there is no C for in integers."""
+    if isinstance(layer, Map):
+        return layer.numbers is not None or layer.op not in (
+            "relu",
+            "softmax",
+            "log_softmax",
+            "lrn",
+            "fused",
+            *AFFINE,
+            *FREE,
+        )
+    return isinstance(layer, Function) and layer.op not in ("concat", "expand", "slice", "split")
 
 
 def numbers_of(
-    problem: Problem, seed: int = 0, given: GivenNumbers | FloatNetwork | None = None
+    problem: Problem,
+    seed: int = 0,
+    given: GivenNumbers | FloatNetwork | None = None,
+    *,
+    floats: bool = False,
 ) -> NetworkNumbers | FloatNumbers:
-    """Return the numbers of a project."""
+    """Return the numbers of a project.
+
+    Parameters
+    ----------
+    floats
+        Whether they are to be floats, where integers could do; so it is with a `FloatNetwork`, too.
+    """
+    size, graph = problem.machine.element_bytes, problem.graph.ops
+    if floats or isinstance(given, FloatNetwork) or is_in_floats(problem):
+        if isinstance(given, QuantisedNetwork | TrainedNetwork):
+            limit = "this network is emitted in floating point; leave --numbers out"
+            raise InputError("numbers", given.origin, limit)
+        for operation in problem.graph.operations:
+            _refuse_parts(problem, operation)
+        return FloatNumbers(problem.network, graph, size, images_of(problem), seed, given)
     for layer in problem.network.layers:
         if isinstance(layer, Map) and layer.numbers is not None:
-            limit = "there is no C for stored numbers that differ from place to place"
+            limit = "there are no integers for stored numbers that differ from place to place"
             raise refusal(problem.network, layer, limit)
     for operation in problem.graph.operations:
         _refuse_shapes(problem, operation)
-    size, graph = problem.machine.element_bytes, problem.graph.ops
-    if is_in_floats(problem):
-        if isinstance(given, QuantisedNetwork | TrainedNetwork):
-            limit = "products of computed matrices and their functions have no integers; leave --numbers out"
-            raise InputError("numbers", given.origin, limit)
-        return FloatNumbers(problem.network, graph, size, images_of(problem), seed, given)
-    if isinstance(given, FloatNetwork):
-        raise InputError("numbers", given.origin, "this network is emitted in integers")
     if isinstance(given, QuantisedNetwork):
         return element_numbers(problem.network, graph, size, given)
     return coarse_numbers(problem.network, graph, size, images_of(problem), seed, given)
@@ -102,8 +140,19 @@ def images_of(problem: Problem) -> int:
     return 1 if problem.limits.frames == ONE else 2
 
 
+def _refuse_parts(problem: Problem, operation: Operation) -> None:
+    """Refuse second operands in blocks that are put together of parts, and groups of single values."""
+    spec = operation.op.spec
+    if operation.second is not None and len(operation.op.operands[1]) > 1:
+        raise refusal(
+            problem.network, spec, "there is no C for a second operand that is put together of parts"
+        )
+    if isinstance(spec, NamedLayer) and spec.kind == "fc" and spec.groups > 1:
+        raise refusal(problem.network, spec, "there is no C for groups of a fully connected layer")
+
+
 def _refuse_shapes(problem: Problem, operation: Operation) -> None:
-    """Refuse what reads maps in another shape than they are stored in, or in groups of single values."""
+    """Refuse, in integers, maps that are read in parts, copies, or another shape than they are stored in."""
     spec = operation.op.spec
     parts = any(access.channels is not None for access in operation.op.accesses)
     if parts and spec.kind != "matmul":
@@ -145,7 +194,10 @@ class _Project:
                 self._refuse_sums(self._first(step.operations[-1].operation))
         self._elements = memory_taken(problem, plan, decode_plan(problem, plan))
         tensors = enumerate(self._graph.tensors)
-        self._inputs = [number for number, tensor in tensors if tensor.given and tensor.readers]
+        given = [number for number, tensor in tensors if tensor.given and tensor.readers]
+        stored = numbers.stored if isinstance(numbers, FloatNumbers) else ()
+        self._inputs = [number for number in given if self._graph.tensors[number].name not in stored]
+        self._stored = [number for number in given if self._graph.tensors[number].name in stored]
         self._outputs = [each.number + 1 for each in self._graph.operations if each.op.leaves]
         weighty = [each for each in self._graph.operations if each.weights and self._first(each) == each]
         begins = accumulate((operation.weights for operation in weighty), initial=0)
@@ -157,6 +209,7 @@ class _Project:
         }
         self._names, self._arrays = self._named()
         self._after: dict[str, str] = {}  # functions behind operations, as C calls them
+        self._picks: dict[str, str] = {}  # and what C is told of the channels of a pixel
 
     def _first(self, operation: Operation) -> Operation:
         """Return the operation that a copy repeats, whose numbers it has; another one itself."""
@@ -191,8 +244,12 @@ class _Project:
     def _named(self) -> tuple[dict[int, str], list[str]]:
         """Return what C calls the tensors that are ever in DRAM, and arrays for those between steps."""
         found: dict[int, str] = {}
-        for array, numbers in (("network_input", self._inputs), ("network_output", self._outputs)):
-            begin = 0
+        weights = sum(self._graph.operations[number].weights for number in self._weights)
+        for array, begin, numbers in (
+            ("network_input", 0, self._inputs),
+            ("network_weights", weights, self._stored),
+            ("network_output", 0, self._outputs),
+        ):
             for number in numbers:
                 found[number] = f"{array} + {begin * self._size}"
                 begin += self._graph.tensors[number].size
@@ -230,6 +287,8 @@ class _Project:
 
     def _packed_weights(self) -> bytes:
         arrays = [self._parameters(number) for number in self._weights]
+        maps = {name: values[:1] for name, values in self._numbers.maps.items()}
+        arrays += [self._arranged([number], maps) for number in self._stored]
         return self._packed(np.concatenate(arrays)) if arrays else b""
 
     def _packed(self, values: NDArray[Any]) -> bytes:
@@ -265,7 +324,8 @@ class _Project:
         tensors = self._graph.tensors
         sizes = {
             "INPUT_BYTES": sum(tensors[number].size for number in self._inputs),
-            "WEIGHT_BYTES": sum(self._graph.operations[number].weights for number in self._weights),
+            "WEIGHT_BYTES": sum(self._graph.operations[number].weights for number in self._weights)
+            + sum(tensors[number].size for number in self._stored),
             "STAYING_BYTES": sum(self._graph.operations[number].weights for number in self._staying),
             "OUTPUT_BYTES": sum(tensors[number].size for number in self._outputs),
         }
@@ -293,11 +353,25 @@ class _Project:
                 "/* What the plan moves for an image. */",
                 *(f"#define {name} {elements * size}LL" for name, elements in moved.items()),
                 "",
+                f"#define MOST_AXES {self._most_axes()} /* of a reshape */",
+                f"#define MOST_SHARED {self._most_shared()} /* sums of a pixel that its channels share */",
+                "",
                 "/* C has no arrays of none. */",
-                "#define SOME(bytes) ((bytes) ? (bytes) : 1)",
+                "#define SOME(count) ((count) ? (count) : 1)",
             ],
             'ON_CHIP(buffer) __attribute__((section(".on_chip." #buffer)))',
         )
+
+    def _of_floats(self) -> list[FloatOperation]:
+        return [each for each in self._numbers.operations.values() if isinstance(each, FloatOperation)]
+
+    def _most_axes(self) -> int:
+        moves = [each.permutation for each in self._of_floats() if each.permutation is not None]
+        return max((len(sizes) for sizes, _ in moves), default=1)
+
+    def _most_shared(self) -> int:
+        pixels = [each.pixel for each in self._of_floats() if each.pixel is not None]
+        return max((len(each.reductions) for each in pixels), default=0)
 
     def _types(self) -> list[str]:
         """Return what values and sums are."""
@@ -365,7 +439,25 @@ class _Project:
                     lines += ["", "#include <tgmath.h>"]
                 self._after[name] = f"after{number}"
                 lines += ["", f"/* Behind {safe_text(name)}. */", *each.after.in_c(self._after[name])]
-        return lines
+        return [*lines, *self._pixels(bool(lines))]
+
+    def _pixels(self, included: bool) -> list[str]:
+        """Return what is computed of the channels of pixels, or which channels are picked."""
+        lines: list[str] = []
+        for number, (name, each) in enumerate(self._numbers.operations.items()):
+            if not isinstance(each, FloatOperation) or each.pixel is None:
+                continue
+            called, pixel = f"pixel{number}", each.pixel
+            lines += ["", f"/* Of a pixel: {safe_text(name)}. */"]
+            if pixel.picks is not None:
+                self._picks[name] = f".picks = {called}"
+                shown = ", ".join(map(str, pixel.picks))
+                lines += [f"static const int {called}[] = {{", *wrap(shown, 108, initial_indent="    "), "};"]
+                continue
+            share = f".share = {called}_shared, " if pixel.reductions else ""
+            self._picks[name] = f"{share}.of_pixel = {called}"
+            lines += pixel.in_c(called)
+        return ["", "#include <tgmath.h>", *lines] if lines and not included else lines
 
     def _tensor(self, number: int) -> str:
         shown = array_literal((self._names.get(number, "NULL"), *self._graph.tensors[number].shape))
@@ -392,31 +484,58 @@ class _Project:
             lines.append("};")
         lines.append(f"static const part_t {name}_parts[] = {{")
         for operation in step.operations:
-            arithmetic = self._numbers.operations[self._first(operation.operation).name]
-            reads: Sequence[tuple[int, int]] = [(0, 0)] * len(operation.parts)
-            if isinstance(arithmetic, IntegerOperation):
-                reads = arithmetic.reads
-            for part, read in zip(operation.parts, reads, strict=True):
-                shown = array_literal(
-                    (part.place, part.first, int(part.whole), *read, part.begin, int(part.blocks))
-                )
-                lines.append(f"    {shown},")
-        lines += ["};", f"static const operation_t {name}_operations[] = {{"]
+            lines += self._parts(operation)
+        lines += ["};", f"static const operand_t {name}_operands[] = {{"]
         first = 0
+        for operand in (operand for operation in step.operations for operand in operation.operands):
+            shown = array_literal((f"{name}_parts + {first}", operand.first, *operand.shape))
+            lines.append(f"    {shown},")
+            first += len(operand.parts)
+        lines += ["};", f"static const operation_t {name}_operations[] = {{"]
+        places = 0, 0
         for operation in step.operations:
-            lines += [f"    {line}" for line in self._operation(name, operation, first, step.sums)]
-            first += len(operation.parts)
+            lines += [f"    {line}" for line in self._operation(name, operation, places, step.sums)]
+            places = places[0] + len(operation.operands), places[1] + len(operation.parts)
         return [*lines, "};"]
+
+    def _parts(self, operation: OperationInStep) -> list[str]:
+        """Return the parts of an operation's operands."""
+        arithmetic = self._numbers.operations[self._first(operation.operation).name]
+        reads: Sequence[tuple[int, int]] = [(0, 0)] * len(operation.parts)
+        if isinstance(arithmetic, IntegerOperation):
+            reads = arithmetic.reads
+        lines = []
+        for part, read in zip(operation.parts, reads, strict=True):
+            begin, end = part.channels
+            fields = [
+                part.place,
+                part.first,
+                int(part.whole),
+                *read,
+                begin,
+                end - begin,
+                *part.at,
+                *part.plane,
+            ]
+            shown = [*fields, array_literal(part.copies), *part.shape]
+            shown += [array_literal(each) for each in (part.stride, part.before, part.extent)]
+            lines.append(f"    {array_literal((*shown, int(part.blocks)))},")
+        return lines
 
     def _told(self, number: int) -> str:
         return safe_text(self._graph.tensors[number].name)
 
-    def _operation(self, name: str, each: OperationInStep, first: int, sums: int | None) -> list[str]:
+    def _operation(
+        self, name: str, each: OperationInStep, places: tuple[int, int], sums: int | None
+    ) -> list[str]:
+        """Return an operation, whose operands and parts begin at some places of their tables."""
         operation, spec = each.operation, each.operation.op.spec
         arithmetic = self._numbers.operations[self._first(operation).name]
         window, groups, bias = window_fields(operation.op)
         if isinstance(spec, MatMul):
             groups = spec.groups
+        if isinstance(arithmetic, FloatOperation) and arithmetic.kind == "PICK":
+            window = ((1, 1), (1, 1), (0, 0), (1, 1))
         if each.adds_pixels:
             window = ((1, 1), (1, 1), (0, 0), (1, 1))
         kernel, stride, padding, dilation = map(array_literal, window)
@@ -426,7 +545,8 @@ class _Project:
         return [
             f"{{ /* {safe_text(operation.name)} */",
             f"    .kind = {arithmetic.kind}, .map = {each.output},",
-            f"    .parts = {name}_parts + {first}, .part_count = {len(each.parts)}, "
+            f"    .operands = {name}_operands + {places[0]}, .operand_count = {len(each.operands)},",
+            f"    .parts = {name}_parts + {places[1]}, .part_count = {len(each.parts)}, "
             f".in_a_row = {int(in_a_row(operation))},",
             f"    .input_channels = {spec.input[0]}, .groups = {groups},",
             f"    .kernel = {kernel}, .stride = {stride}, .padding = {padding}, .dilation = {dilation},",
@@ -452,15 +572,21 @@ class _Project:
                 f".bias_within = {within},",
                 f".relu = {int(arithmetic.relu)}, .shift = {arithmetic.shift}, .bits = {arithmetic.bits},",
             ]
-        spec = operation.op.spec
-        after = self._after.get(self._first(operation).name, "NULL")
+        spec, name = operation.op.spec, self._first(operation).name
+        after = self._after.get(name, "NULL")
         lines = [f".sum_bits = {8 * self._size}, .bias_within = 1, .after = {after},"]
         if isinstance(spec, MatMul):
-            lines.append(f".depth = {spec.depth}, .transposed = {int(bool(spec.transposed))},")
+            sizes = f".rows = {spec.rows}, .columns = {spec.columns}, .depth = {spec.depth}"
+            lines.append(f"{sizes}, .transposed = {int(bool(spec.transposed))},")
+        elif arithmetic.permutation is not None:
+            sizes, apart = map(array_literal, arithmetic.permutation)
+            lines.append(f".sizes = {sizes}, .apart = {apart}, .axes = {len(arithmetic.permutation[0])},")
+        elif arithmetic.pixel is not None:
+            lines += [f".spread = {operation.op.spread},", f"{self._picks[name]},"]
         elif isinstance(spec, Map | Function):
-            together = operation.op.together or spec.input[0]
-            summand = int(arithmetic.has_summand)
-            lines.append(f".together = {together}, .has_summand = {summand},")
+            lines.append(f".together = {arithmetic.together}, .inner = {arithmetic.inner},")
+            lines.append(f".by_channel = {int(in_a_row(operation))}, .causal = {_keys_of_first(operation)},")
+            lines.append(f".has_summand = {int(arithmetic.has_summand)},")
             lines.append(f".epsilon = (value_t){arithmetic.epsilon!r},")
         return lines
 
@@ -506,13 +632,20 @@ class _Project:
         return ", ".join(_shown(self._graph.tensors[number]) for number in numbers)
 
 
+def _keys_of_first(operation: Operation) -> int:
+    """Return how many keys the first row of a softmax with a causal mask sees; of another one 0."""
+    return 0 if operation.op.causal is None else operation.op.causal + 1
+
+
 def _in_blocks(each: OperationInStep) -> list[str]:
     """Return what is told of an operation whose second operand is in blocks, or whose keys pass by."""
     lines = []
     if each.in_blocks:
         lines.append(f".in_blocks = 1, .operand = {each.operand},")
     if each.attention:
-        context = "" if each.sums is None else f", .is_context = 1, .sums = {each.sums}"
+        context = (
+            "" if each.sums is None else f", .is_context = 1, .sums = {each.sums}, .causal = {each.causal}"
+        )
         lines.append(f".attention = {each.attention}{context},")
     return lines
 

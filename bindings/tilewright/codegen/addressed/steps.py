@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, fields, replace
+from math import prod
 
+from tilewright.codegen.numbers.operands import operands_of
 from tilewright.residency import Plan, Problem, Step
 from tilewright.residency.decode_plan import DecodedStep, decode_plan
 from tilewright.residency.derived_problems import problem_of_plan
-from tilewright.residency.graph import Graph, Operation, Span, members
+from tilewright.residency.graph import Graph, Operation, Reading, Span, members
 from tilewright.residency.shapes import tiles
 from tilewright.residency.shapes.in_blocks import in_blocks
 from tilewright.residency.shapes.shape import (
@@ -22,7 +24,8 @@ from tilewright.residency.shapes.shape import (
 from tilewright.residency.shapes.strips import Strips
 from tilewright.residency.views import reads_whole
 from tilewright.spec.errors import InputError
-from tilewright.spec.network import Function, MatMul
+from tilewright.spec.graph import Access
+from tilewright.spec.network import MatMul
 
 ENTRIES = (
     *("operations", "order", "pixels", "kernels", "kept", "in_place", "addresses"),
@@ -94,23 +97,56 @@ class MapInStep:
 
 @dataclass(frozen=True)
 class PartRead:
-    """A map that an operation reads, by its place in the step, and where it begins in the input.
+    """A part of an operand: a map that an operation reads, by its place in the step.
 
     Attributes
     ----------
+    first
+        The channel, or value, of all operands joined, at which the operand begins.
     whole
         Whether each output needs all of it.
     blocks
         Whether blocks of it are loaded in each pass.
-    begin
-        The channel of the map with which it begins.
+    channels
+        The channels of the map that are read, first and end.
+    at, plane
+        The row and column of the operand at which it begins, and how many it has there.
+    copies
+        How often each channel, row and column stands there.
+    shape
+        Rows and columns of the shape in which all of the map is read, where that is another one; else zeros.
+    stride, before, extent
+        Which rows and columns an output needs: see `tilewright.residency.graph.Reading`.
     """
 
     place: int
     first: int
     whole: bool
-    blocks: bool = False
-    begin: int = 0
+    blocks: bool
+    channels: Span
+    at: tuple[int, int]
+    plane: tuple[int, int]
+    copies: tuple[int, int, int]
+    shape: tuple[int, int]
+    stride: tuple[int, int] = (1, 1)
+    before: tuple[int, int] = (0, 0)
+    extent: tuple[int, int] = (1, 1)
+
+
+@dataclass(frozen=True)
+class OperandRead:
+    """An operand, put together of parts.
+
+    Attributes
+    ----------
+    first
+        The channel, or value, of all operands joined, at which it begins.
+    shape : (C, H, W)
+    """
+
+    parts: tuple[PartRead, ...]
+    first: int
+    shape: tuple[int, int, int]
 
 
 @dataclass(frozen=True)
@@ -131,11 +167,13 @@ class OperationInStep:
         The attention whose keys pass by, that it is part of, from 1 on; else 0.
     sums
         Of the product that gives the context, the address of partial sums.
+    causal
+        Of that product, how many keys the first row sees, where each row sees one more; 0 where it sees all.
     """
 
     operation: Operation
     output: int
-    parts: tuple[PartRead, ...]
+    operands: tuple[OperandRead, ...]
     address: int
     kept: bool
     adds_pixels: bool
@@ -143,6 +181,12 @@ class OperationInStep:
     operand: int = 0
     attention: int = 0
     sums: int | None = None
+    causal: int = 0
+
+    @property
+    def parts(self) -> tuple[PartRead, ...]:
+        """The parts of all operands."""
+        return tuple(part for operand in self.operands for part in operand.parts)
 
 
 @dataclass(frozen=True)
@@ -385,22 +429,17 @@ class _Placing:
 
     def _operation(self, operation: Operation) -> OperationInStep:
         weights = self._buffers.get(("weights", operation.number))
-        parts, first = list[PartRead](), 0
         adds = self._shape.running and operation is self._group.last
-        for producer, access in zip(operation.op.producers, operation.op.accesses, strict=True):
-            tensor = self._graph.tensors[producer + 1]
-            whole = not adds and self._reads_whole(operation, tensor.shape)
-            if is_by_rows(operation):
-                whole = bool(parts)  # of a product's second operand
-            blocks = bool(parts) and self._loads_blocks(operation, producer + 1)
-            begin = (access.channels or (0, 0))[0]
-            parts.append(PartRead(self._numbers.index(producer + 1), first, whole, blocks, begin))
+        operands, first = list[OperandRead](), 0
+        for number, read in enumerate(operands_of(self._graph.ops, operation.op)):
+            parts = tuple(self._part(operation, number, access, first, adds) for access in read.accesses)
+            operands.append(OperandRead(parts, first, read.shape))
             if operation.op.spec.kind not in ("add", "mul", "matmul"):
-                first += tensor.size if in_a_row(operation) else tensor.channels
+                first += prod(read.shape) if in_a_row(operation) else read.shape[0]
         return OperationInStep(
             operation,
             self._numbers.index(operation.number + 1),
-            tuple(parts),
+            tuple(operands),
             self._address(weights) if weights else self._staying.get(operation.name, 0),
             bool(operation.staying) or operation.number in self._shape.kept,
             adds,
@@ -409,25 +448,62 @@ class _Placing:
             *self._attention(operation),
         )
 
+    def _part(self, operation: Operation, operand: int, access: Access, first: int, adds: bool) -> PartRead:
+        """Return a part of an operand, by its number."""
+        number = access.source + 1
+        every = self._graph.tensors[number].channels
+        copies = access.copies or (1, 1, 1)
+        _, height, width = self._graph.ops.shape(access)
+        blocks = operand > 0 and self._loads_blocks(operation, number)
+        found = PartRead(
+            self._numbers.index(number),
+            first,
+            False,
+            blocks,
+            access.channels or (0, every),
+            access.at or (0, 0),
+            (height * copies[1], width * copies[2]),
+            copies,
+            (height, width) if access.shape is not None else (0, 0),
+        )
+        if adds:
+            return found
+        reading = _reading(operation, operand, access)
+        if reading.extent is None:
+            return replace(found, whole=True)
+        return replace(found, stride=reading.stride, before=reading.before, extent=reading.extent)
+
     def _loads_blocks(self, operation: Operation, tensor: int) -> bool:
         """Whether an operation loads blocks of its second operand, which is a tensor."""
         loaded = {} if self._blocks is None else self._blocks.loaded.get(operation.number, {})
         return tensor in loaded and tensor not in self._whole
 
-    def _attention(self, operation: Operation) -> tuple[int, int | None]:
-        """Return the attention of passing keys that an operation is part of, and where a context has sums."""
+    def _attention(self, operation: Operation) -> tuple[int, int | None, int]:
+        """Return the attention of passing keys that an operation is part of.
+
+        Of the product that gives its context, also the address of sums, and the keys that the first row sees.
+        """
         for number, each in enumerate(self._passing, 1):
             if operation.number == each.context:
-                return number, self._address(self._buffers["partial sums", each.context])
+                causal = 0 if each.seen is None else int(each.seen[0])
+                return number, self._address(self._buffers["partial sums", each.context]), causal
             if operation.number in each.operations:
-                return number, None
-        return 0, None
+                return number, None, 0
+        return 0, None, 0
 
-    def _reads_whole(self, operation: Operation, shape: tuple[int, int, int]) -> bool:
-        spec = operation.op.spec
-        if in_a_row(operation):
-            return True
-        return spec.kind == "mul" and shape != spec.input
+
+def _reading(operation: Operation, operand: int, access: Access) -> Reading:
+    """Return how an operation goes over a tensor that is a part of an operand."""
+    found = [each for each in operation.readings if each.tensor == access.source + 1]
+    if isinstance(operation.op.spec, MatMul) and operand:
+        return next(each for each in found if each.extent is None)
+    by_place = [each for each in found if each.extent is not None]
+    if not by_place:
+        return found[0]
+    row, column = access.at or (0, 0)
+    padding = getattr(operation.op.spec, "padding", (0, 0, 0, 0)) if operation.op.picks is None else (0,) * 4
+    before = padding[0] + row, padding[2] + column
+    return next((each for each in by_place if each.before == before), by_place[0])
 
 
 def in_a_row(operation: Operation) -> bool:
@@ -436,7 +512,5 @@ def in_a_row(operation: Operation) -> bool:
 
 
 def is_by_rows(operation: Operation) -> bool:
-    """Whether an operation is a product or function that needs one pixel of its first operand at a time."""
-    if not isinstance(operation.op.spec, MatMul | Function):
-        return False
-    return operation.readings[0].extent is not None  # of the first operand
+    """Whether an operation that is no window needs one pixel of its first operand at a time."""
+    return reads_whole(operation.op) and operation.readings[0].extent is not None

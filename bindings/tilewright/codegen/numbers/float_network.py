@@ -3,15 +3,18 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from math import prod, sqrt
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
+from tilewright.codegen.numbers.folded_layers import FoldedLayers
 from tilewright.codegen.numbers.network_numbers import Arrange, refusal
-from tilewright.codegen.numbers.point_function import KNOWN, PointFunction, PointStep
+from tilewright.codegen.numbers.operands import COPIES, can_be_read, operands_of, read
+from tilewright.codegen.numbers.pixel_function import PixelFunction
+from tilewright.codegen.numbers.point_function import JOINED, KNOWN, PointFunction, PointStep
 from tilewright.codegen.numbers.trained_network import refuse_another
 from tilewright.simulator.arithmetic.fixed_point import Floats
 from tilewright.simulator.arithmetic.integer_operation import divisor_of, kind_of
@@ -35,6 +38,7 @@ from tilewright.spec.network import (
     Network,
     Pool,
     Reshape,
+    Slice,
 )
 
 WIDTHS = {4: "<f4", 8: "<f8"}
@@ -52,7 +56,13 @@ ROWS = {
     "layer_normalization": "NORMALISE",
     "rms_normalization": "NORMALISE_ROOT",
 }
-"""Functions of the channels of a pixel, and what C calls them."""
+"""Functions that take some values together, and what C calls them."""
+
+OF_PLANES = {"instance_normalization": "NORMALISE", "group_normalization": "NORMALISE"}
+"""Normalisations of whole planes, and what C calls them."""
+
+NEAREST = {("asymmetric", "floor"), ("half_pixel", "round_prefer_floor")}
+"""How a map is enlarged by whole numbers so that each value stands as often: coordinates, and rounding."""
 
 
 @dataclass(frozen=True)
@@ -67,11 +77,14 @@ class Constants:
         Biases, or what it adds.
     attributes
         Of a function, by ONNX's names.
+    numbers
+        Of a function, those of the file by the places at which it reads them.
     """
 
     factor: Floats
     summand: Floats
     attributes: Mapping[str, Any] = field(default_factory=dict)
+    numbers: Mapping[int, Floats] = field(default_factory=dict)
 
 
 @dataclass(frozen=True)
@@ -106,7 +119,8 @@ class FloatOperation:
     kind
         As the engine calls it.
     parameters
-        As they lie in DRAM: of each kernel its bias, if there is one, and its weights; factors and summands.
+        As they lie in DRAM: of each kernel its bias, if there is one, and its weights; factors and summands;
+        of a function of each channel its summand and its factor.
     divisor
         Of an average.
     after
@@ -114,7 +128,15 @@ class FloatOperation:
     epsilon
         Of a normalisation.
     has_summand
-        Whether a normalisation adds numbers.
+        Whether a normalisation, or function of each channel, adds numbers.
+    together, inner
+        Of a softmax or normalisation: how many values it takes together, and how far these are apart, of
+        values that are counted channel by channel.
+    pixel
+        What is computed of the channels of a pixel.
+    permutation
+        Of a reshape that changes the order of values: sizes of what is given, the outermost first, and for
+        each how far values are apart in what is read.
     """
 
     kind: str
@@ -123,6 +145,10 @@ class FloatOperation:
     after: PointFunction = field(default_factory=PointFunction)
     epsilon: float = 0.0
     has_summand: bool = False
+    together: int = 1
+    inner: int = 1
+    pixel: PixelFunction | None = None
+    permutation: tuple[tuple[int, ...], tuple[int, ...]] | None = None
 
 
 class FloatNumbers:
@@ -162,7 +188,7 @@ class FloatNumbers:
         given: FloatNetwork | None,
     ) -> None:
         if element_bytes not in WIDTHS:
-            limit = "products of computed matrices and softmax are emitted in floating point: of 4 or 8 bytes"
+            limit = "this network is emitted in floating point, whose elements are of 4 or 8 bytes"
             raise InputError("machine.element_bytes", element_bytes, limit)
         self.network, self.graph, self.images, self.given = network, graph, images, given
         if given is not None:
@@ -174,13 +200,17 @@ class FloatNumbers:
             layer.name: readers for layer, readers in zip(network.layers, network.consumers, strict=True)
         }
         self._places = {layer.name: place for place, layer in enumerate(network.layers)}
-        self.inputs = (OWN_INPUT, *(op.name for op in graph.ops if not op.producers))
+        self._folded = FoldedLayers(network, graph, self._step, self._refused)
+        self.stored = frozenset(op.name for op in graph.ops if not op.producers and self._is_stored(op))
+        given_by = (op.name for op in graph.ops if not op.producers and op.name not in self.stored)
+        self.inputs = (OWN_INPUT, *given_by)
         self.outputs = tuple(op.name for op in graph.ops if op.leaves)
         self.operations: dict[str, FloatOperation] = {}
         self.maps: dict[str, Floats] = {OWN_INPUT: self._input(OWN_INPUT, graph.own_input)}
         for op in graph.ops:
             if not op.producers:
-                self.maps[op.name] = self._input(op.name, op.spec.output)
+                stored = op.name in self.stored
+                self.maps[op.name] = self._numbers(op) if stored else self._input(op.name, op.spec.output)
                 continue
             self.operations[op.name] = self._operation(op)
             self.maps[op.name] = self._computed(op).reshape(images, *op.spec.output)
@@ -209,6 +239,25 @@ class FloatNumbers:
         else:
             values = self.given.inputs[name][np.arange(self.images) % len(self.given.inputs[name])]
         stored: Floats = values.reshape(self.images, *shape).astype(self._width).astype(np.float64)
+        return stored
+
+    def _is_stored(self, op: Operation) -> bool:
+        """Whether an input of the graph has numbers of the file."""
+        place = self._places.get(op.name)
+        return place is None or self.network.layers[place].kind != "input"
+
+    def _numbers(self, op: Operation) -> Floats:
+        """Return numbers of the file that are added to values at their places, or multiply these."""
+        (reader,) = self.graph.consumers[op.number]
+        layer = self._layer(self.graph.ops[reader].name)
+        if not isinstance(layer, Map) or layer.numbers is None:
+            raise self._refused(layer, "there is no C for numbers of the file that are concatenated")
+        if len(self.graph.ops[reader].operands) > 2:
+            raise self._refused(layer, "there is no C for numbers of places of several tensors")
+        own = self._constants(layer)
+        values = own.factor if layer.numbers.op == "mul" else own.summand
+        shaped = np.broadcast_to(values.reshape(layer.numbers.shape), (self.images, *layer.numbers.shape))
+        stored: Floats = shaped.reshape(self.images, *op.spec.output).astype(self._width).astype(np.float64)
         return stored
 
     def _expected(self, given: FloatNetwork) -> dict[str, Floats]:
@@ -249,6 +298,8 @@ class FloatNumbers:
             if isinstance(layer, Map) and layer.op in ("scale", "bias"):
                 factor = np.ones(count) if layer.op == "bias" else factor
                 summand = np.zeros(count) if layer.op == "scale" else summand
+            if isinstance(layer, Map) and layer.numbers is not None:
+                factor = summand = rng.standard_normal(layer.numbers.shape)
             found = Constants(factor, summand)
         self._made[layer.name] = found
         return found
@@ -261,16 +312,27 @@ class FloatNumbers:
     def _layer(self, name: str) -> AnyLayer:
         return self.network.layers[self._places[name]]
 
+    def _refuse_moved(self, op: Operation) -> None:
+        """Refuse to give values in another order, unless all that read them find them in the first one."""
+        readers = [self.graph.ops[reader] for reader in self.graph.consumers[op.number]]
+        for layer in filter(self._folded.shuffles, op.folded):
+            if not all(isinstance(reader.spec, NamedLayer) or reader.picks is not None for reader in readers):
+                limit = "there is no C for a change of the order of values that is part of another operation"
+                raise self._refused(layer, limit)
+
     def _operation(self, op: Operation) -> FloatOperation:
         spec, nothing = op.spec, np.zeros(0)
+        self._refuse_moved(op)
+        if not can_be_read(self.graph, op):
+            raise self._refused(spec, "there is no C for parts or copies of several tensors")
         if isinstance(spec, NamedLayer):
             parameters, after = self._named(op, spec)
             return FloatOperation("CONV", parameters, after=self._after(op, after))
+        if op.picks is not None:
+            return FloatOperation("PICK", nothing, pixel=self._folded.pixel_function(op))
         if isinstance(spec, MatMul):
             if spec.transposed is None:
                 raise self._refused(spec, "does not say how its second operand is stored (transposed)")
-            if not reads_place(op, self._shapes(op))[0]:
-                raise self._refused(spec, "there is no C for a product that is not executed row by row")
             return FloatOperation("PRODUCT", nothing, after=self._after(op))
         if isinstance(spec, Pool):
             if spec.op == "average" and any(spec.padding):
@@ -279,38 +341,103 @@ class FloatNumbers:
         if isinstance(spec, Add | Mul):
             kind = "ADD" if isinstance(spec, Add) else "MULTIPLY"
             return FloatOperation(kind, nothing, after=self._after(op))
-        if isinstance(spec, Map | Function) and spec.op in ROWS:
+        if isinstance(spec, Map | Function) and (spec.op in ROWS or spec.op in OF_PLANES):
             return self._rowwise(op, spec)
-        if isinstance(spec, Map):
+        if isinstance(spec, Map) and spec.op in AFFINE and spec.parameters:
+            return self._affine(op, spec)
+        if isinstance(spec, Reshape) and spec.op in PERMUTES:
+            return FloatOperation("COPY", nothing, after=self._after(op), permutation=self._moved(spec))
+        if isinstance(spec, Function) and spec.op in COPIES:
+            self._refuse_sampling(spec)
             return FloatOperation("COPY", nothing, after=self._after(op))
-        if isinstance(spec, Concat) or (isinstance(spec, Reshape) and spec.op not in PERMUTES):
+        if isinstance(spec, Map | Concat | Reshape | Slice):
             return FloatOperation("COPY", nothing, after=self._after(op))
         raise self._refused(spec)
 
     def _shapes(self, op: Operation) -> list[tuple[int, int, int]]:
         return [self.graph.operand_shape(operand) for operand in op.operands]
 
+    def _moved(self, spec: Reshape) -> tuple[tuple[int, ...], tuple[int, ...]]:
+        """Return the sizes of what a reshape gives, and how far values are apart in what it reads."""
+        if spec.permutation is None:
+            raise self._refused(spec, "does not say in which order it gives values (permutation)")
+        sizes, axes = spec.permutation.merged.sizes, spec.permutation.merged.axes
+        apart = [prod(sizes[axis + 1 :]) for axis in range(len(sizes))]
+        return tuple(sizes[axis] for axis in axes), tuple(apart[axis] for axis in axes)
+
+    def _refuse_sampling(self, spec: Function) -> None:
+        """Refuse to enlarge a map in another way than by copies of each value."""
+        if spec.op != "resize_nearest" or self.given is None:
+            return
+        told = self._constants(self._layer(spec.name)).attributes
+        coordinates = told.get("coordinate_transformation_mode", "half_pixel")
+        if (coordinates, told.get("nearest_mode", "round_prefer_floor")) not in NEAREST:
+            raise self._refused(spec, f"there is no C for coordinates {coordinates} with this rounding")
+
+    def _affine(self, op: Operation, spec: Map) -> FloatOperation:
+        """Return a function that multiplies each channel by a number, or adds one, or does both."""
+        inside = {layer.name for layer in op.folded}
+        factor, summand, last = np.ones(spec.input[0]), np.zeros(spec.input[0]), op.name
+        follower: AnyLayer | None = self._layer(op.name)
+        while follower is not None:
+            numbers = self._constants(follower)
+            factor, more = factor * numbers.factor.ravel(), numbers.summand.ravel()
+            summand = summand * numbers.factor.ravel() + more
+            last = follower.name
+            readers = self._readers[last]
+            follower = self.network.layers[readers[0]] if len(readers) == 1 else None
+            if not isinstance(follower, Map) or follower.op not in AFFINE or follower.name not in inside:
+                follower = None
+        several = spec.parameters // spec.input[0]
+        if spec.parameters != several * spec.input[0] or several not in (1, 2):
+            raise self._refused(spec, f"has {spec.parameters} parameters, and {spec.input[0]} channels")
+        if several == 1 and summand.any() and (factor != 1).any():
+            raise self._refused(spec, "has summands that are not planned")
+        has_summand = several == 2 or bool(summand.any())
+        arrays = [summand, factor] if several == 2 else [summand if has_summand else factor]
+        parameters = np.stack([np.broadcast_to(each, spec.input[0]) for each in arrays], axis=1).ravel()
+        return FloatOperation(
+            "AFFINE", parameters, after=self._after(op, last, begun=True), has_summand=has_summand
+        )
+
     def _rowwise(self, op: Operation, spec: Map | Function) -> FloatOperation:
-        """Return a softmax or normalisation of a pixel's channels."""
-        if isinstance(spec, Function) and (not reads_place(op, self._shapes(op))[0] or op.together is None):
-            raise self._refused(spec, "there is no C for it along rows or columns")
-        count = spec.parameters
+        """Return a softmax or normalisation of some values that lie equally far apart."""
+        together, inner = self._together(op, spec)
+        kind = OF_PLANES.get(spec.op) or ROWS[spec.op]
+        count, channels = spec.parameters, spec.input[0]
+        normalises = kind.startswith("NORMALISE")
+        epsilon = self._epsilon(spec) if normalises else 0.0
         if not count:
-            kind = ROWS[spec.op]
-            epsilon = self._epsilon(spec) if kind.startswith("NORMALISE") else 0.0
-            return FloatOperation(kind, np.zeros(0), after=self._after(op), epsilon=epsilon)
-        channels = spec.input[0]
-        if count not in (channels, 2 * channels) or spec.op not in (
-            "layer_normalization",
-            "rms_normalization",
-        ):
+            found = FloatOperation(kind, np.zeros(0), after=self._after(op), epsilon=epsilon)
+            return replace(found, together=together, inner=inner)
+        of_channels = spec.op in OF_PLANES or (inner == prod(spec.output[1:]) and together == channels)
+        if count not in (channels, 2 * channels) or not normalises or not of_channels:
             raise self._refused(spec, f"has {count} parameters, and {channels} channels")
         own, several = self._constants(self._layer(op.name)), count == 2 * channels
         arrays = [own.factor, own.summand][: 1 + several]
         parameters = np.concatenate([np.broadcast_to(each.ravel(), channels) for each in arrays])
-        return FloatOperation(
-            ROWS[spec.op], parameters, 1, self._after(op), self._epsilon(spec), has_summand=several
-        )
+        found = FloatOperation(kind, parameters, 1, self._after(op), epsilon, has_summand=several)
+        return replace(found, together=together, inner=inner)
+
+    def _together(self, op: Operation, spec: Map | Function) -> tuple[int, int]:
+        """Return how many values a function takes together, and how far they are apart."""
+        channels, height, width = spec.output
+        if isinstance(spec, Map):
+            return channels, height * width
+        if spec.op in OF_PLANES:
+            groups = channels
+            if spec.op == "group_normalization":
+                groups = int(self._constants(self._layer(op.name)).attributes.get("num_groups", channels))
+            return channels // groups * height * width, 1
+        if reads_place(op, self._shapes(op))[0] and op.together is not None:
+            return op.together, height * width
+        along = [axis in (spec.along or ()) for axis in ("channels", "rows", "columns")]
+        axes = [axis for axis in range(3) if along[axis]]
+        gaps = [axis for axis in range(3) if not along[axis] and spec.output[axis] > 1]
+        if not axes or any(axes[0] < gap < axes[-1] for gap in gaps):
+            raise self._refused(spec, "there is no C for it along these axes")
+        inside = spec.output[axes[0] : axes[-1] + 1]
+        return prod(inside), prod(spec.output[axes[-1] + 1 :])
 
     def _epsilon(self, spec: AnyLayer) -> float:
         own = self._constants(self._layer(spec.name)).attributes
@@ -347,10 +474,22 @@ class FloatNumbers:
             last = follower.name
         if bias.any() and not spec.bias:
             raise self._refused(spec, "has biases that are not planned")
+        order = self._folded.order(op)
+        if order is not None:
+            kernels = self._in_order(spec, kernels, order)
         rows = kernels.reshape(spec.kernels, -1)
         if spec.bias:
             rows = np.concatenate([bias[:, None], rows], axis=1)
         return rows.ravel(), last
+
+    def _in_order(self, spec: NamedLayer, kernels: Floats, order: tuple[int, ...]) -> Floats:
+        """Return kernels for channels, or values, that are read in another order than the file's."""
+        if spec.groups > 1:
+            raise self._refused(spec, "there is no C for groups of channels that are shuffled before")
+        whole = kernels.reshape(spec.kernels, len(order), -1)
+        found = np.empty_like(whole)
+        found[:, list(order)] = whole
+        return found.reshape(kernels.shape)
 
     def _before(self, name: str) -> AnyLayer | None:
         """Return the only layer that a layer reads, None where there is none."""
@@ -369,12 +508,18 @@ class FloatNumbers:
         fits = all(each.size in (1, spec.kernels) for each in (numbers.factor, numbers.summand))
         return layer if fits and (spec.bias or not numbers.summand.any()) else None
 
-    def _after(self, op: Operation, last: str | None = None) -> PointFunction:
-        """Return what is computed of each value of an operation, behind the last layer that is part of it."""
+    def _after(self, op: Operation, last: str | None = None, *, begun: bool = False) -> PointFunction:
+        """Return what is computed of each value of an operation, behind the last layer that is part of it.
+
+        Parameters
+        ----------
+        begun
+            Whether the operation's own function is computed.
+        """
         inside = {layer.name for layer in op.folded}
         known, steps = {last or op.name: 0}, list[PointStep]()
         spec = op.spec
-        if isinstance(spec, Map) and spec.op not in (*ROWS, *FREE):
+        if isinstance(spec, Map) and spec.op not in (*ROWS, *FREE) and not begun:
             steps.append(self._step(spec, (0,)))
             known[op.name] = 1
         place = self._places[last or op.name] + 1
@@ -396,7 +541,10 @@ class FloatNumbers:
         """Return a function of single values."""
         if isinstance(layer, Add | Mul):
             return PointStep(layer.kind, read)
-        assert isinstance(layer, Map)
+        if isinstance(layer, Function) and layer.op in JOINED:
+            return PointStep(layer.op, read, self._number(layer))
+        if not isinstance(layer, Map | Function):
+            raise self._refused(layer)
         if layer.op in ("scale", "bias") and not layer.parameters:
             numbers = self._constants(layer)
             number = numbers.factor if layer.op == "scale" else numbers.summand
@@ -411,21 +559,47 @@ class FloatNumbers:
             layer.op, read, {name: float(told.get(name, value)) for name, value in known.attributes.items()}
         )
 
+    def _number(self, layer: Function) -> Mapping[str, float]:
+        """Return the number of the file that a function of several values reads beside these, if any."""
+        given = len(self.network.producers[self._places[layer.name]])
+        numbers = {} if self.given is None else self.given.constants_of(layer).numbers
+        if self.given is None and given == 1:
+            raise self._refused(layer, "does not tell the number that it reads; a file in ONNX does")
+        if not numbers:
+            return {}
+        if len(numbers) > 1 or any(each.size != 1 for each in numbers.values()):
+            raise self._refused(layer, "there is no C for several numbers of the file in it")
+        ((place, number),) = numbers.items()
+        return {"number" if place else "before": float(number.ravel()[0])}
+
     # Values ---------------------------------------------------------------------------------------------
 
     def _computed(self, op: Operation) -> Floats:
         """Return what an operation gives, of whole maps."""
         own, spec = self.operations[op.name], op.spec
-        given = [
-            self.maps[self.graph.name(access.source)][:, slice(*(access.channels or (None,)))]
-            for access in op.accesses
-        ]
+        given = [read(self.graph, operand, self.maps) for operand in operands_of(self.graph, op)]
         if isinstance(spec, MatMul):
             found = _product(spec, *given)
+        elif own.pixel is not None:
+            joined = np.concatenate([each.reshape(*each.shape[:2], -1) for each in given], axis=1)
+            picked = own.pixel(joined).reshape(len(joined), -1, op.spread, joined.shape[2])
+            found = picked.transpose(0, 1, 3, 2)
         elif own.kind in ROWS.values():
-            found = _of_rows(own, given, op.together or spec.input[0])
-        elif isinstance(spec, Map):
-            found = np.concatenate(given, axis=1)
+            found = _of_rows(own, given[0] if len(given) == 1 else np.concatenate(given, axis=1), op.causal)
+        elif own.kind == "AFFINE":
+            found = _by_channel(own, np.concatenate(given, axis=1))
+        elif isinstance(spec, Add | Mul):
+            alike = [each[:, np.arange(spec.input[0]) % each.shape[1]] for each in given]
+            found = layer_output(spec, alike, lambda _, values: values)
+        elif own.permutation is not None:
+            sizes, apart = own.permutation
+            places = sum(
+                np.arange(size).reshape([-1 if n == axis else 1 for n in range(len(sizes))]) * apart[axis]
+                for axis, size in enumerate(sizes)
+            )
+            found = given[0].reshape(len(given[0]), -1)[:, np.ravel(places)]
+        elif own.kind == "COPY":
+            found = np.concatenate([each.reshape(len(each), -1) for each in given], axis=1)
         else:
             found = layer_output(spec, given, lambda layer, values: _convolved(layer, values, own.parameters))
         return own.after(found)
@@ -449,11 +623,19 @@ def _product(spec: MatMul, first: Floats, second: Floats) -> Floats:
     return found
 
 
-def _of_rows(own: FloatOperation, given: list[Floats], together: int) -> Floats:
-    """Return a softmax or normalisation of the channels of each pixel, so many together."""
-    values = np.concatenate(given, axis=1)
-    rows = values.reshape(len(values), -1, together, prod(values.shape[2:]))
+def _of_rows(own: FloatOperation, values: Floats, causal: int | None) -> Floats:
+    """Return a softmax or normalisation of values that lie equally far apart.
+
+    Parameters
+    ----------
+    causal
+        Of a softmax: see `tilewright.spec.graph.Operation`.
+    """
+    rows = values.reshape(len(values), -1, own.together, own.inner)
     if own.kind in ("SOFTMAX", "LOG_SOFTMAX"):
+        if causal is not None:
+            keys, queries = np.arange(own.together)[:, None], np.arange(own.inner)
+            rows = np.where(keys <= queries + causal, rows, -np.inf)
         rows = rows - rows.max(axis=2, keepdims=True)
         total = np.exp(rows).sum(axis=2, keepdims=True)
         rows = np.exp(rows) / total if own.kind == "SOFTMAX" else rows - np.log(total)
@@ -468,3 +650,12 @@ def _of_rows(own: FloatOperation, given: list[Floats], together: int) -> Floats:
         if own.has_summand:
             found = found + own.parameters[channels:, None, None]
     return found
+
+
+def _by_channel(own: FloatOperation, values: Floats) -> Floats:
+    """Return values times a factor of their channel, and a summand of it."""
+    numbers = own.parameters.reshape(values.shape[1], -1)
+    if own.has_summand and numbers.shape[1] == 1:
+        return values + numbers[:, :1, None]
+    found = values * numbers[:, -1:, None]
+    return found + numbers[:, :1, None] if own.has_summand else found

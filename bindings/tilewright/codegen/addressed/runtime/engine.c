@@ -18,18 +18,20 @@ typedef struct {
     int before[MOST_MAPS], ends[MOST_MAPS]; /* end of the pixels of each map that are there, before and after a pass */
 } run_t;
 
-/* What a function of channels takes off a value, and multiplies it by. */
+/* What a function of several values takes off each of them, and multiplies it by. */
 typedef struct {
+    long base; /* the first of the values; -1 for none */
     value_t offset, factor;
 } row_t;
 
 /* What is computed at a time. */
-typedef struct {
+typedef struct work {
     const run_t *run;
     const operation_t *operation;
     range_t channels;
     int first_unit; /* whose weights are the first on chip */
-    row_t row;      /* of the pixel and channels that are being computed */
+    row_t row;      /* the values that were taken together last, */
+    pixel_t pixel;  /* and the pixel that was read last */
 } work_t;
 
 /* Places ----------------------------------------------------------------------------------------------- */
@@ -86,25 +88,19 @@ static value_t element(long at)
     return element_of(memory, at);
 }
 
-/* An element that an operation reads. */
-static value_t operand(const part_t *part, long at)
-{
-    return as_read(part, element(at));
-}
-
 /* The channel of an operation's input at which a part begins. */
 static int first_channel(const run_t *r, const operation_t *o, const part_t *part)
 {
     return o->in_a_row ? part->first / pixels_of(r->step->maps[part->map].tensor) : part->first;
 }
 
-/* The channels of a map in the block that is on chip. */
+/* The channels of a part in the block that is on chip. */
 static range_t held(const run_t *r, const operation_t *o, const part_t *part)
 {
     const map_t *map = &r->step->maps[part->map];
     const range_t block = r->step->order == KERNELS && map->block ? r->block : r->inputs;
     const int first = first_channel(r, o, part);
-    const range_t found = {MAX(0, block.begin - first), MIN(map->tensor->channels, block.end - first)};
+    const range_t found = {MAX(0, block.begin - first), MIN(part->channels, block.end - first)};
     return found;
 }
 
@@ -112,6 +108,62 @@ static range_t held(const run_t *r, const operation_t *o, const part_t *part)
 static int first_held(const work_t *w, const part_t *part)
 {
     return w->run->step->maps[part->map].block ? held(w->run, w->operation, part).begin : 0;
+}
+
+/* Operands --------------------------------------------------------------------------------------------- */
+
+/* The element at which a channel of a row and column of an operand lies that a part has. */
+static long located(const work_t *w, const part_t *part, int c, int y, int x)
+{
+    const tensor_t *t = w->run->step->maps[part->map].tensor;
+    c /= part->copies[0];
+    y = (y - part->row) / part->copies[1];
+    x = (x - part->column) / part->copies[2];
+    if (part->height) {
+        const long value = ((long)c * part->height + y) * part->width + x;
+        const int pixel = (int)(value % pixels_of(t));
+        c = (int)(value / pixels_of(t));
+        y = pixel / t->columns;
+        x = pixel % t->columns;
+    }
+    return place(w->run, part->map, y, x, part->begin + c, first_held(w, part));
+}
+
+static int has(const part_t *part, int y, int x)
+{
+    return y >= part->row && y < part->row + part->rows && x >= part->column && x < part->column + part->columns;
+}
+
+/* A value of an operand. */
+static value_t read_at(const work_t *w, const operand_t *from, int c, int y, int x)
+{
+    const part_t *part = from->parts;
+    while (!has(part, y, x))
+        part++;
+    return as_read(part, element(located(w, part, c, y, x)));
+}
+
+/* The same in the order [channels][rows][columns]. */
+static value_t read_value(const work_t *w, const operand_t *from, long value)
+{
+    const int pixels = from->rows * from->columns, pixel = (int)(value % pixels);
+    return read_at(w, from, (int)(value / pixels), pixel / from->columns, pixel % from->columns);
+}
+
+/* The operand that has a channel of all of them, which becomes its channel. */
+static const operand_t *operand_of(const work_t *w, int *channel)
+{
+    const operand_t *from = w->operation->operands;
+    while (*channel - from->first >= from->channels)
+        from++;
+    *channel -= from->first;
+    return from;
+}
+
+static value_t read_joined(const work_t *w, int c, int y, int x)
+{
+    const operand_t *from = operand_of(w, &c);
+    return read_at(w, from, c, y, x);
 }
 
 /* Weights ---------------------------------------------------------------------------------------------- */
@@ -211,9 +263,9 @@ static void load_block(const run_t *r, int map, range_t pixels)
         int known = part->map != map;
         for (int q = 0; q < p; q++)
             known |= o->parts[q].map == map && o->parts[q].first == part->first;
-        const range_t channels = held(r, o, part);
-        if (!known && channels.begin < channels.end)
-            move_pixels(r, map, pixels, channels, channels.begin, 0);
+        const range_t own = held(r, o, part), channels = {part->begin + own.begin, part->begin + own.end};
+        if (!known && own.begin < own.end)
+            move_pixels(r, map, pixels, channels, own.begin, 0);
     }
 }
 
@@ -250,8 +302,8 @@ static sum_t connected(const work_t *w, const part_t *part, long weights)
     sum_t sum = 0;
     for (int p = 0; p < pixels; p++)
         for (int c = channels.begin; c < channels.end; c++) {
-            const long at = place(r, part->map, p / t->columns, p % t->columns, c, first_held(w, part));
-            sum += (sum_t)(operand(part, at) * element(weights + first + (long)c * pixels + p));
+            const long at = place(r, part->map, p / t->columns, p % t->columns, part->begin + c, first_held(w, part));
+            sum += (sum_t)(as_read(part, element(at)) * element(weights + first + (long)c * pixels + p));
         }
     return sum;
 }
@@ -261,10 +313,10 @@ static sum_t windowed(const work_t *w, const part_t *part, range_t group, long w
 {
     const operation_t *o = w->operation;
     const tensor_t *t = w->run->step->maps[part->map].tensor;
-    const int top = y * o->stride[0] - o->padding[0], left = x * o->stride[1] - o->padding[1];
+    const int top = y * o->stride[0] - o->padding[0] - part->row, left = x * o->stride[1] - o->padding[1] - part->column;
     const range_t down = inside(top, o->dilation[0], o->kernel[0], t->rows);
     const range_t across = inside(left, o->dilation[1], o->kernel[1], t->columns);
-    const int begin = MAX(group.begin, part->first), end = MIN(group.end, part->first + t->channels);
+    const int begin = MAX(group.begin, part->first), end = MIN(group.end, part->first + part->channels);
     const int window = o->kernel[0] * o->kernel[1];
     sum_t sum = 0;
     if (begin >= end)
@@ -272,10 +324,10 @@ static sum_t windowed(const work_t *w, const part_t *part, range_t group, long w
     for (int ky = down.begin; ky < down.end; ky++)
         for (int kx = across.begin; kx < across.end; kx++) {
             const long from = place(w->run, part->map, top + ky * o->dilation[0], left + kx * o->dilation[1],
-                                    begin - part->first, first_held(w, part));
+                                    part->begin + begin - part->first, first_held(w, part));
             const long weight = weights + (long)(begin - group.begin) * window + ky * o->kernel[1] + kx;
             for (int c = 0; c < end - begin; c++)
-                sum += (sum_t)(operand(part, from + c) * element(weight + (long)c * window));
+                sum += (sum_t)(as_read(part, element(from + c)) * element(weight + (long)c * window));
         }
     return sum;
 }
@@ -324,140 +376,160 @@ static value_t convolved(const work_t *w, int k, int y, int x)
     return accumulated(o, sum) + (o->bias_within ? 0 : bias);
 }
 
-/* The part that has an input channel, which becomes its channel. */
-static const part_t *part_of(const work_t *w, int *channel)
-{
-    const part_t *part = w->operation->parts;
-    while (*channel - part->first >= w->run->step->maps[part->map].tensor->channels)
-        part++;
-    *channel -= part->first;
-    return part;
-}
-
 static value_t pooled(const work_t *w, int c, int y, int x)
 {
     const operation_t *o = w->operation;
-    const part_t *part = part_of(w, &c);
-    const tensor_t *t = w->run->step->maps[part->map].tensor;
+    const operand_t *from = operand_of(w, &c);
     const int top = y * o->stride[0] - o->padding[0], left = x * o->stride[1] - o->padding[1];
-    const range_t down = inside(top, 1, o->kernel[0], t->rows);
-    const range_t across = inside(left, 1, o->kernel[1], t->columns);
+    const range_t down = inside(top, 1, o->kernel[0], from->rows);
+    const range_t across = inside(left, 1, o->kernel[1], from->columns);
     value_t found = o->kind == MAX_POOL ? LEAST : 0;
     for (int ky = down.begin; ky < down.end; ky++)
         for (int kx = across.begin; kx < across.end; kx++) {
-            const value_t value = operand(part, place(w->run, part->map, top + ky, left + kx, c, first_held(w, part)));
+            const value_t value = read_at(w, from, c, top + ky, left + kx);
             found = o->kind == MAX_POOL ? MAX(found, value) : found + value;
         }
     return found;
 }
 
+/* A sum or product; operands of a single pixel, or of fewer channels, have the same values again. */
 static value_t combined(const work_t *w, int c, int y, int x)
 {
     const operation_t *o = w->operation;
     value_t found = o->kind == MULTIPLY;
-    for (int p = 0; p < o->part_count; p++) {
-        const part_t *part = &o->parts[p]; /* one of a single pixel has the same value everywhere */
-        const long at = place(w->run, part->map, part->whole ? 0 : y, part->whole ? 0 : x, c, first_held(w, part));
-        found = o->kind == MULTIPLY ? found * operand(part, at) : found + operand(part, at);
+    for (int p = 0; p < o->operand_count; p++) {
+        const operand_t *from = &o->operands[p];
+        const value_t value = read_at(w, from, c % from->channels, y % from->rows, x % from->columns);
+        found = o->kind == MULTIPLY ? found * value : found + value;
     }
     return found;
+}
+
+/* The number of an output value, channel by channel. */
+static long number_of(const work_t *w, int c, int y, int x)
+{
+    const tensor_t *t = w->run->step->maps[w->operation->map].tensor;
+    return (long)c * pixels_of(t) + y * t->columns + x;
 }
 
 static value_t copied(const work_t *w, int c, int y, int x)
 {
     const operation_t *o = w->operation;
-    const map_t *maps = w->run->step->maps;
-    if (!o->in_a_row) {
-        const part_t *part = part_of(w, &c);
-        return operand(part, place(w->run, part->map, y, x, c, first_held(w, part)));
+    if (!o->in_a_row)
+        return read_joined(w, c, y, x);
+    long rest = number_of(w, c, y, x), value = o->axes ? 0 : rest;
+    for (int axis = o->axes - 1; axis >= 0; axis--) {
+        value += rest % o->sizes[axis] * o->apart[axis];
+        rest /= o->sizes[axis];
     }
-    const part_t *part = o->parts;
-    const tensor_t *to = maps[o->map].tensor;
-    int value = c * pixels_of(to) + y * to->columns + x;
-    while (value - part->first >= pixels_of(maps[part->map].tensor) * maps[part->map].tensor->channels)
-        part++;
-    value -= part->first;
-    const tensor_t *t = maps[part->map].tensor;
-    const int each = pixels_of(t), pixel = value % each;
-    return operand(part, place(w->run, part->map, pixel / t->columns, pixel % t->columns, value / each, 0));
+    const operand_t *from = o->operands;
+    while (value - from->first >= (long)from->channels * from->rows * from->columns)
+        from++;
+    return read_value(w, from, value - from->first);
 }
 
-/* Products and functions of channels --------------------------------------------------------------------- */
+/* Products, pixels, and functions of several values ------------------------------------------------------ */
 
 #if FLOATS
 
-/* A value of a map of which all is there, in the order [channels][rows][columns]. */
-static value_t value_of(const work_t *w, const part_t *part, long value)
+/* The place of a value of the second matrix, channel by channel. */
+static long second_value(const operation_t *o, int group, int column, int d)
 {
-    const tensor_t *t = w->run->step->maps[part->map].tensor;
-    const int pixels = pixels_of(t), pixel = (int)(value % pixels);
-    return operand(part, place(w->run, part->map, pixel / t->columns, pixel % t->columns, part->begin + (int)(value / pixels), 0));
+    return o->transposed ? ((long)group * o->columns + column) * o->depth + d : ((long)group * o->depth + d) * o->columns + column;
 }
 
-/* The place of a value of the second matrix in this order. */
-static long second_value(const operation_t *o, int columns, int group, int column, int d)
+/* Groups that share a second matrix. */
+static int shared_by(const operation_t *o)
 {
-    return o->transposed ? ((long)group * columns + column) * o->depth + d : ((long)group * o->depth + d) * columns + column;
+    return o->operands[1].parts->copies[0];
 }
 
 /* A row of the first matrix times a column of the second one. */
 static value_t multiplied(const work_t *w, int c, int y, int x)
 {
     const operation_t *o = w->operation;
-    const part_t *first = &o->parts[0], *second = &o->parts[1];
-    const int columns = w->run->step->maps[o->map].tensor->channels / o->groups;
-    const int group = c / columns, column = c % columns;
-    const long row = place(w->run, first->map, y, x, first->begin + group * o->depth, 0);
+    const operand_t *first = &o->operands[0], *second = &o->operands[1];
+    const long number = number_of(w, c, y, x);
+    const int row = (int)(number % o->rows), column = (int)(number / o->rows % o->columns), group = (int)(number / o->rows / o->columns);
     const range_t keys = w->run->keys;
-    const long in_block = o->attention ? (long)group * length(keys) + column - keys.begin : c - w->channels.begin;
+    const int matrix = group / shared_by(o);
+    const long in_block = o->attention ? (long)matrix * length(keys) + column - keys.begin
+                                       : (long)matrix * o->columns + column - w->first_unit;
     value_t sum = 0;
     for (int d = 0; d < o->depth; d++)
-        sum += operand(first, row + d) * (second->blocks ? element(o->operand + in_block * o->depth + d)
-                                                         : value_of(w, second, second_value(o, columns, group, column, d)));
+        sum += (o->in_a_row ? read_value(w, first, ((long)group * o->depth + d) * o->rows + row)
+                            : read_at(w, first, group * o->depth + d, y, x))
+               * (second->parts->blocks ? element(o->operand + in_block * o->depth + d)
+                                        : read_value(w, second, second_value(o, group, column, d)));
     return sum;
 }
 
-static value_t read_channel(const work_t *w, int c, int y, int x)
+value_t channel_of(const pixel_t *pixel, int channel)
 {
-    const part_t *part = part_of(w, &c);
-    return operand(part, place(w->run, part->map, y, x, c, 0));
+    return read_joined(pixel->work, channel, pixel->y, pixel->x);
 }
 
-/* What some channels of a pixel have in common, from one of them on. */
-static row_t row_of_channels(const work_t *w, int first, int y, int x)
+/* A channel of a pixel, or what is computed of several. */
+static value_t picked(work_t *w, int c, int y, int x)
 {
     const operation_t *o = w->operation;
-    const int end = first + o->together;
+    const int number = y * w->run->step->maps[o->map].tensor->columns + x, columns = o->operands->columns;
+    const int place = c * o->spread + number % o->spread, read = number / o->spread;
+    pixel_t *pixel = &w->pixel;
+    const int fresh = !pixel->work || pixel->y != read / columns || pixel->x != read % columns;
+    pixel->work = w;
+    pixel->y = read / columns;
+    pixel->x = read % columns;
+    if (o->share && fresh)
+        o->share(pixel);
+    return o->of_pixel ? o->of_pixel(pixel, place) : channel_of(pixel, o->picks[place]);
+}
+
+/* A value times the factor of its channel, and its summand. */
+static value_t scaled(const work_t *w, int c, int y, int x)
+{
+    const operation_t *o = w->operation;
+    const value_t value = read_joined(w, c, y, x);
+    const long weights = weights_of(w->run, o, c, w->first_unit);
+    return (o->each > o->has_summand ? value * element(weights + o->has_summand) : value) + (o->has_summand ? element(weights) : 0);
+}
+
+/* What several values have in common, of which there are so many. */
+static row_t row_of_values(const work_t *w, long base, int count)
+{
+    const operation_t *o = w->operation;
     value_t most = LEAST, sum = 0, squares = 0;
-    for (int c = first; c < end; c++) {
-        const value_t value = read_channel(w, c, y, x);
+    for (int i = 0; i < count; i++) {
+        const value_t value = read_value(w, o->operands, base + (long)i * o->inner);
         most = MAX(most, value);
         sum += value;
     }
     const int softmax = o->kind == SOFTMAX || o->kind == LOG_SOFTMAX;
-    const value_t offset = softmax ? most : o->kind == NORMALISE ? sum / (value_t)o->together : 0;
+    const value_t offset = softmax ? most : o->kind == NORMALISE ? sum / (value_t)count : 0;
     sum = 0;
-    for (int c = first; c < end; c++) {
-        const value_t value = read_channel(w, c, y, x) - offset;
+    for (int i = 0; i < count; i++) {
+        const value_t value = read_value(w, o->operands, base + (long)i * o->inner) - offset;
         sum += softmax ? exp(value) : 0;
         squares += value * value;
     }
-    const row_t row = {offset + (o->kind == LOG_SOFTMAX ? log(sum) : 0),
+    const row_t row = {base, offset + (o->kind == LOG_SOFTMAX ? log(sum) : 0),
                        o->kind == SOFTMAX ? 1 / sum
                        : softmax          ? 1
-                                          : 1 / sqrt(squares / (value_t)o->together + o->epsilon)};
+                                          : 1 / sqrt(squares / (value_t)count + o->epsilon)};
     return row;
 }
 
-/* A product of matrices, or a function of the channels of a pixel, which are computed one after the other. */
-static value_t by_rows(work_t *w, int c, int y, int x)
+/* A function of several values, for one of them. */
+static value_t of_row(work_t *w, int c, int y, int x)
 {
     const operation_t *o = w->operation;
-    if (o->kind == PRODUCT)
-        return multiplied(w, c, y, x);
-    if (c % o->together == 0)
-        w->row = row_of_channels(w, c, y, x);
-    const value_t value = read_channel(w, c, y, x) - w->row.offset;
+    const long number = number_of(w, c, y, x), place = number / o->inner % o->together, base = number - place * o->inner;
+    const int seen = o->causal ? MIN(o->together, (int)(number % o->inner) + o->causal) : o->together;
+    if (base != w->row.base)
+        w->row = row_of_values(w, base, seen);
+    if (place >= seen) /* later keys get nothing */
+        return 0;
+    const value_t value = read_value(w, o->operands, number) - w->row.offset;
     const value_t found = (o->kind == SOFTMAX ? exp(value) : value) * w->row.factor;
     if (!o->weight_count)
         return found;
@@ -466,9 +538,23 @@ static value_t by_rows(work_t *w, int c, int y, int x)
     return found * element(weights + c) + (o->has_summand ? element(weights + channels + c) : 0);
 }
 
+static value_t in_floats(work_t *w, int c, int y, int x)
+{
+    switch (w->operation->kind) {
+    case PRODUCT:
+        return multiplied(w, c, y, x);
+    case PICK:
+        return picked(w, c, y, x);
+    case AFFINE:
+        return scaled(w, c, y, x);
+    default:
+        return of_row(w, c, y, x);
+    }
+}
+
 #else
 
-static value_t by_rows(const work_t *w, int c, int y, int x)
+static value_t in_floats(const work_t *w, int c, int y, int x)
 {
     return copied(w, c, y, x); /* there are none */
 }
@@ -547,7 +633,7 @@ static value_t with_pixels(const work_t *w, value_t value, const part_t *part, i
     sum_t sum = (sum_t)value;
     for (int p = begin; p < r->ends[o->map]; p++) {
         const int y = p / width, x = columns.begin + p % width;
-        const value_t read = operand(part, place(r, part->map, y, x, channel, first_held(w, part)));
+        const value_t read = as_read(part, element(place(r, part->map, y, x, part->begin + channel, first_held(w, part))));
         const long at = o->stays ? (long)y * r->step->maps[part->map].tensor->columns + x : p - begin;
         if (o->kind == CONV)
             sum += (sum_t)(read * element(weights + at));
@@ -570,13 +656,13 @@ static value_t connected_pixels(const work_t *w, int k, value_t value)
     if (is_first(r) || o->stays)
         weights += o->has_bias;
     if (o->channelwise) {
-        const part_t *own = part_of(w, &k);
-        return with_pixels(w, value, own, k, weights);
+        const operand_t *own = operand_of(w, &k);
+        return with_pixels(w, value, own->parts, k, weights);
     }
     for (int p = 0; p < o->part_count; p++) {
         const part_t *part = &o->parts[p];
         const int first = first_channel(r, o, part);
-        for (int c = 0; c < r->step->maps[part->map].tensor->channels; c++)
+        for (int c = 0; c < part->channels; c++)
             value = with_pixels(w, value, part, c, weights + (long)(first + c) * each);
     }
     return value;
@@ -594,7 +680,7 @@ static void save_running(const run_t *r, const operation_t *o, range_t channels)
 static void add_pixels(const run_t *r, const operation_t *o, range_t channels)
 {
     const map_t *map = &r->step->maps[o->map];
-    const work_t work = {r, o, channels, channels.begin, {0, 0}};
+    const work_t work = {.run = r, .operation = o, .channels = channels, .first_unit = channels.begin};
     if (o->weight_count && !o->stays)
         load_weights_of_pixels(r, o, channels);
     for (int k = channels.begin; k < channels.end; k++) {
@@ -604,8 +690,8 @@ static void add_pixels(const run_t *r, const operation_t *o, range_t channels)
             value = connected_pixels(&work, k, value);
         } else {
             int channel = k;
-            const part_t *part = part_of(&work, &channel);
-            value = with_pixels(&work, value, part, channel, 0);
+            const operand_t *from = operand_of(&work, &channel);
+            value = with_pixels(&work, value, from->parts, channel, 0);
         }
         if (!is_last(r)) {
             put_partial(memory, at, r->step->running, value);
@@ -630,7 +716,7 @@ static void save(const run_t *r, int map, range_t channels)
 static value_t computed(work_t *w, int c, int y, int x)
 {
     const operation_t *o = w->operation;
-    const value_t value = o->kind >= PRODUCT                                ? by_rows(w, c, y, x)
+    const value_t value = o->kind >= PRODUCT                                ? in_floats(w, c, y, x)
                           : o->kind == CONV                                 ? convolved(w, c, y, x)
                           : o->kind == MAX_POOL || o->kind == AVERAGE_POOL ? pooled(w, c, y, x)
                           : o->kind == COPY                                ? copied(w, c, y, x)
@@ -645,16 +731,17 @@ static void compute_block(const run_t *r, const operation_t *o, range_t channels
     const range_t rows = rows_of(r, o->map), columns = columns_of(r, o->map);
     const int width = length(columns), first = map->block ? channels.begin : 0;
     const int partial = r->inputs.end < r->step->depth;
-    work_t work = {r, o, channels, units.begin, {0, 0}};
-    for (int p = r->before[o->map]; p < r->ends[o->map]; p++) {
+    const int pixels = r->ends[o->map] - r->before[o->map], count = length(channels);
+    work_t work = {.run = r, .operation = o, .channels = channels, .first_unit = units.begin, .row = {.base = -1}};
+    for (long i = 0; i < (long)pixels * count; i++) {
+        const int p = r->before[o->map] + (int)(o->by_channel ? i % pixels : i / count);
+        const int c = channels.begin + (int)(o->by_channel ? i / pixels : i % count);
         const int y = rows.begin + p / width, x = columns.begin + p % width;
-        for (int c = channels.begin; c < channels.end; c++) {
-            value_t bias;
-            if (partial)
-                put_partial(memory, sum_at(&work, c, y, x), sum_bits(o), (value_t)added(&work, c, y, x, &bias));
-            else
-                put_element(memory, place(r, o->map, y, x, c, first), computed(&work, c, y, x));
-        }
+        value_t bias;
+        if (partial)
+            put_partial(memory, sum_at(&work, c, y, x), sum_bits(o), (value_t)added(&work, c, y, x, &bias));
+        else
+            put_element(memory, place(r, o->map, y, x, c, first), computed(&work, c, y, x));
     }
     if (map->written && !partial && !r->step->doubled)
         save(r, o->map, channels);
@@ -694,42 +781,46 @@ static long in_dram(const tensor_t *t, const part_t *part, long value)
     return value % pixels_of(t) * t->channels + part->begin + value / pixels_of(t);
 }
 
-/* Load columns of the second matrices, which are counted from group to group. */
+/* Load columns of the second matrices, which are counted from matrix to matrix. */
 static void load_columns(const run_t *r, const operation_t *o, range_t units)
 {
-    const tensor_t *t = r->step->maps[o->parts[1].map].tensor;
-    const int columns = r->step->maps[o->map].tensor->channels / o->groups;
+    const part_t *second = o->operands[1].parts;
+    const tensor_t *t = r->step->maps[second->map].tensor;
     load_t l = {t->dram, o->operand, 0, 0};
     for (int u = units.begin; u < units.end; u++)
         for (int d = 0; d < o->depth; d++)
-            load_more(&l, in_dram(t, &o->parts[1], second_value(o, columns, u / columns, u % columns, d)));
+            load_more(&l, in_dram(t, second, second_value(o, u / o->columns, u % o->columns, d)));
     load_rest(&l);
 }
 
 /* Load what the second matrices have of some keys: columns to scores, rows to the context. */
 static void load_keys(const run_t *r, const operation_t *o)
 {
-    const tensor_t *t = r->step->maps[o->parts[1].map].tensor;
-    const int columns = r->step->maps[o->map].tensor->channels / o->groups, others = o->is_context ? columns : o->depth;
+    const part_t *second = o->operands[1].parts;
+    const tensor_t *t = r->step->maps[second->map].tensor;
+    const int others = o->is_context ? o->columns : o->depth;
     load_t l = {t->dram, o->operand, 0, 0};
-    for (int g = 0; g < o->groups; g++)
+    for (int m = 0; m < o->groups / shared_by(o); m++)
         for (int k = r->keys.begin; k < r->keys.end; k++)
-            for (int i = 0; i < others; i++) {
-                const long value = second_value(o, columns, g, o->is_context ? i : k, o->is_context ? k : i);
-                load_more(&l, in_dram(t, &o->parts[1], value));
-            }
+            for (int i = 0; i < others; i++)
+                load_more(&l, in_dram(t, second, second_value(o, m, o->is_context ? i : k, o->is_context ? k : i)));
     load_rest(&l);
 }
 
-/* Compute a product, one block of columns after the other. */
+/* Compute a product, one block of columns after the other, which several groups may share. */
 static void compute_columns(const run_t *r, const operation_t *o)
 {
-    const int count = r->step->maps[o->map].tensor->channels;
+    const int share = shared_by(o), count = o->groups / share * o->columns;
     for (range_t units = {0, 0}; units.begin < count; units.begin = units.end) {
         units.end = MIN(units.begin + r->step->kernels, count);
-        if (o->parts[1].blocks)
+        if (o->operands[1].parts->blocks)
             load_columns(r, o, units);
-        compute_block(r, o, units, units);
+        for (int m = units.begin / o->columns; m * o->columns < units.end; m++)
+            for (int group = m * share; group < (m + 1) * share; group++) {
+                const int first = (group - m) * o->columns; /* from a unit to its channel in the group */
+                const range_t channels = {MAX(units.begin, m * o->columns) + first, MIN(units.end, (m + 1) * o->columns) + first};
+                compute_block(r, o, channels, units);
+            }
     }
 }
 
@@ -745,20 +836,21 @@ static long sums_of(const run_t *r, const operation_t *context, int p, int group
 static void pass_scores(const run_t *r, const operation_t *o, const operation_t *context, int p, int y, int x)
 {
     const int keys = context->depth, values = r->step->maps[context->map].tensor->channels / context->groups;
+    const int end = o->causal ? MIN(r->keys.end, p + o->causal) : r->keys.end; /* of what the row sees */
     for (int g = 0; g < context->groups; g++) {
         const long sums = sums_of(r, context, p, g);
         const long most_at = sums + (long)values * SUM_ELEMENTS, total_at = most_at + SUM_ELEMENTS;
         const int begins = !r->keys.begin;
         const value_t before = begins ? LEAST : element(most_at);
         value_t most = before;
-        for (int k = r->keys.begin; k < r->keys.end; k++)
+        for (int k = r->keys.begin; k < end; k++)
             most = MAX(most, element(place(r, o->parts[0].map, y, x, g * keys + k, 0)));
         const value_t less = begins ? 0 : exp(before - most);
         value_t total = begins ? 0 : element(total_at) * less;
         for (int v = 0; v < values; v++)
             put_element(memory, sums + (long)v * SUM_ELEMENTS, begins ? 0 : element(sums + (long)v * SUM_ELEMENTS) * less);
         for (int k = r->keys.begin; k < r->keys.end; k++) {
-            const value_t power = exp(element(place(r, o->parts[0].map, y, x, g * keys + k, 0)) - most);
+            const value_t power = k < end ? exp(element(place(r, o->parts[0].map, y, x, g * keys + k, 0)) - most) : 0;
             put_element(memory, place(r, o->map, y, x, g * keys + k, 0), power);
             total += power;
         }
@@ -770,16 +862,17 @@ static void pass_scores(const run_t *r, const operation_t *o, const operation_t 
 /* Add the values of the keys, each times its exponential, to the context. */
 static void add_values(const run_t *r, const operation_t *o, int p, int y, int x)
 {
-    const work_t work = {r, o, {0, 0}, 0, {0, 0}};
+    const work_t work = {.run = r, .operation = o};
+    const operand_t *second = &o->operands[1];
     const int values = r->step->maps[o->map].tensor->channels / o->groups;
     for (int g = 0; g < o->groups; g++)
         for (int v = 0; v < values; v++) {
             const long at = sums_of(r, o, p, g) + (long)v * SUM_ELEMENTS;
             value_t sum = element(at);
             for (int k = r->keys.begin; k < r->keys.end; k++) {
-                const long in_block = ((long)g * length(r->keys) + k - r->keys.begin) * values + v;
-                const value_t value = o->parts[1].blocks ? element(o->operand + in_block)
-                                                         : value_of(&work, &o->parts[1], second_value(o, values, g, v, k));
+                const long in_block = ((long)(g / shared_by(o)) * length(r->keys) + k - r->keys.begin) * values + v;
+                const value_t value = second->parts->blocks ? element(o->operand + in_block)
+                                                            : read_value(&work, second, second_value(o, g, v, k));
                 sum += element(place(r, o->parts[0].map, y, x, g * o->depth + k, 0)) * value;
             }
             put_element(memory, at, sum);
@@ -802,14 +895,14 @@ static void end_context(const run_t *r, const operation_t *o, int p, int y, int 
     }
 }
 
-/* Load what a function reads beside scores of the keys that pass by. */
-static void load_beside(const run_t *r, const operation_t *o, int groups)
+/* Load what a function reads beside scores of the keys that pass by, of the groups that have their own. */
+static void load_beside(const run_t *r, const operation_t *o)
 {
     for (int i = 0; i < o->part_count; i++) {
         const int m = o->parts[i].map;
         const map_t *map = &r->step->maps[m];
         const range_t pixels = {r->before[o->map], r->ends[o->map]};
-        for (int g = 0; map->streamed && map->keys && g < groups; g++) {
+        for (int g = 0; map->streamed && map->keys && g < map->tensor->channels / map->keys; g++) {
             const range_t channels = {g * map->keys + r->keys.begin, g * map->keys + r->keys.end};
             move_pixels(r, m, pixels, channels, 0, 0);
         }
@@ -821,10 +914,10 @@ static void compute_keys(const run_t *r, const operation_t *o, const operation_t
 {
     const range_t rows = rows_of(r, o->map), columns = columns_of(r, o->map);
     const int width = length(columns);
-    if (o->kind == PRODUCT && o->parts[1].blocks)
+    if (o->kind == PRODUCT && o->operands[1].parts->blocks)
         load_keys(r, o);
     if (o->kind != SOFTMAX && o != context) {
-        load_beside(r, o, context->groups);
+        load_beside(r, o);
         for (int g = 0; g < context->groups; g++) {
             const range_t channels = {g * context->depth + r->keys.begin, g * context->depth + r->keys.end};
             compute_block(r, o, channels, channels);
@@ -846,9 +939,11 @@ static void compute_attention(const run_t *r, const operation_t *context)
     const step_t *s = r->step;
     const range_t columns = columns_of(r, context->map);
     const int width = length(columns), room = s->maps[context->parts[0].map].room;
+    const int last = r->ends[context->map] - 1; /* which sees the most keys */
+    const int needed = context->causal ? MIN(context->depth, last + context->causal) : context->depth;
     run_t now = *r;
-    for (now.keys.begin = 0; now.keys.begin < context->depth; now.keys.begin = now.keys.end) {
-        now.keys.end = MIN(now.keys.begin + room, context->depth);
+    for (now.keys.begin = 0; now.keys.begin < needed; now.keys.begin = now.keys.end) {
+        now.keys.end = MIN(now.keys.begin + room, needed);
         for (int i = 0; i < s->operation_count; i++)
             if (s->operations[i].attention == context->attention)
                 compute_keys(&now, &s->operations[i], context);
@@ -935,11 +1030,11 @@ static void save_pass(const run_t *r)
     }
 }
 
-/* The last row or column that an output reads, among those of its strip that begin with some. */
-static int last_read(const operation_t *o, int axis, int output, range_t there)
+/* The last row or column of a part that an output reads, among those of its strip; -1 if it reads what lies before. */
+static int last_read(const part_t *part, int axis, int output, range_t there)
 {
-    const int last = output * o->stride[axis] - o->padding[axis] + (o->kernel[axis] - 1) * o->dilation[axis];
-    return MAX(0, MIN(length(there) - 1, last - there.begin));
+    const int last = output * part->stride[axis] - part->before[axis] + part->extent[axis] - 1;
+    return last < 0 ? -1 : MAX(0, MIN(length(there) - 1, last - there.begin));
 }
 
 /* The end of the pixels of a map that outputs before some pixel read, of which there are some. */
@@ -947,15 +1042,18 @@ static int end_of(const run_t *r, const operation_t *o, const part_t *part, int 
 {
     if (part->whole)
         return pixels_there(r, part->map);
+    if (o->spread > 1)
+        return (pixel - 1) / o->spread + 1;
     const range_t rows = rows_of(r, o->map), columns = columns_of(r, o->map);
     const range_t down = rows_of(r, part->map), across = columns_of(r, part->map);
     const int row = rows.begin + (pixel - 1) / length(columns), column = columns.begin + (pixel - 1) % length(columns);
-    const int own = last_read(o, 0, row, down) * length(across) + last_read(o, 1, column, across) + 1;
+    const int low = last_read(part, 0, row, down), far = last_read(part, 1, column, across);
+    const int own = low < 0 || far < 0 ? 0 : low * length(across) + far + 1;
     if (row == rows.begin)
         return own;
     /* Columns that strides leave out behind the last one are read by nobody. */
-    const int above = last_read(o, 0, row - 1, down) * length(across) + last_read(o, 1, columns.end - 1, across) + 1;
-    return MAX(own, above);
+    const int high = last_read(part, 0, row - 1, down), end = MAX(0, last_read(part, 1, columns.end - 1, across)) + 1;
+    return high < 0 ? own : MAX(own, high * length(across) + end);
 }
 
 /* The pixels of the last map that a pass computes. */

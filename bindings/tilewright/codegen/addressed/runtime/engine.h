@@ -41,28 +41,57 @@ typedef struct {
     int in_sums;  /* whether it lies in partial sums: see operation_t.sums */
 } map_t;
 
-/* What an operation reads. */
+/*
+ * A part of an operand: some channels of a map, whose first row and column lie at `row` and `column` of the operand.
+ * Each channel, row and column stands there as often as `copies` says, one copy after the other.
+ */
 typedef struct {
-    int map;   /* of the step */
-    int first; /* of the operation's input: the channel at which it begins; the value, if values are in a row */
-    int whole; /* whether each output needs all of it */
-    int shift; /* values are divided by 2^shift as they are read, rounded, */
-    int bits;  /* and saturate at so many bits; 0 if they are read as they are stored */
-    int begin;  /* the channel of the map with which it begins, of a product's operands */
+    int map;             /* of the step */
+    int first;           /* of the operation's input: the channel at which the operand begins; the value, if values are in a row */
+    int whole;           /* whether each output needs all of it */
+    int shift;           /* values are divided by 2^shift as they are read, rounded, */
+    int bits;            /* and saturate at so many bits; 0 if they are read as they are stored */
+    int begin, channels; /* of the map */
+    int row, column, rows, columns; /* of the operand */
+    int copies[3];                  /* of a channel, row, column */
+    int height, width; /* of the shape in which all of the map is read, if it is another one: values stand in the same order; else 0 */
+    int stride[2], before[2], extent[2]; /* output row y needs `extent` rows from y * stride - before on, and columns likewise */
     int blocks; /* whether blocks of it are loaded in each pass, as of a second operand */
 } part_t;
 
-/* The last ones in floating point alone: products of two matrices; functions of the channels of a pixel. */
+/* What an operation reads: parts, in one of which each row and column lies. */
+typedef struct {
+    const part_t *parts;
+    int first; /* see part_t */
+    int channels, rows, columns;
+} operand_t;
+
+/*
+ * The last ones in floating point alone: products of two matrices; channels of a pixel, and functions of these; a
+ * factor and summand of each channel; functions of several values.
+ */
 typedef enum {
     CONV, MAX_POOL, AVERAGE_POOL, ADD, MULTIPLY, COPY,
-    PRODUCT, SOFTMAX, LOG_SOFTMAX, NORMALISE, NORMALISE_ROOT
+    PRODUCT, PICK, AFFINE, SOFTMAX, LOG_SOFTMAX, NORMALISE, NORMALISE_ROOT
 } kind_t;
+
+/* A pixel of what an operation reads, and what the channels that are computed of it have in common. */
+typedef struct {
+    const struct work *work;
+    int y, x;
+    value_t shared[SOME(MOST_SHARED)];
+} pixel_t;
+
+/* A channel of it, of all operands joined. */
+value_t channel_of(const pixel_t *pixel, int channel);
 
 /* What computes a map. */
 typedef struct {
     kind_t kind;
     int map;
-    const part_t *parts;
+    const operand_t *operands;
+    int operand_count;
+    const part_t *parts; /* of all operands */
     int part_count;
     int in_a_row; /* whether it takes values in the order [parts][channels][rows][columns] */
     int input_channels, groups;
@@ -81,16 +110,24 @@ typedef struct {
     int relu;
     int shift, divisor, bits; /* results are divided by 2^shift and a divisor, rounded once, and saturate at so many bits */
     value_t (*after)(value_t value); /* in floating point, what is computed of each result; NULL for nothing */
-    int depth;                /* of a product: products that are summed up */
+    int sizes[MOST_AXES], apart[MOST_AXES], axes; /* of a reshape that moves values: sizes of what it gives, the outermost
+                                                     first, and how far values are apart in what it reads */
+    int rows, columns, depth; /* of a product of groups: of each, and the products that are summed up */
     int transposed;           /* and whether the second operand is stored as [groups][columns][depth], or [groups][depth][columns] */
-    int together;             /* of a function of channels: those of which it has a sum */
+    const int *picks;         /* the channel that each channel is, of all operands joined; of `spread` pixels for each one read */
+    int spread;
+    void (*share)(pixel_t *pixel);                        /* or what is computed of channels, */
+    value_t (*of_pixel)(const pixel_t *pixel, int channel); /* for each one */
+    int together, inner;      /* of a function of several values: how many, and how far they are apart, channel by channel */
+    int by_channel;           /* whether it computes channel by channel, and else pixel by pixel */
+    int causal;               /* keys that the first row sees of a softmax, or of a context; each row sees one more; 0 for all */
     int in_blocks;            /* of a product: whether columns are computed block by block, */
     long operand;             /* where a block of the second operand is loaded, */
     int attention;            /* the attention that it is part of, if keys pass by in it, from 1 on; of others 0 */
     int is_context;           /* and whether it gives the context */
     long sums;                /* of a context: for each row and group the context, a maximum and a sum */
-    int has_summand;          /* of a normalisation: whether weights are followed by numbers that are added */
-    value_t epsilon;          /* and what is added to the mean of squares */
+    int has_summand;          /* whether factors of channels are followed by numbers that are added, or come behind these */
+    value_t epsilon;          /* what a normalisation adds to the mean of squares */
 } operation_t;
 
 /*
