@@ -265,6 +265,18 @@ def slopes(file: TfliteFile, own: int) -> int:
     return result
 
 
+def resized(file: TfliteFile, own: int) -> int:
+    """Add a map in another size."""
+    rng, shape = file.rng, shape_of(file, own)
+    sizes, kind = rng.integers(1, 12, 2).tolist(), str(rng.choice(["Bilinear", "NearestNeighbor"]))
+    result = alike(file, own, [1, *sizes, shape[-1]])
+    fields = {"alignCorners": bool(rng.integers(2))}
+    fields["halfPixelCenters"] = not fields["alignCorners"] and bool(rng.integers(2))
+    name = {"Bilinear": "RESIZE_BILINEAR", "NearestNeighbor": "RESIZE_NEAREST_NEIGHBOR"}[kind]
+    file.add(name, [own, file.integers(*sizes)], [result], f"Resize{kind}Options", **fields)
+    return result
+
+
 DRAWS: dict[str, Draw] = {
     "convolution": convolution,
     "connected": connected,
@@ -278,6 +290,7 @@ DRAWS: dict[str, Draw] = {
     "matrices": matrices,
     "of one scale": of_one_scale,
     "slopes": slopes,
+    "resized": resized,
 }
 
 

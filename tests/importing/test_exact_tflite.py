@@ -30,11 +30,11 @@ FOLDER = "TILEWRIGHT_MLPERF_TINY"
 
 SPOTTER = ROOT / "docs" / "files" / "kws_ref_model.tflite"
 
-UNKNOWN = {
-    "int8": {"bilinear"},
-    "int16": {"bilinear", "hard swish", "logistic", "softmax", "softmax scaled", "tanh"},
+REFUSED = {
+    "int8": set[str](),
+    "int16": {"hard swish", "logistic", "softmax", "softmax scaled", "tanh"},
 }
-"""Operators that are refused, also for a scale that LiteRT does not take."""
+"""Operators that LiteRT does not take either, of these types or scales."""
 
 NO_KERNEL = {"int16": {"to space", "to depth"}}
 """Those for which LiteRT has none."""
@@ -70,7 +70,7 @@ def test_operators_are_computed_as_litert_does(name: str, kind: str, tmp_path: P
     for seed in range(examples(16, 2)):
         file = TfliteFile(kind, seed)
         path = file.save(tmp_path / "network.tflite", CASES[name](file))
-        if name in UNKNOWN[kind]:
+        if name in REFUSED[kind]:
             with pytest.raises(InputError, match="is not computed exactly") as refused:
                 exact_operations(path)
             assert str(path) in str(refused.value)
@@ -178,6 +178,33 @@ def test_a_product_is_rounded_twice_or_once() -> None:
     assert scaled_wide(sums, *half).tolist() == [-1, -1, 0, 0, 1, 1, 2]
     assert factor_of(0.0) == factor_of(2.0**-40) == (0, 0)
     assert factor_of(1 - 2.0**-40) == (1 << 30, 1)
+
+
+@pytest.mark.parametrize("operator", ["EXP", "ELU", "LOGISTIC", "TANH"])
+def test_functions_of_one_integer_are_tables(operator: str, tmp_path: Path) -> None:
+    """ELU has no reference kernel, and all kernels of tables are one."""
+    from ai_edge_litert.interpreter import Interpreter, OpResolverType
+
+    rng = np.random.default_rng(7)
+    given = np.arange(-128, 128).astype(np.int8)[np.newaxis]
+    for _ in range(examples(60, 6)):
+        file = TfliteFile("int8")
+        own = file.tensor(
+            [1, 256], scale=float(10 ** rng.uniform(-3, -0.5)), zero=int(rng.integers(-128, 128))
+        )
+        file.graph.inputs.append(own)
+        scale, zero = float(10 ** rng.uniform(-3, -0.5)), int(rng.integers(-128, 128))
+        scale, zero = (1 / 256, -128) if operator == "LOGISTIC" else (scale, zero)
+        output = file.tensor([1, 256], scale=scale, zero=zero)
+        file.add(operator, [own], [output])
+        path = file.save(tmp_path / "network.tflite", output)
+        resolver = OpResolverType.BUILTIN_WITHOUT_DEFAULT_DELEGATES
+        interpreter = Interpreter(str(path), experimental_op_resolver_type=resolver)
+        interpreter.allocate_tensors()
+        interpreter.set_tensor(interpreter.get_input_details()[0]["index"], given)
+        interpreter.invoke()
+        theirs = interpreter.get_tensor(interpreter.get_output_details()[0]["index"])
+        np.testing.assert_array_equal(exact_operations(path).run([given])["t1"], theirs)
 
 
 def test_inputs_of_another_kind_are_refused() -> None:

@@ -31,6 +31,7 @@ from tilewright.simulator.arithmetic.quantised import (
     QuantisedConvolution,
     QuantisedExtremum,
     QuantisedFullyConnected,
+    QuantisedInterpolation,
     QuantisedLarger,
     QuantisedMatrixProduct,
     QuantisedMaxPool,
@@ -49,6 +50,7 @@ from tilewright.simulator.arithmetic.quantised import (
     Stacked,
 )
 from tilewright.simulator.arithmetic.quantised.scaling import (
+    cut_off,
     factor_of,
     factors_of,
     limits_of,
@@ -766,6 +768,35 @@ def _nearest(before: int, after: int, corners: bool, centres: bool) -> NDArray[n
     return chosen
 
 
+def bilinear(reader: Reader, operator: Operator) -> Iterator[ExactOperation]:
+    """Read a map whose pixels are between others."""
+    own, output, options = reader.tensor(operator, 0), reader.output(operator), operator.options
+    same_scales(own, output)
+    corners = options is not None and bool(options.AlignCorners())
+    centres = options is not None and bool(options.HalfPixelCenters())
+    rows, columns = (_between(own.shape[axis], output.shape[axis], corners, centres) for axis in (1, 2))
+    yield QuantisedInterpolation(
+        **reader.common(operator, own),
+        rows=rows[0],
+        next_rows=rows[1],
+        row_parts=rows[2],
+        columns=columns[0],
+        next_columns=columns[1],
+        column_parts=columns[2],
+    )
+
+
+def _between(before: int, after: int, corners: bool, centres: bool) -> tuple[NDArray[np.int64], ...]:
+    """Return places below and above each place of another size, and how far it is from that below."""
+    step = (1024 * before + after // 2) // after
+    if corners and after > 1:
+        step = (1024 * (before - 1) + (after - 1) // 2) // (after - 1)
+    places = np.arange(after) * step + (step // 2 - 512 if centres else 0)
+    below = np.maximum(cut_off(places, 10), 0)
+    above = np.minimum(cut_off(places + 1023, 10), before - 1)
+    return below, above, places - 1024 * below
+
+
 Read = Callable[[Reader, Operator], Iterator[ExactOperation]]
 
 OPERATORS: dict[str, Read] = {
@@ -812,5 +843,6 @@ OPERATORS: dict[str, Read] = {
     "DEPTH_TO_SPACE": partial(into_space, deeper=False),
     "SPACE_TO_DEPTH": partial(into_space, deeper=True),
     "RESIZE_NEAREST_NEIGHBOR": nearest,
+    "RESIZE_BILINEAR": bilinear,
 }
 """What is computed exactly, by TFLite's name."""

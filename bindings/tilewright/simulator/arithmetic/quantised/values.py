@@ -8,7 +8,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from tilewright.simulator.arithmetic.quantised.operation import Array, Clamped, ExactOperation
-from tilewright.simulator.arithmetic.quantised.scaling import scaled
+from tilewright.simulator.arithmetic.quantised.scaling import cut_off, scaled
 
 
 @dataclass(frozen=True, eq=False)
@@ -213,3 +213,34 @@ class QuantisedLarger(ExactOperation):
     def compute(self, *given: Array) -> Array:
         """Return the larger or the lesser of each two."""
         return self.stored((np.maximum if self.largest else np.minimum)(given[0], given[1]))
+
+
+@dataclass(frozen=True, eq=False)
+class QuantisedInterpolation(ExactOperation):
+    """A map in another size, each pixel between four others.
+
+    Row y lies `row_parts[y]` of 1024 parts from row `rows[y]` on the way to row `next_rows[y]`, columns alike.
+    The sum of the four pixels, each times its two distances, is divided by 2 ** 20, to the nearest; halves go
+    away from zero.
+
+    Attributes
+    ----------
+    rows, next_rows, row_parts : int64, of as many entries as rows are given
+    columns, next_columns, column_parts : int64, of as many entries as columns are given
+    """
+
+    rows: NDArray[np.int64]
+    next_rows: NDArray[np.int64]
+    row_parts: NDArray[np.int64]
+    columns: NDArray[np.int64]
+    next_columns: NDArray[np.int64]
+    column_parts: NDArray[np.int64]
+
+    def compute(self, *given: Array) -> Array:
+        """Return the map in its size."""
+        values = given[0].astype(np.int64)
+        down, right = self.row_parts[:, np.newaxis, np.newaxis], self.column_parts[:, np.newaxis]
+        by_rows = values[:, self.rows] * (1024 - down) + values[:, self.next_rows] * down
+        sums = by_rows[:, :, self.columns] * (1024 - right) + by_rows[:, :, self.next_columns] * right
+        halves = np.where(sums > 0, 1 << 19, -(1 << 19))
+        return self.stored(cut_off(sums + halves, 20))
