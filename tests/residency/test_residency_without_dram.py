@@ -103,6 +103,32 @@ def test_turns_are_taken_where_a_pass_is_a_pixel() -> None:
     assert tells(violation(problem, Plan((first, *alone.steps[1:]))), "interleaved .. single operation")
 
 
+WHERE_MAPS_ARE = {
+    "read inside": ({"written": ("input", "a")}, "outside", "residency .. writes .. input"),
+    "written": ({"written": ("a",)}, "outside", "dram .. writes a, no output of the network"),
+    "lost": ({"written": ("a",), "resident": ()}, "outside", "dram .. does not keep a"),
+    "fetched": ({"fetched": ("input",)}, "outside", "limits .. fetches input .. read outside"),
+    "not fetched": ({"fetched": ()}, "memory", "limits .. does not fetch input .. in memory"),
+}
+
+
+@pytest.mark.parametrize(("changes", "inputs", "told"), WHERE_MAPS_ARE.values(), ids=[*WHERE_MAPS_ARE])
+def test_maps_are_in_ram_and_inputs_where_limits_say(changes: dict[str, Any], inputs: str, told: str) -> None:
+    problem = problem_in_flash({"layers": CHAIN}, limits={"inputs": inputs, "most_operations": 1})
+    (corner,) = memory_front(problem)
+    first, *others = corner.plan.steps
+    assert tells(violation(problem, Plan((replace(first, **changes), *others))), told)
+
+
+def test_an_input_stays_until_it_is_read_last() -> None:
+    layers = [{"name": n, "inputs": ["input"], "input": [1, 2, 2], "kernels": 1, "kernel": 1} for n in "ab"]
+    problem = problem_in_flash({"layers": layers}, limits={"inputs": "memory"})
+    (corner,) = memory_front(problem)
+    first, second = corner.plan.steps
+    dropping = replace(second, dropped=("input",), fetched=("input",))
+    assert tells(violation(problem, Plan((first, dropping))), "dram .. drops input, which is read later")
+
+
 @pytest.mark.parametrize(
     ("changes", "told"),
     [

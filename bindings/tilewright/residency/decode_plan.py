@@ -173,7 +173,29 @@ class StepDecoder:
         if kept_back := outputs & graph.leaving & ~written:
             names = self._names(kept_back)
             raise InvalidPlanError(f"residency: does not write {names}, an output of the network")
+        if not self.problem.machine.dram:
+            self._without_dram(group, there, dropped, fetched, resident, written)
         return dropped, fetched, resident, written
+
+    def _without_dram(
+        self, group: Group, there: int, dropped: int, fetched: int, resident: int, written: int
+    ) -> None:
+        """Check that maps stay on chip until they are read last, and inputs are where the limits say."""
+        graph = self.graph
+        read_later = sum(1 << number for number in group.outputs if graph.readers[number] & ~group.mask)
+        if lost := read_later & ~resident:
+            raise InvalidPlanError(f"dram: does not keep {self._names(lost)}, and there is no DRAM")
+        if astray := written & ~graph.leaving:
+            names = self._names(astray)
+            raise InvalidPlanError(f"dram: writes {names}, no output of the network, and there is no DRAM")
+        if dropped:
+            raise InvalidPlanError(f"dram: drops {self._names(dropped)}, which is read later")
+        inside = group.read & graph.given & ~there if self.problem.limits.inputs == "memory" else 0
+        if outside := inside & ~fetched:
+            names = self._names(outside)
+            raise InvalidPlanError(f"limits: does not fetch {names}, but inputs are in memory")
+        if into := fetched & ~inside:
+            raise InvalidPlanError(f"limits: fetches {self._names(into)}, but inputs are read outside")
 
     def _mask(self, names: Sequence[str], allowed: int, wrong: str) -> int:
         """Return tensors as a bit mask; each must be one of those that are allowed, and be named once."""
@@ -204,6 +226,9 @@ class StepDecoder:
 
 def _shape(problem: Problem, step: Step, group: Group, numbers: dict[str, int]) -> Shape:
     """Return how a step is cut up."""
+    if not problem.machine.dram and (step.order in tiles.SUMMED or step.blocks):
+        how = "second operands in blocks" if step.blocks else f"the order {step.order}"
+        raise InvalidPlanError(f"order: has {how}, which is for machines with DRAM")
     area = _area(step, group)
     kept = frozenset(numbers.get(name, -1) for name in step.kept)
     if not kept <= group.weighted or len(kept) < len(step.kept):
