@@ -3,6 +3,9 @@
 from __future__ import annotations
 
 import os
+import random
+from contextlib import suppress
+from math import prod
 from pathlib import Path
 from typing import Any
 
@@ -217,6 +220,22 @@ def test_inputs_of_another_kind_are_refused() -> None:
     ):
         with pytest.raises(InputError, match=told):
             network.run(wrong)
+
+
+@pytest.mark.parametrize("seed", range(examples(2000, 60)))
+def test_a_damaged_file_is_refused_or_computed(seed: int, tmp_path: Path) -> None:
+    rng = random.Random(seed)
+    file, output = one_operator("int8", list(DRAWS)[seed % len(DRAWS)], seed)
+    damaged = bytearray(file.content(output))
+    for _ in range(rng.choice([1, 1, 4, 40])):
+        damaged[rng.randrange(len(damaged))] = rng.choice([0, 1, 127, 128, 255, rng.randrange(256)])
+    path = tmp_path / "network.tflite"
+    path.write_bytes(bytes(damaged))
+    with suppress(InputError):
+        network = exact_operations(path)
+        known = [network.tensors[name] for name in network.inputs]
+        if sum(prod(each.shape) for each in network.tensors.values()) < 10**6:
+            network.run([np.zeros(each.shape, each.type) for each in known])
 
 
 def test_operators_in_floats_are_refused(tmp_path: Path) -> None:

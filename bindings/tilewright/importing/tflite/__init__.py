@@ -7,7 +7,7 @@ from pathlib import Path
 
 from onnx import ModelProto, helper
 
-from tilewright.importing.tflite.file import File, Operator, read_file
+from tilewright.importing.tflite.file import File, Operator, damage_told, read_file
 from tilewright.importing.tflite.graph import PRODUCER, Graph, Unread
 from tilewright.importing.tflite.operators import OPERATORS
 from tilewright.spec.errors import InputError
@@ -43,10 +43,11 @@ def graph_of(file: File, *, allow_unknown: bool = False) -> Graph:
     for operator in file.operators:
         size, graph.called = graph.size(), _called(graph, operator)
         try:
-            if operator.type in OPERATORS:
-                OPERATORS[operator.type](graph, operator)
-            else:
-                _keep(graph, operator)
+            with damage_told(f"operator {operator.number}", operator.type):
+                if operator.type in OPERATORS:
+                    OPERATORS[operator.type](graph, operator)
+                else:
+                    _keep(graph, operator)
         except Unread as reason:
             if not allow_unknown:
                 limit = f"is not read: {reason}; --allow-unknown keeps it as an opaque layer"

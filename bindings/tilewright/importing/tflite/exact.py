@@ -8,7 +8,7 @@ from pathlib import Path
 from tilewright.importing import Imported, open_network
 from tilewright.importing.tflite import graph_of
 from tilewright.importing.tflite.exact_operators import OPERATORS, Kernels, Reader
-from tilewright.importing.tflite.file import File, Operator, Tensor, read_file
+from tilewright.importing.tflite.file import File, Operator, Tensor, damage_told, read_file
 from tilewright.importing.tflite.graph import Graph, Unread
 from tilewright.simulator.arithmetic.quantised import ExactNetwork, ExactOperation, ExactTensor
 from tilewright.spec.errors import InputError
@@ -43,9 +43,11 @@ def _operations(reader: Reader) -> Iterator[ExactOperation]:
         try:
             if operator.type not in OPERATORS:
                 raise Unread("its integers are not known")
-            yield from OPERATORS[operator.type](reader, operator)
+            with damage_told(f"operator {operator.number}", operator.type):
+                found = tuple(OPERATORS[operator.type](reader, operator))
         except Unread as reason:
             raise _refusal(operator, reason) from None
+        yield from found
 
 
 def _refusal(operator: Operator, reason: Unread) -> InputError:

@@ -63,6 +63,9 @@ Kernels = Literal["reference", "micro"]
 INTEGERS = ("int8", "int16")
 """Types whose kernels are known."""
 
+MOST_PLACES = 10**8
+"""Most values of a tensor whose places are told one by one."""
+
 
 class Reader:
     """The tensors of operators, checked.
@@ -234,8 +237,8 @@ def _zero_of_weights(table: Tensor) -> int:
 def convolution(reader: Reader, operator: Operator, *, by_channel: bool = False) -> Iterator[ExactOperation]:
     """Read a convolution; weights are (outputs, rows, columns, inputs), or (1, rows, columns, outputs)."""
     own, weights, output = reader.tensor(operator, 0), reader.known(operator, 1), reader.output(operator)
-    if weights.ndim != 4:
-        raise Unread(f"its weights have {weights.ndim} dimensions")
+    if weights.ndim != 4 or operator.options is None:
+        raise Unread(f"its weights have {weights.ndim} dimensions, or it has no options")
     dilation = (operator.options.DilationHFactor(), operator.options.DilationWFactor())
     places = window(reader, operator, weights.shape[1:3], dilation)
     ordered = weights.transpose(3, 1, 2, 0) if by_channel else weights
@@ -664,6 +667,9 @@ def padded(reader: Reader, operator: Operator) -> Iterator[ExactOperation]:
         same_scales(given, output)
         value = int(reader.known(operator, 2).reshape(-1)[0])
     sides = tuple((int(before), int(after)) for before, after in reader.known(operator, 1).reshape(-1, 2))
+    wide = tuple(before + size + after for size, (before, after) in zip(own.shape, sides, strict=True))
+    if min(map(min, sides), default=0) < 0 or wide != output.shape:
+        raise Unread(f"its border {sides} makes no {list(output.shape)} of {list(own.shape)}")
     yield Padded(**reader.common(operator, own), padding=sides, value=value)
 
 
@@ -681,6 +687,8 @@ def rearranged(
 
 def places_of(tensor: Tensor) -> NDArray[np.int64]:
     """Return the place of each value of a tensor among all of its values."""
+    if prod(tensor.shape) > MOST_PLACES:
+        raise Unread(f"{tensor.name} has {prod(tensor.shape)} values; at most {MOST_PLACES} are moved")
     return np.arange(prod(tensor.shape)).reshape(tensor.shape)
 
 

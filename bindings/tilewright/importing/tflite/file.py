@@ -109,7 +109,7 @@ def read_file(path: Path) -> File:
         raise InputError("file", path.name, f"cannot be read: {error}") from None
     if content[4:8] != IDENTIFIER:
         raise InputError("file", path.name, "is not TFLite: its bytes 4 to 7 are not TFL3")
-    with _damage_told(path):
+    with damage_told("file", path.name):
         model = tflite.Model.GetRootAsModel(content, 0)
         if model.SubgraphsLength() < 1:
             raise InputError("file", path.name, "is damaged: it holds no graph")
@@ -128,15 +128,19 @@ def read_file(path: Path) -> File:
     return File(tensors, operators, inputs, outputs)
 
 
+DAMAGE = (struct.error, IndexError, ValueError, TypeError, AttributeError, OverflowError)
+"""What reading something raises whose parts lie outside the file, or are of another kind than they say."""
+
+
 @contextmanager
-def _damage_told(path: Path) -> Iterator[None]:
-    """Refuse a file whose parts lie outside it, or are of another kind than they say."""
+def damage_told(field: str, value: object) -> Iterator[None]:
+    """Refuse a file, or an operator of it, that is damaged."""
     try:
         yield
     except InputError:
         raise
-    except (struct.error, IndexError, ValueError, TypeError, AttributeError, OverflowError) as error:
-        raise InputError("file", path.name, f"is damaged or cut off: {error}") from None
+    except DAMAGE as error:
+        raise InputError(field, value, f"is damaged or cut off: {error}") from None
 
 
 def _check_numbers(where: str, numbers: Sequence[int], count: int, least: int) -> None:

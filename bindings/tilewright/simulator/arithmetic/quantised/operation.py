@@ -3,10 +3,13 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from math import prod
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
+
+from tilewright.spec.errors import InputError
 
 Array = NDArray[Any]
 
@@ -67,7 +70,16 @@ class ExactOperation:
         raise NotImplementedError
 
     def stored(self, values: Array) -> Array:
-        """Return values in the type and shape of what it gives."""
+        """Return values in the type and shape of what it gives.
+
+        Raises
+        ------
+        InputError
+            If there are not as many.
+        """
+        if values.size != prod(self.shape):
+            limit = f"{self.operator} gives {values.size} values"
+            raise InputError(f"shape of {self.name}", list(self.shape), limit)
         return np.ascontiguousarray(values.astype(self.type).reshape(self.shape))
 
 

@@ -219,9 +219,9 @@ class QuantisedLarger(ExactOperation):
 class QuantisedInterpolation(ExactOperation):
     """A map in another size, each pixel between four others.
 
-    Row y lies `row_parts[y]` of 1024 parts from row `rows[y]` on the way to row `next_rows[y]`, columns alike.
-    The sum of the four pixels, each times its two distances, is divided by 2 ** 20, to the nearest; halves go
-    away from zero.
+    Row y lies `row_parts[y]` of 1024 parts from row `rows[y]` on the way to row `next_rows[y]`, and columns
+    alike. The sum of the four pixels, each times its two distances, is divided by 2 ** 20, to the nearest;
+    halves go away from zero.
 
     Attributes
     ----------
