@@ -139,21 +139,18 @@ class Course:
     def make(self, tensor: int) -> None:
         """Compute or read the next pixel of a tensor, and count what its line buffer holds then."""
         op = self.makers.get(tensor)
-        if op is not None:
-            for source in self.asked(op):
-                window = self.windows[op.number, source][self.made[tensor]]
-                while window is not None and self.made[source] <= window[1]:
-                    self.make(source)
+        while op is not None and (lacking := self.lacking(op)):
+            self.make(min(lacking, key=self.made.__getitem__))
         newest = self.made[tensor]
         self.made[tensor] += 1
         self.held[tensor] = max(self.held[tensor], newest + 1 - int(min(newest, self.needed(tensor))))
         if op is self.group.last:
             self.overwrite()
 
-    @staticmethod
-    def asked(op: Op) -> list[int]:
-        """Return what an operation reads in the order in which it asks: inputs, then as the file computes."""
-        return sorted(set(op.reads))
+    def lacking(self, op: Op) -> list[int]:
+        """Return what an operation must ask for: inputs, then maps as the file has them."""
+        windows = {t: self.windows[op.number, t][self.made[op.number + 1]] for t in sorted(set(op.reads))}
+        return [t for t, window in windows.items() if window is not None and self.made[t] <= window[1]]
 
     def overwrite(self) -> None:
         """Note what the output could not take the place of."""

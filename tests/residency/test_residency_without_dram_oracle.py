@@ -35,13 +35,48 @@ def network_of_windows(rng: random.Random) -> dict[str, Any]:
         kind = rng.random()
         if kind < 0.2:
             layers = networks.reduced(rng, most, side, channels)
-        elif kind < 0.6:
+        elif kind < 0.4:
+            layers = branched(rng)
+        elif kind < 0.65:
             layers = networks.summed(rng, most, side, channels)
         else:
             kinds = rng.choice(["cccpdajfsx", "cccpda", "ccpdamfsrj", "ccxxxpdam"])
             layers = networks.network(rng, most, side, channels, kinds, twice=False, back=rng.randint(1, 4))
-        if len(layers) >= 3 and prod(layers[0]["input"][1:]) >= 12:
+        if len(layers) >= 3 and prod(layers[0]["input"][1:]) >= 9:
             return networks.read_inside(rng, layers)
+
+
+def branched(rng: random.Random) -> list[dict[str, Any]]:
+    """Return layers of which one reads what two or three others compute from the same map."""
+    plane, channels = [rng.randint(3, 6), rng.randint(3, 6)], rng.randint(1, 2)
+    shape, layers, ends = [channels, *plane], list[dict[str, Any]](), list[str]()
+
+    def window() -> dict[str, Any]:
+        kernel = [rng.choice([1, 2, 3]) for _ in plane]
+        before = [rng.randrange(size) for size in kernel]
+        padding = [before[0], kernel[0] - 1 - before[0], before[1], kernel[1] - 1 - before[1]]
+        return {"kernels": channels, "kernel": kernel, "padding": padding}
+
+    source = rng.choice(["input", "l0"])
+    if source == "l0":
+        layers.append({"name": "l0", "inputs": ["input"], "input": shape, **window()})
+    for _ in range(rng.choice([2, 2, 3])):
+        read = source
+        for _ in range(rng.choice([1, 1, 2])):
+            layers.append({"name": f"l{len(layers)}", "inputs": [read], "input": shape, **window()})
+            read = layers[-1]["name"]
+        ends.append(read)
+    rng.shuffle(ends)
+    merged: dict[str, Any] = {"name": "merged", "inputs": ends, "input": [channels * len(ends), *plane]}
+    stride = [rng.randint(1, 2) for _ in plane]
+    kind = rng.choice(["add", "conv", "pool"])
+    if kind == "add":
+        merged |= {"kind": "add", "input": shape}
+    else:
+        kernel = [rng.randint(1, 3) for _ in plane]
+        merged |= {"kind": kind, "kernel": kernel, "stride": stride}
+        merged |= {"kernels": rng.randint(1, 3)} if kind == "conv" else {}
+    return [*layers, merged]
 
 
 def random_problem(rng: random.Random) -> Problem:

@@ -5,6 +5,9 @@ in turn for what it reads. So a line buffer holds what a single pixel of each re
 strides behind it: K - 1 rows and K pixels under a window of K x K. In passes it holds what all the pixels
 need that a pixel of the last output leads to.
 
+An operation that reads several maps asks for a pixel at a time, of the map that has the fewest. So maps that
+are computed from the same one grow together, and its line buffer need not wait for the slower.
+
 At the end, all is completed that strides and borders leave out, a pixel at a time.
 """
 
@@ -85,9 +88,10 @@ def take_turns(
                     operation = tensor - loaded
                     for each in range(begins[operation], begins[operation + 1]):
                         rows, columns = axis_of(readings[each], 0), axis_of(readings[each], 1)
-                        if there[tensors[each]] < end(int(there[tensor]) + 1, rows, columns):
+                        if there[tensors[each]] < end(int(there[tensor]) + 1, rows, columns) and (
+                            lacking < 0 or there[tensors[each]] < there[lacking]
+                        ):
                             lacking = tensors[each]
-                            break
                 if lacking >= 0:
                     depth += 1
                     stack[depth] = lacking
