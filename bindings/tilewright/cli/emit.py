@@ -22,6 +22,7 @@ if TYPE_CHECKING:
     from tilewright.codegen.numbers.float_network import FloatNetwork
     from tilewright.codegen.numbers.quantised_network import GivenNumbers
     from tilewright.run.instance import Instance
+    from tilewright.simulator.arithmetic.quantised import ExactNetwork
 
 
 @click.command(short_help="Write the plan of a RESULT as C, in Halide or as JSON.")
@@ -153,7 +154,7 @@ def _emit_instructions(
     if output is None:
         raise click.UsageError("instructions are written to a folder: -o FOLDER/")
     given = _given(problem, numbers, seed, sizes)
-    assert not isinstance(given, codegen.FloatNetwork)  # which residency has
+    assert not isinstance(given, codegen.FloatNetwork | codegen.ExactNetwork)  # which residency has
     files = codegen.instructions(problem.name, problem.problem, plan, given, seed)
     told = f"`tilewright execute {Path(output) / 'program.elf'}` runs them"
     _save_folder(problem, output, files, told, as_json)
@@ -166,7 +167,7 @@ def _given(
     sizes: Sequence[tuple[str, tuple[int, ...]]],
     *,
     floats: bool = False,
-) -> GivenNumbers | FloatNetwork | None:
+) -> GivenNumbers | FloatNetwork | ExactNetwork | None:
     """Return the numbers of a result of bitwidth, or those of the network's file."""
     from tilewright import codegen
 
@@ -178,14 +179,20 @@ def _given(
 
 def _trained(
     problem: Instance, seed: int, sizes: Sequence[tuple[str, tuple[int, ...]]], *, floats: bool
-) -> TrainedNetwork | FloatNetwork | None:
+) -> TrainedNetwork | FloatNetwork | ExactNetwork | None:
     """Return the numbers of the network's file, if it is of a kind that has any."""
     from tilewright import codegen
+    from tilewright.residency import Problem as Residency
     from tilewright.run.instance import NETWORK_SUFFIXES
 
     network = next((path for path in problem.files if path.suffix.lower() in NETWORK_SUFFIXES), None)
     if network is None:
         return None
+    if isinstance(problem.problem, Residency) and not problem.problem.machine.dram:
+        from tilewright.importing.tflite.exact import exact_operations  # for start-up time: onnx
+
+        note(f"numbers: those of {network.name}")
+        return exact_operations(network)
     from tilewright.importing.training import read_floats, read_trained  # for start-up time: onnx
 
     read = read_floats if floats or codegen.is_in_floats(problem.problem) else read_trained

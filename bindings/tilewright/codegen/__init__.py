@@ -16,6 +16,7 @@ from tilewright.codegen.halide import pipelines
 from tilewright.codegen.loop_nest.file import emit_layer, emit_network
 from tilewright.codegen.loop_nest.layer import PlannedLayer
 from tilewright.codegen.loop_nest.memory import CMemory
+from tilewright.codegen.microcontroller import microcontroller_project
 from tilewright.codegen.numbers.float_network import FloatNetwork
 from tilewright.codegen.numbers.quantised_network import IMAGES, GivenNumbers, QuantisedNetwork
 from tilewright.codegen.numbers.trained_network import TrainedNetwork, refuse_another
@@ -25,6 +26,7 @@ from tilewright.codegen.steps import steps_project
 from tilewright.codegen.stream import stream_project
 from tilewright.core.room import room_of
 from tilewright.simulator.arithmetic.network_executor import refuse_quantised, refuse_unknown
+from tilewright.simulator.arithmetic.quantised import ExactNetwork
 from tilewright.spec.errors import InputError
 from tilewright.spec.network import Network
 from tilewright.tiling import Problem, violation
@@ -36,6 +38,7 @@ from tilewright.tiling.problem import Part
 __all__ = [
     "EMITTED",
     "CMemory",
+    "ExactNetwork",
     "FloatNetwork",
     "QuantisedNetwork",
     "TrainedNetwork",
@@ -100,7 +103,7 @@ def project(
     source: str,
     problem: Any,
     plan: Any,
-    given: GivenNumbers | FloatNetwork | None = None,
+    given: GivenNumbers | FloatNetwork | ExactNetwork | None = None,
     seed: int = 0,
     hop_cycles: int = 0,
     *,
@@ -125,6 +128,9 @@ def project(
         a front, for a plan that is not valid; for numbers of another network, or that are wider than the
         machine's elements; for layers, and steps of residency and offloading, that there is no C for.
     """
+    without_dram = isinstance(problem, residency.Problem) and not problem.machine.dram
+    if isinstance(given, ExactNetwork) or without_dram:
+        return _in_flash(name, source, problem, plan, given, seed)
     if given is not None and isinstance(problem, residency.Problem) and problem.batch > 1:
         raise InputError("batch", problem.batch, f"{given.origin}: programs compute one image at a time")
     if isinstance(given, FloatNetwork):
@@ -231,6 +237,19 @@ def _programs(
     if broken is not None:
         raise InputError("plan", "allocation", f"is not valid: {broken}")
     return array_project(problem, plan, seed, name, source, given, hop_cycles)
+
+
+def _in_flash(name: str, source: str, problem: Any, plan: Any, given: Any, seed: int) -> dict[str, bytes]:
+    """Return the project of a plan without DRAM, of a network of integers."""
+    if not isinstance(problem, residency.Problem):
+        raise InputError("numbers", "int8", "a file's integers are those of plans of residency")
+    if not isinstance(given, ExactNetwork):
+        limit = "is emitted for micro-controllers from a quantised .tflite file alone"
+        raise InputError("network", name, limit)
+    broken = residency.violation(problem, plan)
+    if broken is not None:
+        raise InputError("plan", None, f"is not valid: {broken}")
+    return microcontroller_project(problem, plan, given, name, source, seed)
 
 
 def _numbered(

@@ -160,7 +160,7 @@ class WithoutDram:
 
     def _shapes_of(self, group: Group, whole: frozenset[int], in_place: int, room: int) -> Iterator[Shape]:
         """Return the ways to cut up a step that may be of use, as far as they fit into some room."""
-        together = len(group.operations) > 1
+        together, outside = len(group.operations) > 1, set(group.sources) - whole
         pixels = [1] if in_place < 0 or not together else group.pixels_that_replace(in_place)
         for area in (group, group.running):
             if area is None:
@@ -168,7 +168,7 @@ class WithoutDram:
             for each in pixels:
                 turns = together and each == 1
                 yield Shape("pixels", each, 1, running=area.is_running, interleaved=turns)
-            if not together:
+            if not together and not outside:
                 yield Shape("kernels", 1, 1, running=area.is_running)
         if in_place >= 0 and together and not replaces(group, Shape("pixels", 1, 1, columns=1), in_place):
             return

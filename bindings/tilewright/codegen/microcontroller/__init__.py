@@ -1,0 +1,228 @@
+"""A plan without DRAM as a C project for a micro-controller: int8 layers, weights in flash, one arena in RAM.
+
+Each step is a function. Its operations take turns as the plan has it: the last one asks for what its next
+pixel reads, and so on, by `goto` and without recursion.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+
+import numpy as np
+
+from tilewright.codegen.microcontroller.operations import coded_operations, padding_name
+from tilewright.codegen.microcontroller.steps import planned_steps
+from tilewright.codegen.microcontroller.turns import StepCode
+from tilewright.codegen.project_files import (
+    Files,
+    comment,
+    file_head,
+    header_file,
+    project_files,
+    title_of,
+)
+from tilewright.residency import Plan, Problem
+from tilewright.residency.evaluation import costs_of
+from tilewright.simulator.arithmetic.quantised import ExactNetwork
+from tilewright.spec.errors import InputError
+
+RUNTIME = ("board.h", "main.c", "host.c", "riscv.c", "arm.c", "memory.c", "kernels.h", "places.h")
+"""Sources that are the same for every network."""
+
+BOARDS = {"riscv": (0x80000000, 0x84000000, 0x86000000), "arm": (0x0, 0x20000000, 0x20200000)}
+"""Where emulated boards have flash, the arena, and RAM for all else."""
+
+OTHERS = 65_536
+"""Bytes of RAM for the stack of an emulated board, and for outputs."""
+
+IMAGES = 2
+"""Inputs that a project is run on."""
+
+ALIGNMENT = 16
+"""Bytes to whose multiples the arena is aligned."""
+
+
+def microcontroller_project(
+    problem: Problem, plan: Plan, network: ExactNetwork, name: str, source: str, seed: int = 0
+) -> Files:
+    """Return the files of a project that computes a quantised network as planned, by their paths.
+
+    Parameters
+    ----------
+    network
+        Its operations in integers.
+    seed
+        Of the inputs that it is run on.
+
+    Raises
+    ------
+    InputError
+        For an operation, a step or a type of numbers that there is no C for.
+    """
+    return _Project(problem, plan, network, name, source, seed).files()
+
+
+class _Project:
+    def __init__(
+        self, problem: Problem, plan: Plan, network: ExactNetwork, name: str, source: str, seed: int
+    ) -> None:
+        self.problem, self.network, self.name, self.source = problem, network, name, source
+        _refuse(problem, network)
+        self.graph = problem.graph
+        self.steps = planned_steps(problem, plan)
+        self.coded = coded_operations(problem, network)
+        self.costs = costs_of(problem, plan)
+        self.inputs, self.outputs = self._sizes(network.inputs), self._sizes(network.outputs)
+        rng = np.random.default_rng(seed)
+        shapes = [network.tensors[each].shape for each in network.inputs]
+        self.images = [
+            [rng.integers(-128, 128, shape, dtype=np.int8) for shape in shapes] for _ in range(IMAGES)
+        ]
+        self.expected = [[*network.run(given).values()] for given in self.images]
+
+    def _sizes(self, names: Sequence[str]) -> list[int]:
+        return [int(np.prod(self.network.tensors[name].shape)) for name in names]
+
+    def files(self) -> Files:
+        """Return all files."""
+        arena = self.costs["memory"]
+        flash = sum(operation.parameters for operation in self.graph.operations)
+        told = {
+            "title": title_of(self.name),
+            "arena": f"{arena:,}",
+            "flash": f"{flash:,}",
+            "macs": f"{self.costs['macs']:,}",
+            "input": f"{sum(self.inputs):,}",
+            "output": f"{sum(self.outputs):,}",
+        }
+        texts = {"network.h": self._header(arena), "network.c": self._network(), "vectors.h": self._vectors()}
+        texts |= {f"{board}.ld": _linker_script(*places, arena) for board, places in BOARDS.items()}
+        return project_files({"microcontroller": RUNTIME}, texts, told, {})
+
+    def _header(self, arena: int) -> str:
+        lines = [
+            "#include <stdint.h>",
+            "",
+            "/* Bytes of the arena, exactly as planned, and of inputs and outputs, one behind the other. */",
+            f"#define NETWORK_ARENA_BYTES {arena}",
+            f"#define NETWORK_INPUT_BYTES {sum(self.inputs)}",
+            f"#define NETWORK_OUTPUT_BYTES {sum(self.outputs)}",
+            "",
+            "/* What the plan has for an input: multiply-accumulates, and bytes read and written outside. */",
+            f"#define NETWORK_MACS {self.costs['macs']}LL",
+            f"#define NETWORK_MOVED_BYTES {self.costs['traffic']}LL",
+            "",
+            "/* The section of the arena, which has no contents, and its alignment in bytes. */",
+            "#ifndef NETWORK_ARENA",
+            f'#define NETWORK_ARENA __attribute__((section(".network_arena"), aligned({ALIGNMENT})))',
+            "#endif",
+            "",
+            "/* Compute the outputs of an input; maps have all channels of a pixel side by side. */",
+            "void network_run(const int8_t *input, int8_t *output);",
+            "",
+            "/* Bytes that have been read and written outside, where COUNT_BYTES is defined. */",
+            "extern long long network_moved_bytes;",
+        ]
+        return header_file("network", file_head(self.name, self.source), lines)
+
+    def _vectors(self) -> str:
+        lines = ["#include <stdint.h>", "", f"#define VECTORS {IMAGES}", ""]
+        for name, every in (("inputs", self.images), ("expected", self.expected)):
+            flat = [np.concatenate([each.reshape(-1) for each in one]).tolist() for one in every]
+            lines += [f"static const int8_t {name}[VECTORS][{len(flat[0])}] = {{"]
+            for one in flat:
+                lines += ["    {", *_rows(one, "        "), "    },"]
+            lines += ["};", ""]
+        return header_file("vectors", ["Inputs, and what the network gives for them."], lines)
+
+    # The network ------------------------------------------------------------------------------------------
+
+    def _network(self) -> str:
+        head = file_head(
+            self.name,
+            self.source,
+            "",
+            f"{len(self.steps)} steps in {self.costs['memory']:,} bytes, {self.costs['macs']:,} "
+            "multiply-accumulates.",
+        )
+        lines = [comment(head), '#include "network.h"', "", '#include "kernels.h"', '#include "places.h"', ""]
+        lines += ["NETWORK_ARENA static int8_t arena[NETWORK_ARENA_BYTES];", ""]
+        lines += ["#ifdef COUNT_BYTES", "long long network_moved_bytes;", "#endif", ""]
+        lines += self._padding()
+        for coded in self.coded.values():
+            lines += coded.constants()
+        for number, step in enumerate(self.steps):
+            lines += [*StepCode(self.graph, self.coded, number, step).function(), ""]
+        lines += ["void network_run(const int8_t *input, int8_t *output)", "{"]
+        lines += [f"    step_{number}(input, output);" for number in range(len(self.steps))]
+        return "\n".join([*lines, "}", ""])
+
+    def _padding(self) -> list[str]:
+        """Return pixels of which places of the padding are, one for each number that stands for zero."""
+        sizes: dict[int, int] = {}
+        for coded in self.coded.values():
+            if coded.padded is not None:
+                sizes[coded.padded] = max(sizes.get(coded.padded, 0), coded.channels)
+        return [
+            line
+            for value, size in sorted(sizes.items())
+            for line in (
+                f"static const int8_t {padding_name(value)}[{size}] = {{",
+                *_rows([value] * size, "    "),
+                "};",
+                "",
+            )
+        ]
+
+
+def _linker_script(flash: int, arena: int, others: int, size: int) -> str:
+    """Return the linker script of a board: its region for the arena is exactly as large as planned."""
+    lines = [
+        "/* The arena is exactly as large as planned: one byte more does not link. */",
+        "ENTRY(_start)",
+        "MEMORY",
+        "{",
+        f"    FLASH (rx) : ORIGIN = {flash:#x}, LENGTH = 4M",
+        f"    ARENA (rw) : ORIGIN = {arena:#x}, LENGTH = {size}",
+        f"    OTHERS (rw) : ORIGIN = {others:#x}, LENGTH = {OTHERS}",
+        "}",
+        "SECTIONS",
+        "{",
+        "    .text : { KEEP(*(.start)) *(.text*) *(.rodata*) *(.srodata*) } > FLASH",
+        "    .arena (NOLOAD) : { *(.network_arena) } > ARENA",
+        "    .others (NOLOAD) : {",
+        "        others_begin = .;",
+        "        *(.data*) *(.sdata*) *(.bss*) *(.sbss*) *(COMMON)",
+        "        . = ALIGN(4);",
+        "        others_end = .;",
+        "    } > OTHERS",
+        f"    stack_end = ORIGIN(OTHERS) + {OTHERS};",
+        "    /DISCARD/ : { *(.ARM.exidx*) *(.comment) *(.eh_frame*) *(.note*) }",
+        "}",
+        "",
+    ]
+    return "\n".join(lines)
+
+
+def _rows(values: Sequence[int], indent: str) -> Iterator[str]:
+    for first in range(0, len(values), 20):
+        yield indent + ", ".join(map(str, values[first : first + 20])) + ","
+
+
+def _refuse(problem: Problem, network: ExactNetwork) -> None:
+    """Refuse machines and numbers that there is no C for."""
+    for what, tensors in (
+        ("inputs", [each for each in problem.graph.tensors if each.given and each.readers]),
+        ("outputs", [each for each in problem.graph.tensors if each.leaves]),
+    ):
+        if len(tensors) != 1:
+            raise InputError(f"network.{what}", len(tensors), f"there is no C for several {what}")
+    if problem.machine.dram:
+        raise InputError("machine.dram", True, "integers of a file are emitted for machines without DRAM")
+    if problem.machine.element_bytes != 1:
+        limit = "must be 1: there is no C for other elements than int8"
+        raise InputError("machine.element_bytes", problem.machine.element_bytes, limit)
+    for name in (*network.inputs, *network.outputs, *(each.name for each in network.operations)):
+        kind = next((e.type for e in network.operations if e.name == name), network.tensors[name].type)
+        if kind != "int8":
+            raise InputError(f"tensor {name}", kind, "there is no C for other numbers than int8")

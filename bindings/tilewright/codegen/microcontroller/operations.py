@@ -1,0 +1,564 @@
+"""C for the operations of a quantised network: constants, and what computes a pixel."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Mapping
+from typing import TYPE_CHECKING, Any, Protocol
+
+import numpy as np
+from numpy.typing import NDArray
+
+from tilewright.codegen.c_text import identifier
+from tilewright.residency import Problem
+from tilewright.residency.graph import Graph, Operation
+from tilewright.simulator.arithmetic.quantised import (
+    ExactNetwork,
+    ExactOperation,
+    Padded,
+    QuantisedAveragePool,
+    QuantisedConvolution,
+    QuantisedFullyConnected,
+    QuantisedMaxPool,
+    QuantisedMean,
+    QuantisedProduct,
+    QuantisedRescaling,
+    QuantisedSoftmax,
+    QuantisedSum,
+    QuantisedTable,
+    Reshaped,
+)
+from tilewright.simulator.arithmetic.quantised.operation import Clamped
+from tilewright.simulator.arithmetic.quantised.windows import Pooled, Weighted
+from tilewright.spec.errors import InputError
+from tilewright.spec.layer import Window
+
+if TYPE_CHECKING:
+    from tilewright.codegen.microcontroller.steps import StepMap
+
+Lines = Iterator[str]
+
+
+class Places(Protocol):
+    """Where the maps of a step lie, in C, for the pixel in hand of a map that is being computed.
+
+    Attributes
+    ----------
+    strips
+        How many the step has.
+    """
+
+    strips: int
+
+    def address(self, tensor: int) -> int:
+        """Return where a map lies in the arena."""
+
+    def width(self, each: StepMap) -> str:
+        """Return the columns of a map in the strip."""
+
+    def result(self, own: StepMap) -> str:
+        """Return where the pixel is written."""
+
+    def pixel(self, tensor: int, own: StepMap) -> str:
+        """Return where the pixel of another map is that lies at the same place."""
+
+    def window(self, tensor: int, own: StepMap, coded: CodedOperation) -> Iterator[str]:
+        """Return the lines that find the taps of a window."""
+
+    def leave(self, own: StepMap) -> Iterator[str]:
+        """Return the line that writes the pixel outside, if it leaves the network."""
+
+    @property
+    def only_result(self) -> str:
+        """Return where the only pixel of running values goes."""
+
+    @property
+    def result_leaves(self) -> bool:
+        """Whether the only pixel of running values leaves the network."""
+
+
+Pair = tuple[int, int]
+
+MOST_TAPS = 256
+"""Taps of a window that pointers lie on the stack for."""
+
+BLOCK = 4
+"""Output channels whose sums are added up together."""
+
+
+def coded_operations(problem: Problem, network: ExactNetwork) -> dict[str, CodedOperation]:
+    """Return the C of each operation of a problem, by name.
+
+    Raises
+    ------
+    InputError
+        For operations that there is no C for.
+    """
+    exact, found, taken = network.by_operation(problem.network_graph), dict[str, CodedOperation](), set[str]()
+    graph = problem.graph
+    for operation in graph.numbers(graph.all & ~graph.begin):
+        given = [each for each in exact[operation.name] if not isinstance(each, Reshaped)]
+        name = identifier(operation.name, taken)
+        taken.add(name)
+        found[operation.name] = _coded(graph, operation, given, name)
+    return found
+
+
+def refusal(operation: Operation, limit: str) -> InputError:
+    """Return the error that names an operation."""
+    return InputError(f"layer {operation.name}", operation.op.spec.kind, limit)
+
+
+def _coded(graph: Graph, operation: Operation, given: list[ExactOperation], name: str) -> CodedOperation:
+    if operation.op.has_views or any(access.channels is not None for access in operation.op.accesses):
+        raise refusal(operation, "there is no C for reading parts of maps, or several as one")
+    main = [each for each in given if not isinstance(each, Padded)]
+    if len(main) != 1:
+        names = ", ".join(each.operator for each in given) or "nothing"
+        raise refusal(operation, f"there is no C for an operation that is {names} in the file")
+    kinds: Mapping[type[Any], type[CodedOperation]] = {
+        QuantisedConvolution: Convolution,
+        QuantisedFullyConnected: Product,
+        QuantisedAveragePool: Pool,
+        QuantisedMaxPool: Pool,
+        QuantisedMean: Mean,
+        QuantisedSum: Sum,
+        QuantisedProduct: Times,
+        QuantisedSoftmax: Softmax,
+        QuantisedTable: Table,
+        QuantisedRescaling: Rescaling,
+    }
+    if type(main[0]) not in kinds:
+        raise refusal(operation, f"there is no C for {main[0].operator}")
+    for border in (each for each in given if isinstance(each, Padded)):
+        if not isinstance(main[0], QuantisedConvolution) or border.value != main[0].input_zero_point:
+            raise refusal(operation, "there is no C for a border of other numbers than zero")
+    return kinds[type(main[0])](graph, operation, main[0], name)
+
+
+class CodedOperation:
+    """An operation in C.
+
+    Attributes
+    ----------
+    kind
+        What the file calls it.
+    padded
+        The number that places of the padding have; None if there is no padding.
+    channels
+        Of what it reads first.
+    geometry
+        Stride, padding before, kernel and dilation, of rows and columns.
+    """
+
+    def __init__(self, graph: Graph, operation: Operation, exact: ExactOperation, name: str) -> None:
+        self.graph, self.operation, self.exact, self.name = graph, operation, exact, name
+        self.kind = exact.operator
+        spec = operation.op.spec
+        self.padded: int | None = None
+        self.geometry: tuple[Pair, Pair, Pair, Pair] = (1, 1), (0, 0), (1, 1), (1, 1)
+        if isinstance(spec, Window):
+            padding = spec.padding[0], spec.padding[2]
+            self.geometry = spec.stride, padding, spec.kernel, spec.dilation
+        self.source = operation.readings[0].tensor
+        self.channels = graph.tensors[self.source].channels
+        self.outputs = graph.tensors[operation.number + 1].channels
+        if operation.readings[0].extent is None and not self.reads_row:
+            raise refusal(operation, f"there is no C for {self.kind} of whole maps")
+
+    reads_row = False
+    """Whether it may read all of a map, whose pixels lie side by side."""
+
+    def constants(self) -> Lines:
+        """Return what stands before the steps."""
+        yield from ()
+
+    def pixel(self, step: Places, own: StepMap) -> Lines:
+        """Return what computes a pixel."""
+        raise NotImplementedError
+
+    def running(self, step: Places, own: StepMap) -> Lines:
+        """Return what adds a pixel to running values, and gives the result after the last one."""
+        raise refusal(self.operation, f"there is no C for {self.kind} with running values")
+
+    def limits(self) -> str:
+        """Return the least and the most number that it gives."""
+        assert isinstance(self.exact, Clamped)
+        return f"{self.exact.least}, {self.exact.most}"
+
+    def each_channel(self, step: Places, own: StepMap, value: str, reads: Iterable[int]) -> Lines:
+        """Return a loop over the channels of a pixel, whose operands are called `a` and `b`."""
+        for letter, tensor in zip("ab", reads, strict=False):
+            yield f"const int8_t *{letter} = {step.pixel(tensor, own)};"
+        yield f"int8_t *result = {step.result(own)};"
+        yield f"for (int c = 0; c < {self.outputs}; c++)"
+        yield f"    result[c] = (int8_t)({value});"
+        yield from step.leave(own)
+
+    def plane_result(self, step: Places) -> Lines:
+        """Return where the only pixel of running values goes."""
+        yield f"    int8_t *result = {step.only_result};"
+
+    def moved(self, step: Places) -> Lines:
+        """Return the line that counts what running values write outside."""
+        if step.result_leaves:
+            yield f"    MOVED({self.outputs});"
+
+
+def _array(kind: str, name: str, values: NDArray[Any]) -> Lines:
+    yield f"static const {kind} {name}[{values.size}] = {{"
+    flat = values.reshape(-1).tolist()
+    for first in range(0, len(flat), 20):
+        yield "    " + ", ".join(map(str, flat[first : first + 20])) + ","
+    yield "};"
+    yield ""
+
+
+class WithWeights(CodedOperation):
+    """An operation with weights: a function rescales each of its sums."""
+
+    exact: Weighted
+
+    def __init__(self, graph: Graph, operation: Operation, exact: ExactOperation, name: str) -> None:
+        super().__init__(graph, operation, exact, name)
+        if self.exact.weight_zero_point:
+            raise refusal(operation, "there is no C for weights with a zero point")
+        if self.exact.rounding == "wide":
+            raise refusal(operation, "there is no C for sums of 64 bits")
+        weights = self.exact.weights.reshape(len(self.exact.weights), -1).astype(np.int64)
+        most = np.abs(self.exact.bias.astype(np.int64)) + 2**8 * np.abs(weights).sum(axis=1)
+        if int(most.max(initial=0)) >= 2**31:
+            raise refusal(operation, "has sums that 32 bits may not hold")
+        self.bias = self.exact.bias.astype(np.int64) - self.exact.input_zero_point * weights.sum(axis=1)
+
+    def packed(self) -> NDArray[np.int8]:
+        """Return weights as the C reads them."""
+        raise NotImplementedError
+
+    def constants(self) -> Lines:
+        """Return weights, biases, and the function that rescales."""
+        yield from _array("int8_t", f"{self.name}_weights", self.packed())
+        yield from _array("int32_t", f"{self.name}_bias", self.bias)
+        zero = self.exact.output_zero_point
+        if self.exact.rounding == "doubles":
+            yield from _doubles(f"{self.name}_scale", self.exact.scale)
+            scaled = f"scaled_in_doubles(sum, {self.name}_scale[output])"
+        else:
+            yield from _array("int32_t", f"{self.name}_multiplier", self.exact.multiplier)
+            yield from _array("int8_t", f"{self.name}_shift", self.exact.shift)
+            scaled = f"scaled(sum, {self.name}_multiplier[output], {self.name}_shift[output])"
+            if (self.exact.shift <= 0).all():
+                high = f"multiply_high(sum, {self.name}_multiplier[output])"
+                scaled = f"divide_by_power({high}, -{self.name}_shift[output])"
+        yield f"INLINE int32_t {self.name}_rescaled(int output, int32_t sum)"
+        yield "{"
+        yield f"    return limited({scaled} + {zero}, {self.limits()});"
+        yield "}"
+        yield ""
+
+    def convolved(self, step: Places, own: StepMap, count: int, channels: int) -> Lines:
+        """Return what computes a pixel of taps."""
+        yield f"int8_t *result = {step.result(own)};"
+        sizes = f"{count}, {channels}, {self.outputs}"
+        names = f"{self.name}_weights, {self.name}_bias, {self.name}_rescaled"
+        yield f"CONVOLUTION(result, taps, {sizes}, {names});"
+        yield from step.leave(own)
+
+
+def _doubles(name: str, values: NDArray[np.float64]) -> Lines:
+    yield f"static const double {name}[{values.size}] = {{"
+    for value in values.tolist():
+        yield f"    {float(value).hex()},"
+    yield "};"
+    yield ""
+
+
+def blocked(weights: NDArray[np.int8]) -> NDArray[np.int8]:
+    """Return weights (outputs, values of each) in blocks of four outputs, value by value.
+
+    The last outputs, which are fewer than four, follow one by one.
+    """
+    whole = len(weights) // BLOCK * BLOCK
+    first = weights[:whole].reshape(-1, BLOCK, weights.shape[1]).transpose(0, 2, 1)
+    return np.concatenate([first.reshape(-1), weights[whole:].reshape(-1)])
+
+
+class Convolution(WithWeights):
+    """A convolution: of all channels, or depthwise."""
+
+    exact: QuantisedConvolution
+
+    def __init__(self, graph: Graph, operation: Operation, exact: ExactOperation, name: str) -> None:
+        super().__init__(graph, operation, exact, name)
+        self.taps = self.geometry[2][0] * self.geometry[2][1]
+        if self.exact.groups > 1 and not (self.exact.depthwise and self.outputs == self.channels):
+            raise refusal(operation, "there is no C for groups of several channels")
+        if self.taps > MOST_TAPS:
+            raise refusal(operation, f"there is no C for windows of more than {MOST_TAPS} places")
+        spec = operation.op.spec
+        if self.exact.stride != self.geometry[0] or self.exact.dilation != self.geometry[3]:
+            raise refusal(operation, "has another window in the file")
+        if isinstance(spec, Window) and any(spec.padding):
+            self.padded = self.exact.input_zero_point
+
+    def packed(self) -> NDArray[np.int8]:
+        """Return weights tap by tap, in blocks of outputs; of a depthwise one channel by channel."""
+        weights = self.exact.weights.reshape(len(self.exact.weights), -1)
+        return weights.reshape(-1) if self.exact.groups > 1 else blocked(weights)
+
+    def pixel(self, step: Places, own: StepMap) -> Lines:
+        """Return what computes a pixel."""
+        yield f"const int8_t *taps[{self.taps}];"
+        yield from step.window(self.source, own, self)
+        if self.exact.groups == 1:
+            yield from self.convolved(step, own, self.taps, self.channels)
+            return
+        yield f"int8_t *result = {step.result(own)};"
+        names = f"{self.name}_weights, {self.name}_bias, {self.name}_rescaled"
+        yield f"DEPTHWISE(result, taps, {self.taps}, {self.channels}, {names});"
+        yield from step.leave(own)
+
+
+class Product(WithWeights):
+    """A fully connected layer, of a pixel or of a map whose pixels lie side by side."""
+
+    exact: QuantisedFullyConnected
+    reads_row = True
+
+    def packed(self) -> NDArray[np.int8]:
+        """Return weights in blocks of outputs."""
+        return blocked(self.exact.weights)
+
+    def pixel(self, step: Places, own: StepMap) -> Lines:
+        """Return what computes the only pixel."""
+        depth = self.exact.weights.shape[1]
+        if depth != self.graph.tensors[self.source].size:
+            raise refusal(self.operation, "there is no C for products of several rows")
+        yield f"const int8_t *taps[1] = {{arena + {step.address(self.source)}}};"
+        yield from self.convolved(step, own, 1, depth)
+
+
+class Pool(CodedOperation):
+    """Averages or maxima of windows."""
+
+    exact: Pooled
+
+    def __init__(self, graph: Graph, operation: Operation, exact: ExactOperation, name: str) -> None:
+        super().__init__(graph, operation, exact, name)
+        self.average = isinstance(exact, QuantisedAveragePool)
+        self.taps = self.geometry[2][0] * self.geometry[2][1]
+
+    def average_of(self, sum_: str, count: str) -> str:
+        """Return an average, rounded to the nearest, halves away from zero, within the limits."""
+        return f"limited(average({sum_}, {count}), {self.limits()})"
+
+    def pixel(self, step: Places, own: StepMap) -> Lines:
+        """Return what computes a pixel; places of the padding are left out."""
+        if self.taps > MOST_TAPS:
+            raise refusal(self.operation, f"there is no C for windows of more than {MOST_TAPS} places")
+        yield f"const int8_t *taps[{self.taps}];"
+        yield from step.window(self.source, own, self)
+        yield f"int8_t *result = {step.result(own)};"
+        yield f"for (int c = 0; c < {self.outputs}; c++) {{"
+        yield f"    int32_t found = {0 if self.average else -128}, count = 0;"
+        yield f"    for (int tap = 0; tap < {self.taps}; tap++)"
+        yield "        if (taps[tap]) {"
+        if self.average:
+            yield "            found += taps[tap][c];"
+            yield "            count++;"
+        else:
+            yield "            found = taps[tap][c] > found ? taps[tap][c] : found;"
+        yield "        }"
+        if self.average:
+            value = self.average_of("found", "count")
+        else:
+            yield "    (void)count;"
+            value = f"limited(found, {self.limits()})"
+        yield f"    result[c] = (int8_t){value};"
+        yield "}"
+        yield from step.leave(own)
+
+    def running(self, step: Places, own: StepMap) -> Lines:
+        """Return what adds a pixel to sums, or to maxima."""
+        t, plane = own.tensor, own.rows * own.columns[-1][1]
+        yield f"const int8_t *x = {step.pixel(self.source, own)};"
+        first, last = "running_first", "running_last"
+        yield f"const int {first} = !y{t} && !x{t} && {'!strip' if step.strips > 1 else '1'};"
+        yield f"for (int c = 0; c < {self.outputs}; c++) {{"
+        if self.average:
+            yield f"    int8_t *sum = arena + {own.address} + 4 * c;"
+            yield f"    put_sum(sum, ({first} ? 0 : sum_at(sum)) + x[c]);"
+        else:
+            yield f"    int8_t *most = arena + {own.address} + c;"
+            yield f"    *most = {first} || x[c] > *most ? x[c] : *most;"
+        yield "}"
+        yield from _last_pixel(step, own, last)
+        yield f"if ({last}) {{"
+        yield from self.plane_result(step)
+        yield f"    for (int c = 0; c < {self.outputs}; c++)"
+        if self.average:
+            value = self.average_of(f"sum_at(arena + {own.address} + 4 * c)", str(plane))
+        else:
+            value = f"limited(arena[{own.address} + c], {self.limits()})"
+        yield f"        result[c] = (int8_t){value};"
+        yield from self.moved(step)
+        yield "}"
+
+
+def _last_pixel(step: Places, own: StepMap, name: str) -> Lines:
+    """Return the line that tells whether the pixel in hand is the last one of the plane."""
+    t = own.tensor
+    strip = f" && strip == {step.strips - 1}" if step.strips > 1 else ""
+    yield f"const int {name} = y{t} == {own.rows - 1} && x{t} == {step.width(own)} - 1{strip};"
+
+
+class Mean(CodedOperation):
+    """A mean over a plane."""
+
+    exact: QuantisedMean
+
+    def __init__(self, graph: Graph, operation: Operation, exact: ExactOperation, name: str) -> None:
+        super().__init__(graph, operation, exact, name)
+        self.taps = self.geometry[2][0] * self.geometry[2][1]
+        if self.taps != self.exact.count:
+            raise refusal(operation, "there is no C for means over other axes than rows and columns")
+
+    def value(self, sum_: str) -> str:
+        """Return the mean of a sum."""
+        exact = self.exact
+        whole = f"{sum_} - {exact.count * exact.input_zero_point}"
+        scaled = f"scaled({whole}, {exact.multiplier}, {exact.shift}) + {exact.output_zero_point}"
+        return f"limited({scaled}, {self.limits()})"
+
+    def pixel(self, step: Places, own: StepMap) -> Lines:
+        """Return what computes the only pixel of a plane that is there."""
+        if self.taps > MOST_TAPS:
+            raise refusal(self.operation, f"there is no C for windows of more than {MOST_TAPS} places")
+        yield f"const int8_t *taps[{self.taps}];"
+        yield from step.window(self.source, own, self)
+        yield f"int8_t *result = {step.result(own)};"
+        yield f"for (int c = 0; c < {self.outputs}; c++) {{"
+        yield "    int32_t found = 0;"
+        yield f"    for (int tap = 0; tap < {self.taps}; tap++)"
+        yield "        found += taps[tap][c];"
+        yield f"    result[c] = (int8_t){self.value('found')};"
+        yield "}"
+        yield from step.leave(own)
+
+    def running(self, step: Places, own: StepMap) -> Lines:
+        """Return what adds a pixel to sums."""
+        t = own.tensor
+        yield f"const int8_t *x = {step.pixel(self.source, own)};"
+        yield f"const int running_first = !y{t} && !x{t} && {'!strip' if step.strips > 1 else '1'};"
+        yield f"for (int c = 0; c < {self.outputs}; c++) {{"
+        yield f"    int8_t *sum = arena + {own.address} + 4 * c;"
+        yield "    put_sum(sum, (running_first ? 0 : sum_at(sum)) + x[c]);"
+        yield "}"
+        yield from _last_pixel(step, own, "running_last")
+        yield "if (running_last) {"
+        yield from self.plane_result(step)
+        yield f"    for (int c = 0; c < {self.outputs}; c++)"
+        yield f"        result[c] = (int8_t){self.value(f'sum_at(arena + {own.address} + 4 * c)')};"
+        yield from self.moved(step)
+        yield "}"
+
+
+class OfValues(CodedOperation):
+    """An operation of values at the same place."""
+
+    def __init__(self, graph: Graph, operation: Operation, exact: ExactOperation, name: str) -> None:
+        super().__init__(graph, operation, exact, name)
+        shape = graph.tensors[operation.number + 1].shape
+        self.reads = [access.source + 1 for access in operation.op.accesses]
+        if len(self.reads) != len(exact.inputs) or any(graph.tensors[t].shape != shape for t in self.reads):
+            raise refusal(operation, "there is no C for operands of other shapes, or numbers of the file")
+
+    def value(self) -> str:
+        """Return the result of channel `c`."""
+        raise NotImplementedError
+
+    def pixel(self, step: Places, own: StepMap) -> Lines:
+        """Return what computes a pixel."""
+        yield from self.each_channel(step, own, self.value(), self.reads)
+
+
+class Sum(OfValues):
+    """A sum or difference."""
+
+    exact: QuantisedSum
+
+    def value(self) -> str:
+        """Return the sum of channel `c`."""
+        e = self.exact
+        factor = 1 << e.left_shift
+        a = f"scaled((a[c] - {e.first_zero_point}) * {factor}, {e.first_multiplier}, {e.first_shift})"
+        b = f"scaled((b[c] - {e.second_zero_point}) * {factor}, {e.second_multiplier}, {e.second_shift})"
+        total = f"{a} {'-' if e.difference else '+'} {b}"
+        scaled = f"scaled({total}, {e.output_multiplier}, {e.output_shift}) + {e.output_zero_point}"
+        return f"limited({scaled}, {self.limits()})"
+
+
+class Times(OfValues):
+    """A product of two maps."""
+
+    exact: QuantisedProduct
+
+    def value(self) -> str:
+        """Return the product of channel `c`."""
+        e = self.exact
+        product = f"(a[c] - {e.first_zero_point}) * (b[c] - {e.second_zero_point})"
+        scaled = f"scaled({product}, {e.multiplier}, {e.shift}) + {e.output_zero_point}"
+        return f"limited({scaled}, {self.limits()})"
+
+
+class Rescaling(OfValues):
+    """Numbers in another scale."""
+
+    exact: QuantisedRescaling
+
+    def value(self) -> str:
+        """Return the number of channel `c` in the other scale."""
+        e = self.exact
+        value = f"a[c] - {e.input_zero_point}"
+        above = f"scaled({value}, {e.multiplier}, {e.shift})"
+        below = f"scaled({value}, {e.multiplier_below}, {e.shift_below})"
+        return f"limited(({value} < 0 ? {below} : {above}) + {e.output_zero_point}, {self.limits()})"
+
+
+class Table(OfValues):
+    """A function of single values, which a table has."""
+
+    exact: QuantisedTable
+
+    def constants(self) -> Lines:
+        """Return the table."""
+        yield from _array("int8_t", f"{self.name}_table", self.exact.table)
+
+    def value(self) -> str:
+        """Return the function of channel `c`."""
+        return f"{self.name}_table[a[c] - {self.exact.first}]"
+
+
+class Softmax(CodedOperation):
+    """Softmax of the channels of a pixel."""
+
+    exact: QuantisedSoftmax
+    reads_row = True
+
+    def __init__(self, graph: Graph, operation: Operation, exact: ExactOperation, name: str) -> None:
+        super().__init__(graph, operation, exact, name)
+        e = self.exact
+        if (e.bits, e.least, e.most) != (8, -128, 127) or graph.tensors[self.source].pixels != 1:
+            raise refusal(operation, "there is no C for softmax of several pixels, or of 16 bits")
+
+    def pixel(self, step: Places, own: StepMap) -> Lines:
+        """Return what computes the only pixel."""
+        e = self.exact
+        yield f"int8_t *result = {step.result(own)};"
+        yield f"softmax(result, arena + {step.address(self.source)}, {self.outputs}, {e.multiplier},"
+        yield f"    {e.left_shift}, {e.least_difference});"
+        yield from step.leave(own)
+
+
+def padding_name(value: int) -> str:
+    """Return what C calls a pixel of one number."""
+    return f"padding_{'minus_' if value < 0 else ''}{abs(value)}"

@@ -1,0 +1,20 @@
+/* The computer on which this is compiled. */
+#include "board.h"
+
+#include <stdio.h>
+#include <stdlib.h>
+
+uint64_t board_instructions(void)
+{
+    return 0;
+}
+
+void board_print(const char *text)
+{
+    fputs(text, stdout);
+}
+
+void board_exit(int status)
+{
+    exit(status);
+}

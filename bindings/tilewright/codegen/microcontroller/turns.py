@@ -1,0 +1,227 @@
+"""The function of a step: operations that take turns, by `goto` and without recursion."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+
+from tilewright.codegen.c_text import block_comment, safe_text
+from tilewright.codegen.microcontroller.operations import CodedOperation, padding_name
+from tilewright.codegen.microcontroller.steps import PlannedStep, StepMap
+from tilewright.codegen.project_files import array_literal
+from tilewright.residency.graph import Graph, Reading
+
+
+class StepCode:
+    """The function of a step, and where its maps lie.
+
+    Parameters
+    ----------
+    coded
+        The operations of the network in C, by name.
+    number
+        Of the step.
+    """
+
+    def __init__(
+        self, graph: Graph, coded: Mapping[str, CodedOperation], number: int, step: PlannedStep
+    ) -> None:
+        self.graph, self.coded, self.number, self.step = graph, coded, number, step
+        self.maps = {each.tensor: each for each in step.maps}
+        self.strips = step.strips
+
+    def function(self) -> Iterator[str]:
+        """Return its lines."""
+        step = self.step
+        names = ", ".join(operation.name for operation in step.group.operations)
+        yield from block_comment([f"{safe_text(names)}: {step.memory:,} bytes."])
+        yield f"static void step_{self.number}(const int8_t *input, int8_t *output)"
+        yield "{"
+        turns = list(self._turns())
+        if self.strips > 1:
+            yield from self._strip_tables("\n".join(turns))
+        yield "    (void)input, (void)output;"
+        for each in step.maps:
+            if each.fetched:
+                size = self.graph.tensors[each.tensor].size
+                yield f"    MOVE(arena + {each.address}, input, {size});"
+        indent = "    "
+        if self.strips > 1:
+            yield f"    for (int strip = 0; strip < {self.strips}; strip++) {{"
+            indent = "        "
+        yield from (indent + line for line in turns)
+        if self.strips > 1:
+            yield "    }"
+        yield "}"
+
+    def _strip_tables(self, used: str) -> Iterator[str]:
+        """Return the columns of maps in each strip, as far as a text has their names."""
+        for each in self.step.maps:
+            begins = [begin for begin, _ in each.columns]
+            widths = [end - begin for begin, end in each.columns]
+            for name, values in ((f"begin{each.tensor}", begins), (f"width{each.tensor}", widths)):
+                if f"{name}[" in used:
+                    yield f"    static const int16_t {name}[] = {array_literal(values)};"
+
+    def begin(self, each: StepMap) -> str:
+        """Return the first column of a map in the strip."""
+        return f"begin{each.tensor}[strip]" if self.strips > 1 else "0"
+
+    def width(self, each: StepMap) -> str:
+        """Return the columns of a map in the strip."""
+        return f"width{each.tensor}[strip]" if self.strips > 1 else str(each.columns[0][1])
+
+    def _turns(self) -> Iterator[str]:
+        step = self.step
+        loaded = [each for each in step.maps if each.loaded]
+        computed = [self.maps[operation.number + 1] for operation in step.group.operations]
+        for each in (*loaded, *computed):
+            t = each.tensor
+            yield f"map_t m{t} = {{arena + {each.address}, 0, 0}};"
+            yield f"int y{t} = 0, x{t} = 0;"
+        yield "int asked = 0;"
+        yield "for (;;) {"
+        yield "    switch (asked) {"
+        for place, each in enumerate(reversed([*loaded, *computed])):
+            yield f"    case {place}:"
+            yield f"        if (y{each.tensor} < {each.rows})"
+            yield f"            goto ask{each.tensor};"
+            yield "        asked++; /* fall through */"
+        yield "    default:"
+        yield "        break;"
+        yield "    }"
+        yield "    break;"
+        for operation in reversed(step.group.operations):
+            yield from self._operation(operation.number)
+        for each in loaded:
+            yield from self._load(each)
+        yield "}"
+
+    def _load(self, each: StepMap) -> Iterator[str]:
+        tensor = self.graph.tensors[each.tensor]
+        t, channels = each.tensor, tensor.channels
+        where = f"((y{t} * {tensor.shape[2]} + {self.begin(each)} + x{t}) * {channels})"
+        source = f"input + {where}"
+        yield f"ask{t}:"
+        yield f"    MOVE(m{t}.base + m{t}.slot * {channels}, {source}, {channels});"
+        yield from self._advance(each)
+
+    def _advance(self, each: StepMap) -> Iterator[str]:
+        t = each.tensor
+        yield f"    one_more(&m{t}, {each.held});"
+        yield f"    if (++x{t} == {self.width(each)})"
+        yield f"        x{t} = 0, y{t}++;"
+        yield "    continue;"
+
+    def _operation(self, number: int) -> Iterator[str]:
+        """Return what an operation does when it is asked for a pixel."""
+        operation = self.graph.operations[number]
+        coded = self.coded[operation.name]
+        own = self.maps[number + 1]
+        t = own.tensor
+        runs = self.step.running and operation is self.step.group.last
+        yield f"ask{t}: {{ /* {safe_text(operation.name)}, {coded.kind} */"
+        asked = [each for each in operation.readings if not self.maps[each.tensor].is_there]
+        # Inputs first, then maps in the order of the file: as the plan's turns are.
+        for reading in sorted(asked, key=lambda each: (not self.maps[each.tensor].loaded, each.tensor)):
+            given = self.maps[reading.tensor]
+            needed = self._needed(reading, given, own, runs)
+            yield f"        if (m{given.tensor}.there < {needed})"
+            yield f"            goto ask{given.tensor};"
+        body = coded.running if runs else coded.pixel
+        yield from ("        " + line for line in body(self, own))
+        yield "    }"
+        yield from self._advance(own)
+
+    def _needed(self, reading: Reading, given: StepMap, own: StepMap, runs: bool) -> str:
+        """Return how many pixels of a map must be there for the next pixel of a reader."""
+        width = self.width(given)
+        if runs:
+            return f"y{own.tensor} * {width} + x{own.tensor} + 1"
+        if reading.extent is None:
+            return f"{reading.plane[0]} * {width}"
+        row = _last(f"y{own.tensor}", reading, 0, reading.plane[0])
+        column = _last(f"(x{own.tensor} + {self.begin(own)})", reading, 1, reading.plane[1])
+        if self.strips > 1:
+            column = f"smaller({column} - {self.begin(given)}, {width} - 1)"
+        return f"{row} * {width} + {column} + 1"
+
+    # What operations ask for ------------------------------------------------------------------------------
+
+    def result(self, own: StepMap) -> str:
+        """Return where the pixel in hand is written."""
+        t, channels = own.tensor, self.graph.tensors[own.tensor].channels
+        if own.whole:
+            columns = self.graph.tensors[t].shape[2]
+            return f"m{t}.base + (y{t} * {columns} + {self.begin(own)} + x{t}) * {channels}"
+        return f"m{t}.base + m{t}.slot * {channels}"
+
+    def pixel(self, tensor: int, own: StepMap) -> str:
+        """Return where the pixel of a map is that lies at the place in hand."""
+        given, t = self.maps[tensor], own.tensor
+        return self.at(tensor, f"y{t}", f"(x{t} + {self.begin(own)})") if given else ""
+
+    def at(self, tensor: int, row: str, column: str) -> str:
+        """Return where a pixel of a map is, given its row and column in the whole plane."""
+        given, channels = self.maps[tensor], self.graph.tensors[tensor].channels
+        if given.whole:
+            columns = self.graph.tensors[tensor].shape[2]
+            return f"arena + {given.address} + ({row} * {columns} + {column}) * {channels}"
+        place = f"{row} * {self.width(given)} + {column} - {self.begin(given)}"
+        return f"pixel_of(&m{tensor}, {place}, {given.held}, {channels})"
+
+    def window(self, tensor: int, own: StepMap, coded: CodedOperation) -> Iterator[str]:
+        """Return the lines that find the taps of a window; `taps` must be declared."""
+        given, (channels, rows, columns) = self.maps[tensor], self.graph.tensors[tensor].shape
+        t, (stride, padding, kernel, dilation) = own.tensor, coded.geometry
+        first = (
+            f"y{t} * {stride[0]} - {padding[0]}",
+            f"(x{t} + {self.begin(own)}) * {stride[1]} - {padding[1]}",
+        )
+        outside = "0" if coded.padded is None else padding_name(coded.padded)
+        if kernel == (1, 1) and padding == (0, 0):
+            yield f"taps[0] = {self.at(tensor, first[0].removesuffix(' - 0'), f'({first[1]})')};"
+            return
+        where = (
+            f"arena + {given.address}, {columns}, 0"
+            if given.whole
+            else f"&m{tensor}, {given.held}, {self.width(given)}, {self.begin(given)}"
+        )
+        yield f"{'taps_of_map' if given.whole else 'taps_of_lines'}("
+        yield f"    taps, {where}, {channels}, {rows}, {columns},"
+        steps = f"{kernel[0]}, {kernel[1]}, {dilation[0]}, {dilation[1]}"
+        yield f"    {first[0]}, {first[1]}, {steps}, {outside});"
+
+    def address(self, tensor: int) -> int:
+        """Return where a map lies in the arena."""
+        return self.maps[tensor].address
+
+    @property
+    def only_result(self) -> str:
+        """Return where the only pixel of running values goes."""
+        return "output" if self.step.result is None else f"arena + {self.step.result}"
+
+    @property
+    def result_leaves(self) -> bool:
+        """Whether the only pixel of running values leaves the network."""
+        return self.step.result is None
+
+    def leave(self, own: StepMap) -> Iterator[str]:
+        """Return the line that writes the pixel in hand outside, if it leaves the network."""
+        if not own.written:
+            return
+        t, (channels, _, columns) = own.tensor, self.graph.tensors[own.tensor].shape
+        where = f"(y{t} * {columns} + {self.begin(own)} + x{t}) * {channels}"
+        write = f"MOVE(output + {where}, result, {channels});"
+        if self.strips > 1:  # columns that the strip before has written are not written again
+            yield f"if (!strip || x{t} + {self.begin(own)} >= begin{t}[strip - 1] + width{t}[strip - 1])"
+            write = "    " + write
+        yield write
+
+
+def _last(place: str, reading: Reading, axis: int, size: int) -> str:
+    """Return the last row or column that is read for one of the output, within the plane."""
+    assert reading.extent is not None
+    stride, before, extent = reading.stride[axis], reading.before[axis], reading.extent[axis]
+    if (stride, before, extent) == (1, 0, 1):
+        return place
+    return f"within({place} * {stride} - {before} + {extent - 1}, {size - 1})"

@@ -1,0 +1,155 @@
+"""Plans without DRAM as C for micro-controllers: outputs of LiteRT, arenas and bytes of the plan."""
+
+from __future__ import annotations
+
+import os
+import random
+import shutil
+import subprocess
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+from conftest import ROOT, examples, nightly, tells
+from tests.importing.quantised_at_random import some_operators
+from tests.importing.tflite_files import by_litert
+
+from tilewright.codegen.microcontroller import microcontroller_project
+from tilewright.importing.assembly import Changes, assemble
+from tilewright.importing.tflite.exact import exact_operations
+from tilewright.residency import Plan, Problem, memory_front
+from tilewright.residency.evaluation import costs_of
+from tilewright.spec.errors import InputError
+
+pytest.importorskip("ai_edge_litert")
+
+SPOTTER = ROOT / "docs" / "files" / "kws_ref_model.tflite"
+
+STRICT = "-O1 -Wall -Wextra -Werror -pedantic"
+
+TINY = sorted(Path(os.environ.get("TILEWRIGHT_MLPERF_TINY", SPOTTER.parent)).glob("*.tflite"))
+
+
+def problem_of(path: Path, inputs: str = "outside", machine: str = "cortex-m4") -> Problem:
+    """Return the problem of a file on a machine without DRAM."""
+    changes = Changes(machine=machine, values=(("limits.inputs", inputs),))
+    problem: Problem = assemble(str(path), changes).problem
+    return problem
+
+
+class Project:
+    """The project of a plan of a file, in a folder."""
+
+    def __init__(self, folder: Path, path: Path, problem: Problem, plan: Plan, seed: int = 0) -> None:
+        self.folder, self.problem, self.plan = folder, problem, plan
+        network = exact_operations(path)
+        files = microcontroller_project(problem, plan, network, path.stem, "", seed)
+        for name, content in files.items():
+            (folder / name).parent.mkdir(parents=True, exist_ok=True)
+            (folder / name).write_bytes(content)
+        rng = np.random.default_rng(seed)
+        shapes = [network.tensors[name].shape for name in network.inputs]
+        for _ in range(2):  # what the project has as outputs is what LiteRT computes of the same inputs
+            given = [rng.integers(-128, 128, shape, dtype=np.int8) for shape in shapes]
+            for ours, theirs in zip(network.run(given).values(), by_litert(path, given), strict=True):
+                assert np.array_equal(ours, theirs)
+
+    def make(self, target: str, **variables: str) -> dict[str, str]:
+        """Return what a target of the Makefile prints, by the words of its lines."""
+        words = [f"{name}={value}" for name, value in variables.items()]
+        done = subprocess.run(
+            ["make", "-s", target, *words], cwd=self.folder, capture_output=True, text=True, timeout=300
+        )
+        assert done.returncode == 0, done.stdout + done.stderr
+        rows = [line.split("\t") for line in done.stdout.splitlines() if "\t" in line]
+        return dict(rows)
+
+    def is_right(self, target: str = "sanitize", **variables: str) -> None:
+        """Compile and run it, and compare what it prints with the plan."""
+        costs = costs_of(self.problem, self.plan)
+        printed = self.make(target, **({"CFLAGS": STRICT} | variables))
+        assert printed["wrong"] == "0 bytes of outputs"
+        assert printed["arena"] == f"{costs['memory']} bytes, as planned"
+        if "moved" in printed:
+            assert printed["moved"] == f"{costs['traffic']} bytes outside, for an input"
+
+
+@pytest.mark.parametrize("inputs", ["outside", "memory"])
+@pytest.mark.parametrize("path", TINY, ids=lambda path: path.stem)
+def test_networks_of_mlperf_tiny_are_computed_as_litert_does(path: Path, inputs: str, tmp_path: Path) -> None:
+    problem = problem_of(path, inputs)
+    front = memory_front(problem)
+    for corner, target in ((front[0], "sanitize"), (front[-1], "run")):
+        # Least memory, and nothing computed twice.
+        Project(tmp_path / str(corner.memory_bytes), path, problem, corner.plan).is_right(target)
+
+
+@pytest.mark.skipif(
+    not (shutil.which("riscv64-unknown-elf-gcc") and shutil.which("qemu-system-riscv32")),
+    reason="needs gcc-riscv64-unknown-elf and qemu-system-misc",
+)
+def test_the_keyword_spotter_runs_on_a_core_in_an_arena_of_the_planned_size(tmp_path: Path) -> None:
+    problem = problem_of(SPOTTER)
+    plan = memory_front(problem)[-1].plan
+    project = Project(tmp_path, SPOTTER, problem, plan)
+    printed = project.make("qemu-riscv")
+    assert printed["wrong"] == "0 bytes of outputs"
+    assert int(printed["of a MAC"].split()[0]) <= 800
+    sizes = subprocess.run(
+        ["riscv64-unknown-elf-size", "-A", "build/riscv.elf"], cwd=tmp_path, capture_output=True, text=True
+    ).stdout
+    rows = {line.split()[0]: line.split()[1] for line in sizes.splitlines() if line.startswith(".")}
+    assert int(rows[".arena"]) == costs_of(problem, plan)["memory"]
+    header = tmp_path / "src" / "network.h"
+    arena = f"NETWORK_ARENA_BYTES {rows['.arena']}"
+    assert arena in header.read_text()
+    header.write_text(header.read_text().replace(arena, f"NETWORK_ARENA_BYTES {int(rows['.arena']) + 1}"))
+    with pytest.raises(AssertionError, match="region `ARENA' overflowed by 1 byte"):
+        project.make("qemu-riscv")
+
+
+@nightly
+@pytest.mark.skipif(
+    not (shutil.which("arm-none-eabi-gcc") and shutil.which("qemu-system-arm")),
+    reason="needs gcc-arm-none-eabi and qemu-system-arm",
+)
+@pytest.mark.parametrize("path", TINY, ids=lambda path: path.stem)
+def test_networks_run_on_both_emulated_cores(path: Path, tmp_path: Path) -> None:
+    problem = problem_of(path)
+    project = Project(tmp_path, path, problem, memory_front(problem)[-1].plan)
+    for target, most in (("qemu-riscv", 800), ("qemu-arm", 600)):
+        printed = project.make(target)
+        assert printed["wrong"] == "0 bytes of outputs"
+        assert int(printed["of a MAC"].split()[0]) <= most
+
+
+@pytest.mark.parametrize("seed", range(examples(300, 8)))
+def test_random_networks_are_computed_as_litert_does(seed: int, tmp_path: Path) -> None:
+    rng = random.Random(seed)
+    for place in range(4):
+        file, output = some_operators("int8", 4 * seed + place)
+        path = file.save(tmp_path / f"{place}.tflite", output)
+        try:
+            problem = problem_of(path, rng.choice(["outside", "memory"]))
+            corner = rng.choice(memory_front(problem))
+            project = Project(tmp_path / str(place), path, problem, corner.plan, seed)
+        except InputError as error:
+            assert tells(str(error), "there is no C") or tells(str(error), "holds no operation"), str(error)
+            continue
+        project.is_right()
+        return
+
+
+@pytest.mark.parametrize(
+    ("changes", "told"),
+    [
+        ({"element_bytes": 2}, "element_bytes = 2 .. no C for other elements than int8"),
+    ],
+)
+def test_what_there_is_no_c_for_is_refused(changes: dict[str, Any], told: str) -> None:
+    problem = problem_of(SPOTTER).with_(machine=changes)
+    plan = memory_front(problem)[0].plan
+    with pytest.raises(InputError) as error:
+        microcontroller_project(problem, plan, exact_operations(SPOTTER), "spotter", "")
+    assert tells(str(error.value), told)
