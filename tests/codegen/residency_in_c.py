@@ -18,7 +18,7 @@ from tests.residency.residency_cases import random_network, some_copies
 
 from tilewright import codegen
 from tilewright.codegen import QuantisedNetwork
-from tilewright.codegen.addressed import numbers_of
+from tilewright.codegen.addressed import is_in_floats, numbers_of
 from tilewright.core import catalogue
 from tilewright.core.context import RunContext
 from tilewright.residency import Plan, Problem, Step, simulate, violation
@@ -152,6 +152,8 @@ def any_problem(random: Random, names: Sequence[str] = ()) -> Problem:
             problem = Problem.model_validate({"network": layers, "machine": machine, "limits": limits})
             numbers_of(problem)
         except InputError:
+            continue
+        if is_in_floats(problem):
             continue
         return problem
 

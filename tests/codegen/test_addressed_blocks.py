@@ -144,7 +144,31 @@ def written_out(b: Block) -> list[str]:
     return [b.linear(y, 3)]
 
 
-SMALL = (prefill, decode, excited, shuffled, enlarged, twice, of_patches, stepped, written_out)
+def with_class(b: Block) -> list[str]:
+    """A token of the file stands before the others, and all get positions."""
+    x = b.tokens(b.conv(b.image_input(1, 3, 4, 4), 6, stride=2))
+    b.shapes[token := b.matrix(1, 1, 6)] = (1, 1, 6)
+    x = b.concat([token, x], 1)
+    rows = b.shapes[x][1]
+    x = b.node("Add", [x, b.matrix(rows, 6)], b.shapes[x])
+    x = b.pair("Add", x, b.attention(b.layernorm(x), 2))
+    return [b.linear(b.slice(x, 1, 0, 1), 4)]
+
+
+def pooled(b: Block) -> list[str]:
+    """Averages without and with the border, and numbers of channels that no weights can hold."""
+    x = b.image_input(1, 4, 5, 6)
+    y = b.pair("Add", x, b.by_channel("Add", b.by_channel("Mul", b.unary("LeakyRelu", x))))
+    window = {"kernel_shape": [3, 3], "strides": [2, 2], "pads": [1, 1, 1, 1]}
+    parts = [
+        b.node("AveragePool", [y], (1, 4, 3, 3), **window, count_include_pad=include) for include in (0, 1)
+    ]
+    return [b.by_channel("Mul", b.pair("Mul", *map(b.hardswish, parts)))]
+
+
+SMALL = (
+    prefill, decode, excited, shuffled, enlarged, twice, of_patches, stepped, written_out, with_class, pooled,
+)  # fmt: skip
 
 
 @pytest.mark.by_day(4)

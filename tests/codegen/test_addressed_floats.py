@@ -10,13 +10,14 @@ from typing import Any
 import numpy as np
 import pytest
 from conftest import examples, nightly, refused
-from residency_in_c import SANITIZED, Built, any_plan
+from residency_in_c import SANITIZED, Built, any_network, any_plan
 from tests.fuzz import networks
 from tests.importing.blocks import Block
 
 import tilewright as tw
 from tilewright import codegen
-from tilewright.codegen.addressed import is_in_floats, numbers_of
+from tilewright.codegen.addressed import numbers_of
+from tilewright.codegen.addressed.steps import steps_in_memory
 from tilewright.importing.assembly import Changes, assemble
 from tilewright.importing.training import read_floats
 from tilewright.residency import Plan, Problem, simulate
@@ -35,7 +36,7 @@ def built(folder: Path, instance: Instance, given: Any = None) -> Built:
 
 def project(folder: Path, problem: Problem, plan: Plan, given: Any = None) -> Built:
     """Emit a plan, run it under sanitizers; it moves what is simulated, in as many bytes as planned."""
-    files = codegen.project("net", "", problem, plan, given)
+    files = codegen.project("net", "", problem, plan, given, floats=True)
     measures = simulate(problem, plan).measures
     found = Built(folder, files, *SANITIZED)
     rows = [*measures.steps_of_plan.values(), measures, measures]
@@ -253,26 +254,41 @@ def test_any_plan_of_any_products_is_executed_right(tmp_path: Path, seed: int) -
     """Beside what is computed of whole maps in Python, with any valid steps."""
     rng = random.Random(seed)
     problem = any_products(rng)
-    plan = any_plan(rng, problem)
-    project(tmp_path, problem, plan)
-    maps = numbers_of(problem).maps
+    project(tmp_path, problem, plan_in_c(rng, problem))
+    maps = numbers_of(problem, floats=True).maps
     outputs = [maps[each.name] for each in problem.graph.tensors if each.leaves]
     expected = np.hstack([each.transpose(0, 2, 3, 1).reshape(len(each), -1) for each in outputs])
     assert_close(values(tmp_path, "output.bin", problem.machine.element_bytes), expected.ravel())
 
 
+def plan_in_c(rng: random.Random, problem: Problem) -> Plan:
+    """Return any plan that there is C for."""
+    while True:
+        plan = any_plan(rng, problem)
+        try:
+            steps_in_memory(problem, plan)
+        except tw.InputError as error:
+            assert "of several tensors" in error.limit, error
+            continue
+        return plan
+
+
 def any_products(rng: random.Random) -> Problem:
-    """Return a problem of a network with products that there is C for, with memory for everything."""
+    """Return a problem of a network that there is C for, most with products, with memory for everything."""
     while True:
         size = rng.choice([4, 8])
         machine = {"memory_bytes": 100_000, "element_bytes": size, "sum_bytes": rng.choice([size, 2 * size])}
         machine |= {"double_buffering": rng.random() < 0.5}
         limits = rng.choice([{}, {"frames": "many"}, {"executions": 2}])
-        network = rng.choice([networks.Attention, networks.Products])(rng).network()
+        kind = rng.choice(["attention", "products", "products", "convolutions"])
+        network = (
+            any_network(rng)
+            if kind == "convolutions"
+            else (networks.Attention if kind == "attention" else networks.Products)(rng).network()
+        )
         try:
             problem = Problem.model_validate({"network": network, "machine": machine, "limits": limits})
-            numbers_of(problem)
+            numbers_of(problem, floats=True)
         except tw.InputError:
             continue
-        if is_in_floats(problem):
-            return problem
+        return problem

@@ -226,6 +226,8 @@ class Folding:
                 for place, value in enumerate(inputs)
                 if value is not None and value.fixed and value.name in self.stored
             }
+            if layer.kind == "function" and layer.op == "concat":
+                fixed = {place: self._as_stored(operation, each) for place, each in fixed.items()}
             limits = {name: float(fixed[place].ravel()[0]) for name, place in LIMITS if place in fixed}
             told = limits if operation.operator == "Clip" else {}
             return Constants(*nothing, {**attributes, **told}, fixed)
@@ -245,7 +247,7 @@ class Folding:
         """Return numbers in the order in which what they are combined with is stored."""
         (result,) = filter(None, operation.outputs)
         order = self.orders.get(result.name, tuple(range(numbers.ndim)))
-        whole = numbers.reshape((1,) * (len(order) - numbers.ndim) + numbers.shape)
+        whole: Floats = numbers.reshape((1,) * (len(order) - numbers.ndim) + numbers.shape)
         return whole.transpose(np.argsort(order))
 
     def _of_transposed(self, layer: NamedLayer, operation: OnnxOperation, what: str) -> Parameters:

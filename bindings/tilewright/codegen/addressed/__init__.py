@@ -39,7 +39,7 @@ from tilewright.residency.graph import Operation, Tensor
 from tilewright.residency.machine import ONE
 from tilewright.simulator.arithmetic.integer_operation import IntegerOperation
 from tilewright.spec.errors import InputError
-from tilewright.spec.network import AFFINE, FREE, AnyLayer, Function, Map, MatMul, NamedLayer
+from tilewright.spec.network import AFFINE, FREE, AnyLayer, Function, Map, MatMul, NamedLayer, Pool
 
 RUNTIME = ("dma.h", "dma.c", "engine.h", "engine.c", "floats.h", "integers.h", "network.h", "main.c")
 """Sources that are the same for every network."""
@@ -122,7 +122,7 @@ def numbers_of(
             limit = "this network is emitted in floating point; leave --numbers out"
             raise InputError("numbers", given.origin, limit)
         for operation in problem.graph.operations:
-            _refuse_parts(problem, operation)
+            _refuse_groups(problem, operation)
         return FloatNumbers(problem.network, graph, size, images_of(problem), seed, given)
     for layer in problem.network.layers:
         if isinstance(layer, Map) and layer.numbers is not None:
@@ -140,13 +140,9 @@ def images_of(problem: Problem) -> int:
     return 1 if problem.limits.frames == ONE else 2
 
 
-def _refuse_parts(problem: Problem, operation: Operation) -> None:
-    """Refuse second operands in blocks that are put together of parts, and groups of single values."""
+def _refuse_groups(problem: Problem, operation: Operation) -> None:
+    """Refuse groups of single values."""
     spec = operation.op.spec
-    if operation.second is not None and len(operation.op.operands[1]) > 1:
-        raise refusal(
-            problem.network, spec, "there is no C for a second operand that is put together of parts"
-        )
     if isinstance(spec, NamedLayer) and spec.kind == "fc" and spec.groups > 1:
         raise refusal(problem.network, spec, "there is no C for groups of a fully connected layer")
 
@@ -167,8 +163,7 @@ def _refuse_shapes(problem: Problem, operation: Operation) -> None:
     planes_and_channels = [problem.graph.ops.operand_shape(operand) for operand in operation.op.operands]
     if spec.kind in ("add", "mul") and any(shape[0] < spec.input[0] for shape in planes_and_channels):
         raise refusal(problem.network, spec, "there is no C for operands of fewer channels")
-    if isinstance(spec, NamedLayer) and spec.kind == "fc" and spec.groups > 1:
-        raise refusal(problem.network, spec, "there is no C for groups of a fully connected layer")
+    _refuse_groups(problem, operation)
     if in_a_row(operation):
         return
     producers = operation.op.producers
@@ -575,7 +570,9 @@ class _Project:
         spec, name = operation.op.spec, self._first(operation).name
         after = self._after.get(name, "NULL")
         lines = [f".sum_bits = {8 * self._size}, .bias_within = 1, .after = {after},"]
-        if isinstance(spec, MatMul):
+        if isinstance(spec, Pool):
+            lines.append(f".within = {int(arithmetic.within)},")
+        elif isinstance(spec, MatMul):
             sizes = f".rows = {spec.rows}, .columns = {spec.columns}, .depth = {spec.depth}"
             lines.append(f"{sizes}, .transposed = {int(bool(spec.transposed))},")
         elif arithmetic.permutation is not None:

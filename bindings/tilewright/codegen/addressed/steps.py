@@ -433,6 +433,10 @@ class _Placing:
         operands, first = list[OperandRead](), 0
         for number, read in enumerate(operands_of(self._graph.ops, operation.op)):
             parts = tuple(self._part(operation, number, access, first, adds) for access in read.accesses)
+            if len(parts) > 1 and any(part.blocks for part in parts):
+                limit = "there is no C for second operands in blocks that are put together of several tensors"
+                limit += f"; keep this one on chip: --where \"not blocks('{operation.name}')\""
+                raise InputError(self._field, operation.name, limit)
             operands.append(OperandRead(parts, first, read.shape))
             if operation.op.spec.kind not in ("add", "mul", "matmul"):
                 first += prod(read.shape) if in_a_row(operation) else read.shape[0]

@@ -19,7 +19,7 @@ from tilewright.codegen.numbers.trained_network import refuse_another
 from tilewright.simulator.arithmetic.fixed_point import Floats
 from tilewright.simulator.arithmetic.integer_operation import divisor_of, kind_of
 from tilewright.simulator.arithmetic.network_executor import convolve, layer_output
-from tilewright.spec.access import reads_place
+from tilewright.spec.access import RECURRENT, reads_place
 from tilewright.spec.coarsening import PERMUTES
 from tilewright.spec.errors import Disagreement, InputError
 from tilewright.spec.graph import NetworkGraph, Operation
@@ -137,6 +137,8 @@ class FloatOperation:
     permutation
         Of a reshape that changes the order of values: sizes of what is given, the outermost first, and for
         each how far values are apart in what is read.
+    within
+        Whether an average is one of the values under its window alone, without zeros around the map.
     """
 
     kind: str
@@ -149,6 +151,7 @@ class FloatOperation:
     inner: int = 1
     pixel: PixelFunction | None = None
     permutation: tuple[tuple[int, ...], tuple[int, ...]] | None = None
+    within: bool = False
 
 
 class FloatNumbers:
@@ -247,18 +250,33 @@ class FloatNumbers:
         return place is None or self.network.layers[place].kind != "input"
 
     def _numbers(self, op: Operation) -> Floats:
-        """Return numbers of the file that are added to values at their places, or multiply these."""
+        """Return numbers of the file that are added to values, multiply these, or stand beside them."""
+        if op.name in self._places:
+            values = self._joined_numbers(op, self._layer(op.name))
+        else:
+            values = self._numbers_of_places(op)
+        shaped = np.broadcast_to(values.reshape(op.spec.output), (self.images, *op.spec.output))
+        stored: Floats = shaped.astype(self._width).astype(np.float64)
+        return stored
+
+    def _joined_numbers(self, op: Operation, layer: AnyLayer) -> Floats:
+        """Return the numbers that are concatenated with what a layer reads."""
+        if self.given is None:
+            return self._rng.standard_normal(op.spec.output)
+        numbers = self._constants(layer).numbers
+        if len(numbers) != 1:
+            raise self._refused(layer, "there is no C for several tensors of the file that are concatenated")
+        ((_, values),) = numbers.items()
+        return values
+
+    def _numbers_of_places(self, op: Operation) -> Floats:
         (reader,) = self.graph.consumers[op.number]
         layer = self._layer(self.graph.ops[reader].name)
-        if not isinstance(layer, Map) or layer.numbers is None:
-            raise self._refused(layer, "there is no C for numbers of the file that are concatenated")
+        assert isinstance(layer, Map) and layer.numbers is not None
         if len(self.graph.ops[reader].operands) > 2:
             raise self._refused(layer, "there is no C for numbers of places of several tensors")
         own = self._constants(layer)
-        values = own.factor if layer.numbers.op == "mul" else own.summand
-        shaped = np.broadcast_to(values.reshape(layer.numbers.shape), (self.images, *layer.numbers.shape))
-        stored: Floats = shaped.reshape(self.images, *op.spec.output).astype(self._width).astype(np.float64)
-        return stored
+        return own.factor if layer.numbers.op == "mul" else own.summand
 
     def _expected(self, given: FloatNetwork) -> dict[str, Floats]:
         """Return what others compute of the outputs, which must be what is computed here."""
@@ -335,9 +353,8 @@ class FloatNumbers:
                 raise self._refused(spec, "does not say how its second operand is stored (transposed)")
             return FloatOperation("PRODUCT", nothing, after=self._after(op))
         if isinstance(spec, Pool):
-            if spec.op == "average" and any(spec.padding):
-                raise self._refused(spec, "there is no C for averages of a border in floating point")
-            return FloatOperation(kind_of(spec), nothing, divisor_of(spec), self._after(op))
+            within = spec.op == "average" and any(spec.padding) and not self._counts_border(spec)
+            return FloatOperation(kind_of(spec), nothing, divisor_of(spec), self._after(op), within=within)
         if isinstance(spec, Add | Mul):
             kind = "ADD" if isinstance(spec, Add) else "MULTIPLY"
             return FloatOperation(kind, nothing, after=self._after(op))
@@ -352,10 +369,17 @@ class FloatNumbers:
             return FloatOperation("COPY", nothing, after=self._after(op))
         if isinstance(spec, Map | Concat | Reshape | Slice):
             return FloatOperation("COPY", nothing, after=self._after(op))
+        if isinstance(spec, Function) and spec.op in RECURRENT:
+            raise self._refused(spec, "there is no C for it: plans do not count the memory of its state")
         raise self._refused(spec)
 
     def _shapes(self, op: Operation) -> list[tuple[int, int, int]]:
         return [self.graph.operand_shape(operand) for operand in op.operands]
+
+    def _counts_border(self, spec: Pool) -> bool:
+        """Whether zeros around a map are part of an average; they are where no file tells."""
+        told = {} if self.given is None else self._constants(self._layer(spec.name)).attributes
+        return self.given is None or bool(told.get("count_include_pad", 0))
 
     def _moved(self, spec: Reshape) -> tuple[tuple[int, ...], tuple[int, ...]]:
         """Return the sizes of what a reshape gives, and how far values are apart in what it reads."""
@@ -602,6 +626,9 @@ class FloatNumbers:
             found = np.concatenate([each.reshape(len(each), -1) for each in given], axis=1)
         else:
             found = layer_output(spec, given, lambda layer, values: _convolved(layer, values, own.parameters))
+        if own.within:
+            ones = [np.ones_like(each) for each in given]
+            found = found / layer_output(spec, ones, lambda _, values: values)
         return own.after(found)
 
 

@@ -33,31 +33,43 @@ class Operand:
 def operands_of(graph: NetworkGraph, op: Operation) -> tuple[Operand, ...]:
     """Return what an operation reads, in order: with the copies, or the part, that it gives of it."""
     spec = op.spec
-    if isinstance(spec, Function) and spec.op in COPIES and op.picks is None:
-        (access,) = op.accesses
-        channels, rows, columns = (
-            whole // part for whole, part in zip(spec.output, graph.shape(access), strict=True)
-        )
-        return (Operand((access._replace(copies=(channels, rows, columns)),), spec.output),)
-    if isinstance(spec, Slice) and op.picks is None:
-        (access,) = op.accesses
-        first, row, column = spec.first
-        begin = (access.channels or (0, 0))[0] + first
-        part = access._replace(channels=(begin, begin + spec.output[0]), at=(-row, -column))
-        return (Operand((part,), spec.output),)
+    if op.picks is None and isinstance(spec, Function) and spec.op in COPIES:
+        (accesses,) = op.operands
+        given = graph.operand_shape(accesses)
+        times = tuple(whole // part for whole, part in zip(spec.output, given, strict=True))
+        return (Operand(tuple(_copied(access, times) for access in accesses), spec.output),)
+    if op.picks is None and isinstance(spec, Slice):
+        (accesses,) = op.operands
+        return (Operand(tuple(_cut(graph, access, spec) for access in accesses), spec.output),)
     return tuple(Operand(accesses, graph.operand_shape(accesses)) for accesses in op.operands)
 
 
+def _copied(access: Access, times: tuple[int, ...]) -> Access:
+    """Return an access to so many copies of each channel, row and column."""
+    (row, column), copies = access.at or (0, 0), access.copies or (1, 1, 1)
+    channels, rows, columns = (one * more for one, more in zip(copies, times, strict=True))
+    return access._replace(at=(row * times[1], column * times[2]), copies=(channels, rows, columns))
+
+
+def _cut(graph: NetworkGraph, access: Access, spec: Slice) -> Access:
+    """Return an access to what a slice has of a part."""
+    (row, column), (first, above, before) = access.at or (0, 0), spec.first
+    begin, end = access.channels or (0, graph.shape(access)[0])
+    channels = begin + first, min(end, begin + first + spec.output[0])
+    return access._replace(channels=channels, at=(row - above, column - before))
+
+
 def can_be_read(graph: NetworkGraph, op: Operation) -> bool:
-    """Whether copies, or a part, that an operation gives can be told: of one tensor, in whole numbers."""
+    """Whether copies, or a part, that an operation gives can be told: of one operand, in whole numbers."""
     spec = op.spec
     if not isinstance(spec, Slice) and not (isinstance(spec, Function) and spec.op in COPIES):
         return True
-    if len(op.accesses) != 1 or op.has_views or op.accesses[0].shape is not None:
+    if len(op.operands) != 1:
         return False
-    shape = graph.shape(op.accesses[0])
+    shape = graph.operand_shape(op.operands[0])
     if isinstance(spec, Slice):
-        return shape == spec.input
+        plain = all(access.copies is None and access.shape is None for access in op.accesses)
+        return plain and shape == spec.input
     return not any(whole % part for whole, part in zip(spec.output, shape, strict=True))
 
 

@@ -389,7 +389,7 @@ static value_t pooled(const work_t *w, int c, int y, int x)
             const value_t value = read_at(w, from, c, top + ky, left + kx);
             found = o->kind == MAX_POOL ? MAX(found, value) : found + value;
         }
-    return found;
+    return o->within ? found * (value_t)(o->kernel[0] * o->kernel[1]) / (value_t)(length(down) * length(across)) : found;
 }
 
 /* A sum or product; operands of a single pixel, or of fewer channels, have the same values again. */

@@ -109,6 +109,7 @@ typedef struct {
     int bias_within;              /* and added in the accumulator, or outside */
     int relu;
     int shift, divisor, bits; /* results are divided by 2^shift and a divisor, rounded once, and saturate at so many bits */
+    int within;                      /* whether an average is one of the values that lie in the map, in floating point */
     value_t (*after)(value_t value); /* in floating point, what is computed of each result; NULL for nothing */
     int sizes[MOST_AXES], apart[MOST_AXES], axes; /* of a reshape that moves values: sizes of what it gives, the outermost
                                                      first, and how far values are apart in what it reads */
