@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 
 from tilewright.codegen.c_text import block_comment, safe_text
 from tilewright.codegen.microcontroller.operations import CodedOperation, padding_name
@@ -122,15 +122,30 @@ class StepCode:
         yield f"ask{t}: {{ /* {safe_text(operation.name)}, {coded.kind} */"
         asked = [each for each in operation.readings if not self.maps[each.tensor].is_there]
         # Inputs first, then maps in the order of the file: as the plan's turns are.
-        for reading in sorted(asked, key=lambda each: (not self.maps[each.tensor].loaded, each.tensor)):
-            given = self.maps[reading.tensor]
-            needed = self._needed(reading, given, own, runs)
-            yield f"        if (m{given.tensor}.there < {needed})"
-            yield f"            goto ask{given.tensor};"
+        asked.sort(key=lambda each: (not self.maps[each.tensor].loaded, each.tensor))
+        yield from ("        " + line for line in self._ask(asked, own, runs))
         body = coded.running if runs else coded.pixel
         yield from ("        " + line for line in body(self, own))
         yield "    }"
         yield from self._advance(own)
+
+    def _ask(self, asked: Sequence[Reading], own: StepMap, runs: bool) -> Iterator[str]:
+        """Return the lines that ask for what is lacking: of several maps, of that with the fewest."""
+        needs = {each: self._needed(each, self.maps[each.tensor], own, runs) for each in asked}
+        if len(asked) == 1:
+            ((reading, needed),) = needs.items()
+            yield f"if (m{reading.tensor}.there < {needed})"
+            yield f"    goto ask{reading.tensor};"
+        if len(asked) < 2:
+            return
+        yield "int lacking = -1, fewest = 0x7fffffff;"
+        for reading, needed in needs.items():
+            there = f"m{reading.tensor}.there"
+            yield f"if ({there} < {needed} && {there} < fewest)"
+            yield f"    fewest = {there}, lacking = {reading.tensor};"
+        for tensor in dict.fromkeys(reading.tensor for reading in asked):
+            yield f"if (lacking == {tensor})"
+            yield f"    goto ask{tensor};"
 
     def _needed(self, reading: Reading, given: StepMap, own: StepMap, runs: bool) -> str:
         """Return how many pixels of a map must be there for the next pixel of a reader."""
