@@ -62,6 +62,8 @@ class Course:
     ----------
     columns
         Of each tensor: the first one, and the one behind the last.
+    reach
+        Of each tensor: pixels of an input of the network that its first pixel needs, at most.
     made
         Of each tensor: pixels of these columns that have been computed, or read, so far. With running values,
         of the last operation: pixels that have been added.
@@ -71,8 +73,10 @@ class Course:
         Tensors of which a pixel was needed after the last operation had computed the pixel at its place.
     """
 
-    def __init__(self, group: Group, columns: dict[int, tuple[int, int]], way: Way) -> None:
-        self.group, self.columns, self.running = group, columns, way.running
+    def __init__(
+        self, group: Group, columns: dict[int, tuple[int, int]], way: Way, reach: dict[int, int]
+    ) -> None:
+        self.group, self.columns, self.running, self.reach = group, columns, way.running, reach
         self.made = dict.fromkeys([*group.read, group.output], 0)
         self.held = dict.fromkeys(self.made, 0)
         self.spoiled = set[int]()
@@ -140,7 +144,7 @@ class Course:
         """Compute or read the next pixel of a tensor, and count what its line buffer holds then."""
         op = self.makers.get(tensor)
         while op is not None and (lacking := self.lacking(op)):
-            self.make(min(lacking, key=self.made.__getitem__))
+            self.make(min(lacking, key=lambda t: (self.made[t], self.reach[t], t)))
         newest = self.made[tensor]
         self.made[tensor] += 1
         self.held[tensor] = max(self.held[tensor], newest + 1 - int(min(newest, self.needed(tensor))))
@@ -148,8 +152,8 @@ class Course:
             self.overwrite()
 
     def lacking(self, op: Op) -> list[int]:
-        """Return what an operation must ask for: inputs, then maps as the file has them."""
-        windows = {t: self.windows[op.number, t][self.made[op.number + 1]] for t in sorted(set(op.reads))}
+        """Return what an operation must ask for."""
+        windows = {t: self.windows[op.number, t][self.made[op.number + 1]] for t in op.reads}
         return [t for t, window in windows.items() if window is not None and self.made[t] <= window[1]]
 
     def overwrite(self) -> None:
@@ -186,6 +190,24 @@ class Course:
             self.overwrite()
 
 
+def reached(graph: Graph, tensor: int, number: int) -> int:
+    """Return the last pixel of inputs of the network that a pixel of a tensor, or one before it, needs."""
+    op = graph.ops[tensor - 1] if tensor else None
+    if op is None or op.kind == "input":
+        return number
+    found = 0
+    for t in op.reads:
+        _, height, width = graph.shapes[t]
+        last = height * width - 1 if op.every[t] else 0
+        for before in range(number + 1):
+            y, x = divmod(before, op.plane[1])
+            rows, columns = op.under(0, y, height, t), op.under(1, x, width, t)
+            if not op.every[t] and rows and columns:
+                last = max(last, rows[-1] * width + columns[-1])
+        found = max(found, reached(graph, t, last))
+    return found
+
+
 class Executed(NamedTuple):
     """What a way to execute a step takes and does.
 
@@ -218,6 +240,7 @@ class Step:
 
     def __init__(self, graph: Graph, ops: tuple[Op, ...]) -> None:
         self.graph, self.group, self.last = graph, Group(graph, ops), ops[-1]
+        self.reach = {t: reached(graph, t, 0) + 1 for t in self.group.read}
         if self.group.blocked or any(op.spread > 1 for op in ops):
             raise TooLarge  # second operands in blocks, and transpositions, are not told here
         self.known: dict[Way, Executed] = {}
@@ -254,7 +277,7 @@ class Step:
     def executed(self, way: Way) -> Executed:
         """Execute the step, strip by strip."""
         group, graph, last = self.group, self.graph, self.last
-        courses = [Course(group, spans, way) for spans in group.strips(way.columns, way.running)]
+        courses = [Course(group, spans, way, self.reach) for spans in group.strips(way.columns, way.running)]
         deep, blocks = dict(group.deep), [range(last.shape[0])]
         if way.order == "kernels":
             per_unit = last.shape[0] // last.units

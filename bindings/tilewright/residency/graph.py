@@ -90,7 +90,8 @@ class Reading:
         row, column = np.divmod(pixel, self.output[1])
         own = self.begin(row, 0) * self.plane[1] + self.begin(column, 1)
         own = np.where(self._is_behind(row, 0) | self._is_behind(column, 1), self.pixels, own)
-        below = np.where(self._is_behind(row + 1, 0), self.pixels, self.begin(row + 1, 0) * self.plane[1])
+        below = self.begin(row + 1, 0) * self.plane[1] + self.begin(np.zeros_like(pixel), 1)
+        below = np.where(self._is_behind(row + 1, 0), self.pixels, below)
         first = np.where(row + 1 < self.output[0], np.minimum(own, below), own)
         return np.where(row < self.output[0], first, self.pixels)
 

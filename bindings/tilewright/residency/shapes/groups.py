@@ -85,6 +85,22 @@ class Groups:
 
         return self.share(("readings", tensor), encode)
 
+    def reach(self, tensor: int) -> int:
+        """Return the pixels of an input of the network that the first pixel of a tensor needs, at most."""
+
+        def count() -> int:
+            graph, wanted, most = self.graph, {tensor: 1}, 0
+            for number in range(tensor, -1, -1):
+                if graph.tensors[number].given:
+                    most = max(most, wanted.get(number, 0))
+                elif number in wanted:
+                    for reading in graph.operations[number - 1].readings:
+                        end = max(1, int(reading.end(np.array(wanted[number]))))
+                        wanted[reading.tensor] = max(wanted.get(reading.tensor, 0), end)
+            return most
+
+        return self.share(("reach", tensor), count)
+
 
 class Group:
     """Operations of one step, numbers ascending: all that the last one needs and that is not computed yet.
@@ -550,6 +566,8 @@ def _encoded(group: Group, loaded: list[int], numbers: list[int], read: Read) ->
         for reader, reading in zip(group.readings_of(tensor)[0], read(tensor)[0], strict=True):
             if reader in places:
                 own[places[reader]].append((place, reading))
+    for readings in own:
+        readings.sort(key=lambda each: (group.groups.reach(tensors[each[0]]), each[0]))
     begins = np.cumsum([0, *map(len, own)], dtype=np.int64)
     flat = [each for readings in own for each in readings]
     return tensors, interleaved.Turns(

@@ -5,8 +5,9 @@ in turn for what it reads. So a line buffer holds what a single pixel of each re
 strides behind it: K - 1 rows and K pixels under a window of K x K. In passes it holds what all the pixels
 need that a pixel of the last output leads to.
 
-An operation that reads several maps asks for a pixel at a time, of the map that has the fewest. So maps that
-are computed from the same one grow together, and its line buffer need not wait for the slower.
+An operation that reads several maps asks for a pixel at a time, of the map that has the fewest, and of such
+maps the one that looks least far ahead. So maps that are computed from the same one grow together, and its
+line buffer need not wait for the slower.
 
 At the end, all is completed that strides and borders leave out, a pixel at a time.
 """
@@ -32,7 +33,8 @@ class Turns(NamedTuple):
     loaded
         How many are loaded. Each operation computes a tensor behind these, in the order of execution.
     begins
-        Where the readings of each operation begin, and the end; shape (operations + 1,).
+        Where the readings of each operation begin, and the end; shape (operations + 1,). It asks for what it
+        reads in their order, where no map has fewer pixels than another.
     tensors, readings
         What is read, and how: see `line_buffers.encode_readings`; shapes (readings,) and (readings, 10).
     pixels

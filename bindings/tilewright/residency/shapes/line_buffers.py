@@ -99,7 +99,7 @@ def first(pixel: int, rows: Axis, columns: Axis) -> int:
     if not is_behind(row, rows) and not is_behind(column, columns):
         own = begin(row, rows) * width + begin(column, columns)
     if row + 1 < rows.output and not is_behind(row + 1, rows):
-        own = min(own, begin(row + 1, rows) * width)
+        own = min(own, begin(row + 1, rows) * width + begin(0, columns))
     return own
 
 
