@@ -10,12 +10,14 @@ from typing import Any
 
 import numpy as np
 import pytest
-from conftest import examples, nightly
+from conftest import examples, nightly, refused
 from residency_in_c import SANITIZED, Built, any_plan
 from test_addressed_floats import of_file, project, values
 from tests.importing.blocks import BLOCKS, Block, llama, save_block
 
 import tilewright as tw
+from tilewright import codegen
+from tilewright.codegen.addressed import is_in_floats, numbers_of
 from tilewright.importing.assembly import Changes, assemble
 from tilewright.importing.training import read_floats
 from tilewright.residency import Problem
@@ -67,6 +69,11 @@ def prefill(b: Block) -> list[str]:
 def decode(b: Block) -> list[str]:
     """One row, whose key and value join those of a cache."""
     return llama(b, 1, 6, heads=4, deep=4, hidden=6)
+
+
+def of_one_head(b: Block) -> list[str]:
+    """Numbers of places multiply halves that are concatenated, as all heads share one of keys."""
+    return llama(b, 5, 0, heads=2, deep=4, hidden=6)
 
 
 def excited(b: Block) -> list[str]:
@@ -167,7 +174,8 @@ def pooled(b: Block) -> list[str]:
 
 
 SMALL = (
-    prefill, decode, excited, shuffled, enlarged, twice, of_patches, stepped, written_out, with_class, pooled,
+    prefill, decode, of_one_head, excited, shuffled, enlarged, twice, of_patches, stepped, written_out,
+    with_class, pooled,
 )  # fmt: skip
 
 
@@ -214,3 +222,51 @@ def test_keys_of_a_causal_mask_pass_by(tmp_path: Path) -> None:
     found = emitted(tmp_path, prefill, 2_000, "keys('matmul') == 2", "pixels('matmul') >= 3")
     told = found.changed("engine.c", r"MIN\(r->keys.end, p \+ o->causal\)", "r->keys.end", *SANITIZED)
     assert "values of outputs that are wrong\t0" not in told
+
+
+def lstm(b: Block) -> list[str]:
+    return BLOCKS["keywords"](b)
+
+
+def moved(b: Block) -> list[str]:
+    """Shuffled channels are added to others."""
+    x = b.image_input(1, 4, 3, 3)
+    y = b.reshape(b.transpose(b.reshape(x, 1, 2, 2, 3, 3), 0, 2, 1, 3, 4), 1, 4, 3, 3)
+    return [b.pair("Add", b.unary("Sigmoid", b.conv(y, 4)), y)]
+
+
+def interpolated(b: Block) -> list[str]:
+    x = b.image_input(1, 4, 3, 3)
+    y = b.node("Resize", [x, "", b.constant([1, 1, 2, 2])], (1, 4, 6, 6), mode="linear")
+    return [b.unary("Sigmoid", b.conv(y, 2))]
+
+
+@pytest.mark.parametrize(
+    ("write", "value", "words"),
+    [
+        (lstm, "lstm", "do not count the memory of its state"),
+        (moved, "transpose", "change of the order of values"),
+        (interpolated, "resize_linear", "no C for it in floating point"),
+    ],
+)
+def test_what_there_is_no_c_for_is_refused(
+    tmp_path: Path, write: Callable[..., Sequence[str]], value: str, words: str
+) -> None:
+    problem = of_file(tmp_path, write, 200_000).problem
+    place = next(n for n, layer in enumerate(problem.network.layers) if getattr(layer, "op", "") == value)
+    with refused(f"network.layers[{place}]", value, words):
+        numbers_of(problem, given=read_floats(tmp_path / "net.onnx"))
+
+
+def test_convolutions_are_in_integers_if_nothing_else_is_asked_for(tmp_path: Path) -> None:
+    def plain(b: Block) -> list[str]:
+        return [b.unary("Relu", b.conv(b.maxpool(b.image_input(1, 2, 4, 4)), 3, 3))]
+
+    for write in (excited, shuffled, twice):
+        assert is_in_floats(of_file(tmp_path, write, 100_000).problem)
+    problem = of_file(tmp_path, plain, 100_000).problem
+    assert not is_in_floats(problem)
+    plan = any_plan(random.Random(0), problem)
+    for floats in (False, True):
+        machine = codegen.project("net", "", problem, plan, floats=floats)["src/machine.h"]
+        assert f"#define FLOATS {int(floats)}\n".encode() in machine

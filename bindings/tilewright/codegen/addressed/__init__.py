@@ -38,8 +38,20 @@ from tilewright.residency.evaluation import memory_taken
 from tilewright.residency.graph import Operation, Tensor
 from tilewright.residency.machine import ONE
 from tilewright.simulator.arithmetic.integer_operation import IntegerOperation
+from tilewright.spec.coarsening import PERMUTES
 from tilewright.spec.errors import InputError
-from tilewright.spec.network import AFFINE, FREE, AnyLayer, Function, Map, MatMul, NamedLayer, Pool
+from tilewright.spec.network import (
+    AFFINE,
+    FREE,
+    AnyLayer,
+    Function,
+    Map,
+    MatMul,
+    NamedLayer,
+    Pool,
+    Reshape,
+    Slice,
+)
 
 RUNTIME = ("dma.h", "dma.c", "engine.h", "engine.c", "floats.h", "integers.h", "network.h", "main.c")
 """Sources that are the same for every network."""
@@ -76,30 +88,36 @@ def addressed_project(
 def is_in_floats(problem: Problem) -> bool:
     """Whether a network is emitted in floats if nothing else is asked for.
 
-    It has products of computed matrices, or functions along an axis. Or it has other functions that have no
-    integers, and elements that may be floats.
+    It has products of computed matrices, or functions along an axis. Or it has other operations that there is
+    no C for in integers, and elements that may be floats.
     """
     ops = problem.graph.ops.ops
     specs = [op.spec for op in ops]
     if any(isinstance(spec, MatMul) or (isinstance(spec, Function) and spec.along) for spec in specs):
         return True
+    if problem.machine.element_bytes not in WIDTHS:
+        return False
     every = (layer for op in ops for layer in (op.spec, *op.folded))
-    return problem.machine.element_bytes in WIDTHS and any(map(_has_no_integers, every))
+    moves = (isinstance(spec, Slice) or (isinstance(spec, Reshape) and spec.op in PERMUTES) for spec in specs)
+    return any(map(_has_no_integers, every)) or any(moves) or _reads_as_floats_do(problem)
 
 
 def _has_no_integers(layer: AnyLayer) -> bool:
     """Whether a layer is a function that there is no C for in integers."""
     if isinstance(layer, Map):
-        return layer.numbers is not None or layer.op not in (
-            "relu",
-            "softmax",
-            "log_softmax",
-            "lrn",
-            "fused",
-            *AFFINE,
-            *FREE,
-        )
+        known = ("relu", "softmax", "log_softmax", "lrn", "fused", *AFFINE, *FREE)
+        return layer.numbers is not None or layer.op not in known
     return isinstance(layer, Function) and layer.op not in ("concat", "expand", "slice", "split")
+
+
+def _reads_as_floats_do(problem: Problem) -> bool:
+    """Whether some operation reads maps as operations in floats alone do: in parts, or another shape."""
+    try:
+        for operation in problem.graph.operations:
+            _refuse_shapes(problem, operation)
+    except InputError:
+        return True
+    return False
 
 
 def numbers_of(
@@ -483,7 +501,8 @@ class _Project:
         lines += ["};", f"static const operand_t {name}_operands[] = {{"]
         first = 0
         for operand in (operand for operation in step.operations for operand in operation.operands):
-            shown = array_literal((f"{name}_parts + {first}", operand.first, *operand.shape))
+            told = f"{name}_parts + {first}", len(operand.parts), operand.first, *operand.shape
+            shown = array_literal(told)
             lines.append(f"    {shown},")
             first += len(operand.parts)
         lines += ["};", f"static const operation_t {name}_operations[] = {{"]
@@ -502,17 +521,9 @@ class _Project:
         lines = []
         for part, read in zip(operation.parts, reads, strict=True):
             begin, end = part.channels
-            fields = [
-                part.place,
-                part.first,
-                int(part.whole),
-                *read,
-                begin,
-                end - begin,
-                *part.at,
-                *part.plane,
-            ]
-            shown = [*fields, array_literal(part.copies), *part.shape]
+            fields = [part.place, part.first, int(part.whole), *read, begin, end - begin]
+            where = [part.channel, *part.at, *part.plane]
+            shown = [*fields, *where, array_literal(part.copies), *part.shape]
             shown += [array_literal(each) for each in (part.stride, part.before, part.extent)]
             lines.append(f"    {array_literal((*shown, int(part.blocks)))},")
         return lines

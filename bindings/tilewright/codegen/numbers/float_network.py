@@ -273,8 +273,6 @@ class FloatNumbers:
         (reader,) = self.graph.consumers[op.number]
         layer = self._layer(self.graph.ops[reader].name)
         assert isinstance(layer, Map) and layer.numbers is not None
-        if len(self.graph.ops[reader].operands) > 2:
-            raise self._refused(layer, "there is no C for numbers of places of several tensors")
         own = self._constants(layer)
         return own.factor if layer.numbers.op == "mul" else own.summand
 
@@ -333,10 +331,11 @@ class FloatNumbers:
     def _refuse_moved(self, op: Operation) -> None:
         """Refuse to give values in another order, unless all that read them find them in the first one."""
         readers = [self.graph.ops[reader] for reader in self.graph.consumers[op.number]]
-        for layer in filter(self._folded.shuffles, op.folded):
-            if not all(isinstance(reader.spec, NamedLayer) or reader.picks is not None for reader in readers):
-                limit = "there is no C for a change of the order of values that is part of another operation"
-                raise self._refused(layer, limit)
+        moved = [*op.folded] if not all(map(_follows_channels, readers)) else []
+        moved += [] if _follows_channels(op) else self._folded.left_out(op)
+        for layer in filter(self._folded.shuffles, moved):
+            limit = "there is no C for a change of the order of values that is part of another operation"
+            raise self._refused(layer, limit)
 
     def _operation(self, op: Operation) -> FloatOperation:
         spec, nothing = op.spec, np.zeros(0)
@@ -630,6 +629,11 @@ class FloatNumbers:
             ones = [np.ones_like(each) for each in given]
             found = found / layer_output(spec, ones, lambda _, values: values)
         return own.after(found)
+
+
+def _follows_channels(op: Operation) -> bool:
+    """Whether it is known for each channel that an operation reads where it lies before it is shuffled."""
+    return isinstance(op.spec, NamedLayer) or op.picks is not None
 
 
 def _convolved(layer: NamedLayer, values: Floats, parameters: Floats) -> Floats:

@@ -64,6 +64,7 @@ class FoldedLayers:
     def __init__(self, network: Network, graph: NetworkGraph, step: Step, refused: Refused) -> None:
         self._network, self._graph, self._step, self._refused = network, graph, step, refused
         self._places = {layer.name: place for place, layer in enumerate(network.layers)}
+        self._known = {layer.name for op in graph.ops for layer in (op.spec, *op.folded)}
 
     def pixel_function(self, op: Operation) -> PixelFunction:
         """Return what an operation that picks channels computes of a pixel.
@@ -94,7 +95,7 @@ class FoldedLayers:
 
         They differ where channels are shuffled in between.
         """
-        folded = [*op.folded]
+        folded = [*op.folded, *self.left_out(op)]
         for access in op.accesses:
             folded += [] if access.source == OWN else self._graph.ops[access.source].folded
         if not any(map(self.shuffles, folded)):
@@ -107,6 +108,16 @@ class FoldedLayers:
             return None  # an affine function stands between, which is none of the pixel
         channels = tuple(node.channel for node in found)
         return None if channels == tuple(range(len(channels))) else channels
+
+    def left_out(self, op: Operation) -> list[AnyLayer]:
+        """Return the layers between inputs of the network and an operation that are part of no operation."""
+        found, names = list[AnyLayer](), self.producers(op.name) if op.name in self._places else []
+        while names:
+            name = names.pop()
+            if not self.is_given(name) and name not in self._known:
+                found.append(self.layer(name))
+                names += self.producers(name)
+        return found
 
     def shuffles(self, layer: AnyLayer) -> bool:
         """Whether a layer gives values in another order, and neither reads an input nor gives an output."""
