@@ -124,18 +124,18 @@ def test_networks_run_on_both_emulated_cores(path: Path, tmp_path: Path) -> None
         assert int(printed["of a MAC"].split()[0]) <= most
 
 
-@pytest.mark.parametrize("seed", range(examples(300, 8)))
+@pytest.mark.parametrize("seed", range(examples(300, 10)))
 def test_random_networks_are_computed_as_litert_does(seed: int, tmp_path: Path) -> None:
     rng = random.Random(seed)
-    for place in range(4):
-        file, output = some_operators("int8", 4 * seed + place)
+    for place in range(10):  # the first that is not refused
+        file, output = some_operators("int8", 10 * seed + place)
         path = file.save(tmp_path / f"{place}.tflite", output)
         try:
             problem = problem_of(path, rng.choice(["outside", "memory"]))
             corner = rng.choice(memory_front(problem))
             project = Project(tmp_path / str(place), path, problem, corner.plan, seed)
         except InputError as error:
-            assert tells(str(error), "there is no C") or tells(str(error), "holds no operation"), str(error)
+            assert "there is no C" in str(error)
             continue
         project.is_right()
         return

@@ -7,6 +7,8 @@ pixel reads, and so on, by `goto` and without recursion.
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
+from itertools import accumulate
+from math import prod
 
 import numpy as np
 
@@ -71,6 +73,7 @@ class _Project:
         self.graph = problem.graph
         self.steps = planned_steps(problem, plan)
         self.coded = coded_operations(problem, network)
+        self.outside = places_outside(problem, network)
         self.costs = costs_of(problem, plan)
         self.inputs, self.outputs = self._sizes(network.inputs), self._sizes(network.outputs)
         rng = np.random.default_rng(seed)
@@ -81,7 +84,7 @@ class _Project:
         self.expected = [[*network.run(given).values()] for given in self.images]
 
     def _sizes(self, names: Sequence[str]) -> list[int]:
-        return [int(np.prod(self.network.tensors[name].shape)) for name in names]
+        return [prod(_shape(self.network, name)) for name in names]
 
     def files(self) -> Files:
         """Return all files."""
@@ -150,9 +153,9 @@ class _Project:
         lines += ["#ifdef COUNT_BYTES", "long long network_moved_bytes;", "#endif", ""]
         lines += self._padding()
         for coded in self.coded.values():
-            lines += coded.constants()
+            lines += coded.before()
         for number, step in enumerate(self.steps):
-            lines += [*StepCode(self.graph, self.coded, number, step).function(), ""]
+            lines += [*StepCode(self.graph, self.coded, self.outside, number, step).function(), ""]
         lines += ["void network_run(const int8_t *input, int8_t *output)", "{"]
         lines += [f"    step_{number}(input, output);" for number in range(len(self.steps))]
         return "\n".join([*lines, "}", ""])
@@ -211,12 +214,6 @@ def _rows(values: Sequence[int], indent: str) -> Iterator[str]:
 
 def _refuse(problem: Problem, network: ExactNetwork) -> None:
     """Refuse machines and numbers that there is no C for."""
-    for what, tensors in (
-        ("inputs", [each for each in problem.graph.tensors if each.given and each.readers]),
-        ("outputs", [each for each in problem.graph.tensors if each.leaves]),
-    ):
-        if len(tensors) != 1:
-            raise InputError(f"network.{what}", len(tensors), f"there is no C for several {what}")
     if problem.machine.dram:
         raise InputError("machine.dram", True, "integers of a file are emitted for machines without DRAM")
     if problem.machine.element_bytes != 1:
@@ -226,3 +223,40 @@ def _refuse(problem: Problem, network: ExactNetwork) -> None:
         kind = next((e.type for e in network.operations if e.name == name), network.tensors[name].type)
         if kind != "int8":
             raise InputError(f"tensor {name}", kind, "there is no C for other numbers than int8")
+
+
+def places_outside(problem: Problem, network: ExactNetwork) -> dict[int, int]:
+    """Return where inputs and outputs of a network begin among all of them, by the tensors of its graph.
+
+    Raises
+    ------
+    InputError
+        For one that cannot be told apart from others.
+    """
+    exact, tensors = network.by_operation(problem.network_graph), problem.graph.tensors
+    found = dict[int, int]()
+    given = {number: each.name for number, each in enumerate(tensors) if each.given and each.readers}
+    left = {number: exact[each.name] for number, each in enumerate(tensors) if each.leaves}
+    gives = {number: each[-1].name if each else "" for number, each in left.items()}
+    for what, names, own in (("input", network.inputs, given), ("output", network.outputs, gives)):
+        sizes = [prod(_shape(network, name)) for name in names]
+        begins = dict(zip(names, accumulate(sizes, initial=0), strict=False))
+        known = {
+            number: name
+            for number, name in own.items()
+            if name in begins and prod(_shape(network, name)) == tensors[number].size
+        }
+        others = [name for name in names if name not in known.values()]
+        for number in own.keys() - known.keys():
+            alike = [name for name in others if prod(_shape(network, name)) == tensors[number].size]
+            if len(alike) != 1:
+                raise InputError(f"network.{what}", tensors[number].name, "there is no C for one like others")
+            known[number] = alike[0]
+            others.remove(alike[0])
+        found |= {number: begins[name] for number, name in known.items()}
+    return found
+
+
+def _shape(network: ExactNetwork, name: str) -> tuple[int, ...]:
+    """Return the shape of an input, or of what is computed."""
+    return next((each.shape for each in network.operations if each.name == name), network.tensors[name].shape)

@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping
-from typing import TYPE_CHECKING, Any, Protocol
+from collections.abc import Iterator, Mapping
+from typing import TYPE_CHECKING, Any, NamedTuple, Protocol
 
 import numpy as np
 from numpy.typing import NDArray
@@ -51,6 +51,12 @@ class Places(Protocol):
 
     def address(self, tensor: int) -> int:
         """Return where a map lies in the arena."""
+
+    def begin(self, each: StepMap) -> str:
+        """Return the first column of a map in the strip."""
+
+    def at(self, tensor: int, row: str, column: str) -> str:
+        """Return where a pixel of a map is, given its row and column in the whole plane."""
 
     def width(self, each: StepMap) -> str:
         """Return the columns of a map in the strip."""
@@ -111,9 +117,12 @@ def refusal(operation: Operation, limit: str) -> InputError:
 def _coded(graph: Graph, operation: Operation, given: list[ExactOperation], name: str) -> CodedOperation:
     if operation.op.has_views or any(access.channels is not None for access in operation.op.accesses):
         raise refusal(operation, "there is no C for reading parts of maps, or several as one")
-    main = [each for each in given if not isinstance(each, Padded)]
-    if len(main) != 1:
-        names = ", ".join(each.operator for each in given) or "nothing"
+    if not given:
+        return Copy(graph, operation, None, name)
+    borders = [each for each in given[:-1] if isinstance(each, Padded)]
+    main, *after = given[len(borders) :]
+    if not all(isinstance(each, OF_ONE_VALUE) for each in after):
+        names = ", ".join(each.operator for each in given)
         raise refusal(operation, f"there is no C for an operation that is {names} in the file")
     kinds: Mapping[type[Any], type[CodedOperation]] = {
         QuantisedConvolution: Convolution,
@@ -124,15 +133,43 @@ def _coded(graph: Graph, operation: Operation, given: list[ExactOperation], name
         QuantisedSum: Sum,
         QuantisedProduct: Times,
         QuantisedSoftmax: Softmax,
-        QuantisedTable: Table,
-        QuantisedRescaling: Rescaling,
+        QuantisedTable: OfOneValue,
+        QuantisedRescaling: OfOneValue,
+        Padded: Border,
     }
-    if type(main[0]) not in kinds:
-        raise refusal(operation, f"there is no C for {main[0].operator}")
-    for border in (each for each in given if isinstance(each, Padded)):
-        if not isinstance(main[0], QuantisedConvolution) or border.value != main[0].input_zero_point:
+    if type(main) not in kinds:
+        raise refusal(operation, f"there is no C for {main.operator}")
+    for border in borders:
+        if not isinstance(main, QuantisedConvolution) or border.value != main.input_zero_point:
             raise refusal(operation, "there is no C for a border of other numbers than zero")
-    return kinds[type(main[0])](graph, operation, main[0], name)
+    found = kinds[type(main)](graph, operation, main, name)
+    found.after = [function_of(each, f"{name}_after_{place}") for place, each in enumerate(after)]
+    return found
+
+
+OF_ONE_VALUE = (QuantisedTable, QuantisedRescaling)
+"""Operations that may follow another one: functions of its results."""
+
+
+class FunctionOfValue(NamedTuple):
+    """A function of a number: what stands before the steps, and its value, with `{}` for the number."""
+
+    constants: list[str]
+    value: str
+
+
+def function_of(exact: ExactOperation, name: str) -> FunctionOfValue:
+    """Return the C of a function of single values."""
+    if isinstance(exact, QuantisedTable):
+        return FunctionOfValue(
+            [*_array("int8_t", f"{name}_table", exact.table)], f"{name}_table[{{0}} - {exact.first}]"
+        )
+    assert isinstance(exact, QuantisedRescaling)
+    value = f"({{0}} - {exact.input_zero_point})"
+    above = f"scaled({value}, {exact.multiplier}, {exact.shift})"
+    below = f"scaled({value}, {exact.multiplier_below}, {exact.shift_below})"
+    found = f"({value} < 0 ? {below} : {above}) + {exact.output_zero_point}"
+    return FunctionOfValue([], f"limited({found}, {exact.least}, {exact.most})")
 
 
 class CodedOperation:
@@ -146,13 +183,18 @@ class CodedOperation:
         The number that places of the padding have; None if there is no padding.
     channels
         Of what it reads first.
+    whole
+        Whether it reads all of that at a time.
+    after
+        Functions of its results.
     geometry
         Stride, padding before, kernel and dilation, of rows and columns.
     """
 
-    def __init__(self, graph: Graph, operation: Operation, exact: ExactOperation, name: str) -> None:
+    def __init__(self, graph: Graph, operation: Operation, exact: Any, name: str) -> None:
         self.graph, self.operation, self.exact, self.name = graph, operation, exact, name
-        self.kind = exact.operator
+        self.kind: str = "copy" if exact is None else exact.operator
+        self.after: list[FunctionOfValue] = []
         spec = operation.op.spec
         self.padded: int | None = None
         self.geometry: tuple[Pair, Pair, Pair, Pair] = (1, 1), (0, 0), (1, 1), (1, 1)
@@ -162,18 +204,33 @@ class CodedOperation:
         self.source = operation.readings[0].tensor
         self.channels = graph.tensors[self.source].channels
         self.outputs = graph.tensors[operation.number + 1].channels
-        if operation.readings[0].extent is None and not self.reads_row:
+        self.whole = operation.readings[0].extent is None
+        if self.whole and not self.reads_row:
             raise refusal(operation, f"there is no C for {self.kind} of whole maps")
 
     reads_row = False
     """Whether it may read all of a map, whose pixels lie side by side."""
 
+    def before(self) -> Lines:
+        """Return what stands before the steps, that of functions behind it included."""
+        yield from self.constants()
+        for each in self.after:
+            yield from each.constants
+
     def constants(self) -> Lines:
         """Return what stands before the steps."""
         yield from ()
 
+    def computed(self, step: Places, own: StepMap) -> Lines:
+        """Return what computes a pixel, functions of its values and what leaves included."""
+        yield from self.pixel(step, own)
+        for each in self.after:
+            yield f"for (int c = 0; c < {self.outputs}; c++)"
+            yield f"    result[c] = (int8_t){each.value.format('result[c]')};"
+        yield from step.leave(own)
+
     def pixel(self, step: Places, own: StepMap) -> Lines:
-        """Return what computes a pixel."""
+        """Return what computes a pixel, to `result`."""
         raise NotImplementedError
 
     def running(self, step: Places, own: StepMap) -> Lines:
@@ -185,21 +242,15 @@ class CodedOperation:
         assert isinstance(self.exact, Clamped)
         return f"{self.exact.least}, {self.exact.most}"
 
-    def each_channel(self, step: Places, own: StepMap, value: str, reads: Iterable[int]) -> Lines:
-        """Return a loop over the channels of a pixel, whose operands are called `a` and `b`."""
-        for letter, tensor in zip("ab", reads, strict=False):
-            yield f"const int8_t *{letter} = {step.pixel(tensor, own)};"
-        yield f"int8_t *result = {step.result(own)};"
-        yield f"for (int c = 0; c < {self.outputs}; c++)"
-        yield f"    result[c] = (int8_t)({value});"
-        yield from step.leave(own)
-
     def plane_result(self, step: Places) -> Lines:
         """Return where the only pixel of running values goes."""
         yield f"    int8_t *result = {step.only_result};"
 
     def moved(self, step: Places) -> Lines:
-        """Return the line that counts what running values write outside."""
+        """Return functions of the results of running values, and the line that counts what leaves."""
+        for each in self.after:
+            yield f"    for (int c = 0; c < {self.outputs}; c++)"
+            yield f"        result[c] = (int8_t){each.value.format('result[c]')};"
         if step.result_leaves:
             yield f"    MOVED({self.outputs});"
 
@@ -261,7 +312,6 @@ class WithWeights(CodedOperation):
         sizes = f"{count}, {channels}, {self.outputs}"
         names = f"{self.name}_weights, {self.name}_bias, {self.name}_rescaled"
         yield f"CONVOLUTION(result, taps, {sizes}, {names});"
-        yield from step.leave(own)
 
 
 def _doubles(name: str, values: NDArray[np.float64]) -> Lines:
@@ -290,8 +340,6 @@ class Convolution(WithWeights):
     def __init__(self, graph: Graph, operation: Operation, exact: ExactOperation, name: str) -> None:
         super().__init__(graph, operation, exact, name)
         self.taps = self.geometry[2][0] * self.geometry[2][1]
-        if self.exact.groups > 1 and not (self.exact.depthwise and self.outputs == self.channels):
-            raise refusal(operation, "there is no C for groups of several channels")
         if self.taps > MOST_TAPS:
             raise refusal(operation, f"there is no C for windows of more than {MOST_TAPS} places")
         spec = operation.op.spec
@@ -314,8 +362,11 @@ class Convolution(WithWeights):
             return
         yield f"int8_t *result = {step.result(own)};"
         names = f"{self.name}_weights, {self.name}_bias, {self.name}_rescaled"
-        yield f"DEPTHWISE(result, taps, {self.taps}, {self.channels}, {names});"
-        yield from step.leave(own)
+        inputs, outputs = (count // self.exact.groups for count in (self.channels, self.outputs))
+        if (inputs, outputs) == (1, 1):
+            yield f"DEPTHWISE(result, taps, {self.taps}, {self.channels}, {names});"
+        else:
+            yield f"GROUPED(result, taps, {self.taps}, {inputs}, {outputs}, {self.outputs}, {names});"
 
 
 class Product(WithWeights):
@@ -324,16 +375,23 @@ class Product(WithWeights):
     exact: QuantisedFullyConnected
     reads_row = True
 
+    def __init__(self, graph: Graph, operation: Operation, exact: ExactOperation, name: str) -> None:
+        super().__init__(graph, operation, exact, name)
+        by_pixel = operation.readings[0].extent is not None
+        given = graph.tensors[self.source]
+        if self.exact.weights.shape[1] != (given.channels if by_pixel else given.size):
+            raise refusal(operation, "there is no C for products of other rows than pixels")
+
     def packed(self) -> NDArray[np.int8]:
         """Return weights in blocks of outputs."""
         return blocked(self.exact.weights)
 
     def pixel(self, step: Places, own: StepMap) -> Lines:
         """Return what computes the only pixel."""
-        depth = self.exact.weights.shape[1]
-        if depth != self.graph.tensors[self.source].size:
-            raise refusal(self.operation, "there is no C for products of several rows")
-        yield f"const int8_t *taps[1] = {{arena + {step.address(self.source)}}};"
+        depth, place = self.exact.weights.shape[1], f"arena + {step.address(self.source)}"
+        if depth == self.channels:
+            place = step.at(self.source, "0", "0") if self.whole else step.pixel(self.source, own)
+        yield f"const int8_t *taps[1] = {{{place}}};"
         yield from self.convolved(step, own, 1, depth)
 
 
@@ -375,7 +433,6 @@ class Pool(CodedOperation):
             value = f"limited(found, {self.limits()})"
         yield f"    result[c] = (int8_t){value};"
         yield "}"
-        yield from step.leave(own)
 
     def running(self, step: Places, own: StepMap) -> Lines:
         """Return what adds a pixel to sums, or to maxima."""
@@ -415,11 +472,12 @@ class Mean(CodedOperation):
     """A mean over a plane."""
 
     exact: QuantisedMean
+    reads_row = True
 
     def __init__(self, graph: Graph, operation: Operation, exact: ExactOperation, name: str) -> None:
         super().__init__(graph, operation, exact, name)
-        self.taps = self.geometry[2][0] * self.geometry[2][1]
-        if self.taps != self.exact.count:
+        self.taps = graph.tensors[self.source].pixels
+        if self.taps != self.exact.count or graph.tensors[operation.number + 1].pixels != 1:
             raise refusal(operation, "there is no C for means over other axes than rows and columns")
 
     def value(self, sum_: str) -> str:
@@ -430,19 +488,15 @@ class Mean(CodedOperation):
         return f"limited({scaled}, {self.limits()})"
 
     def pixel(self, step: Places, own: StepMap) -> Lines:
-        """Return what computes the only pixel of a plane that is there."""
-        if self.taps > MOST_TAPS:
-            raise refusal(self.operation, f"there is no C for windows of more than {MOST_TAPS} places")
-        yield f"const int8_t *taps[{self.taps}];"
-        yield from step.window(self.source, own, self)
+        """Return what computes the only pixel of a plane that is there, pixel by pixel in order."""
+        yield f"const int8_t *x = arena + {step.address(self.source)};"
         yield f"int8_t *result = {step.result(own)};"
         yield f"for (int c = 0; c < {self.outputs}; c++) {{"
         yield "    int32_t found = 0;"
-        yield f"    for (int tap = 0; tap < {self.taps}; tap++)"
-        yield "        found += taps[tap][c];"
+        yield f"    for (int pixel = 0; pixel < {self.taps}; pixel++)"
+        yield f"        found += x[pixel * {self.outputs} + c];"
         yield f"    result[c] = (int8_t){self.value('found')};"
         yield "}"
-        yield from step.leave(own)
 
     def running(self, step: Places, own: StepMap) -> Lines:
         """Return what adds a pixel to sums."""
@@ -463,22 +517,36 @@ class Mean(CodedOperation):
 
 
 class OfValues(CodedOperation):
-    """An operation of values at the same place."""
+    """An operation of values at the same place; an operand may be one channel, or one pixel, for all."""
+
+    reads_row = True
 
     def __init__(self, graph: Graph, operation: Operation, exact: ExactOperation, name: str) -> None:
         super().__init__(graph, operation, exact, name)
-        shape = graph.tensors[operation.number + 1].shape
+        channels, *plane = graph.tensors[operation.number + 1].shape
         self.reads = [access.source + 1 for access in operation.op.accesses]
-        if len(self.reads) != len(exact.inputs) or any(graph.tensors[t].shape != shape for t in self.reads):
-            raise refusal(operation, "there is no C for operands of other shapes, or numbers of the file")
+        for tensor in self.reads:
+            own, *planes = graph.tensors[tensor].shape
+            if own not in (1, channels) or planes not in (plane, [1, 1]):
+                raise refusal(operation, "there is no C for operands of such shapes")
+        if len(self.reads) != len(exact.inputs):
+            raise refusal(operation, "there is no C for numbers of the file as operands")
 
-    def value(self) -> str:
-        """Return the result of channel `c`."""
+    def value(self, *operands: str) -> str:
+        """Return the result of numbers."""
         raise NotImplementedError
 
     def pixel(self, step: Places, own: StepMap) -> Lines:
         """Return what computes a pixel."""
-        yield from self.each_channel(step, own, self.value(), self.reads)
+        plane, names = self.graph.tensors[own.tensor].shape[1:], list[str]()
+        for letter, tensor in zip("ab", self.reads, strict=False):
+            channels, *planes = self.graph.tensors[tensor].shape
+            place = step.pixel(tensor, own) if (*planes,) == plane else step.at(tensor, "0", "0")
+            yield f"const int8_t *{letter} = {place};"
+            names.append(f"{letter}[{'c' if channels > 1 else '0'}]")
+        yield f"int8_t *result = {step.result(own)};"
+        yield f"for (int c = 0; c < {self.outputs}; c++)"
+        yield f"    result[c] = (int8_t)({self.value(*names)});"
 
 
 class Sum(OfValues):
@@ -486,13 +554,13 @@ class Sum(OfValues):
 
     exact: QuantisedSum
 
-    def value(self) -> str:
-        """Return the sum of channel `c`."""
-        e = self.exact
+    def value(self, *operands: str) -> str:
+        """Return the sum of two numbers."""
+        e, (a, b) = self.exact, operands
         factor = 1 << e.left_shift
-        a = f"scaled((a[c] - {e.first_zero_point}) * {factor}, {e.first_multiplier}, {e.first_shift})"
-        b = f"scaled((b[c] - {e.second_zero_point}) * {factor}, {e.second_multiplier}, {e.second_shift})"
-        total = f"{a} {'-' if e.difference else '+'} {b}"
+        first = f"scaled(({a} - {e.first_zero_point}) * {factor}, {e.first_multiplier}, {e.first_shift})"
+        second = f"scaled(({b} - {e.second_zero_point}) * {factor}, {e.second_multiplier}, {e.second_shift})"
+        total = f"{first} {'-' if e.difference else '+'} {second}"
         scaled = f"scaled({total}, {e.output_multiplier}, {e.output_shift}) + {e.output_zero_point}"
         return f"limited({scaled}, {self.limits()})"
 
@@ -502,40 +570,72 @@ class Times(OfValues):
 
     exact: QuantisedProduct
 
-    def value(self) -> str:
-        """Return the product of channel `c`."""
-        e = self.exact
-        product = f"(a[c] - {e.first_zero_point}) * (b[c] - {e.second_zero_point})"
+    def value(self, *operands: str) -> str:
+        """Return the product of two numbers."""
+        e, (a, b) = self.exact, operands
+        product = f"({a} - {e.first_zero_point}) * ({b} - {e.second_zero_point})"
         scaled = f"scaled({product}, {e.multiplier}, {e.shift}) + {e.output_zero_point}"
         return f"limited({scaled}, {self.limits()})"
 
 
-class Rescaling(OfValues):
-    """Numbers in another scale."""
+class OfOneValue(OfValues):
+    """A function of single values: a table, or another scale."""
 
-    exact: QuantisedRescaling
-
-    def value(self) -> str:
-        """Return the number of channel `c` in the other scale."""
-        e = self.exact
-        value = f"a[c] - {e.input_zero_point}"
-        above = f"scaled({value}, {e.multiplier}, {e.shift})"
-        below = f"scaled({value}, {e.multiplier_below}, {e.shift_below})"
-        return f"limited(({value} < 0 ? {below} : {above}) + {e.output_zero_point}, {self.limits()})"
-
-
-class Table(OfValues):
-    """A function of single values, which a table has."""
-
-    exact: QuantisedTable
+    def __init__(self, graph: Graph, operation: Operation, exact: ExactOperation, name: str) -> None:
+        super().__init__(graph, operation, exact, name)
+        self.function = function_of(exact, name)
 
     def constants(self) -> Lines:
         """Return the table."""
-        yield from _array("int8_t", f"{self.name}_table", self.exact.table)
+        yield from self.function.constants
 
-    def value(self) -> str:
-        """Return the function of channel `c`."""
-        return f"{self.name}_table[a[c] - {self.exact.first}]"
+    def value(self, *operands: str) -> str:
+        """Return the function of a number."""
+        return self.function.value.format(*operands)
+
+
+class Border(CodedOperation):
+    """A map with a border of a number, and with further channels that have it."""
+
+    exact: Padded
+    reads_row = True
+
+    def pixel(self, step: Places, own: StepMap) -> Lines:
+        """Return what copies a pixel, or fills it."""
+        (channels, rows, columns), t = self.graph.tensors[self.source].shape, own.tensor
+        (images, _), (top, _), (left, _), (first, last) = self.exact.padding
+        if images or first + channels + last != self.outputs:
+            raise refusal(self.operation, "there is no C for such a border")
+        yield f"const int row = y{t} - {top}, column = x{t} + {step.begin(own)} - {left};"
+        yield f"int8_t *result = {step.result(own)};"
+        yield f"memset(result, {self.exact.value}, {self.outputs});"
+        yield f"if (row >= 0 && row < {rows} && column >= 0 && column < {columns})"
+        yield f"    memcpy(result + {first}, {step.at(self.source, 'row', 'column')}, {channels});"
+
+
+class Copy(CodedOperation):
+    """The same numbers in the same order, perhaps in another shape."""
+
+    reads_row = True
+
+    def __init__(self, graph: Graph, operation: Operation, exact: ExactOperation | None, name: str) -> None:
+        super().__init__(graph, operation, exact, name)
+        given = graph.tensors[self.source]
+        result = graph.tensors[operation.number + 1]
+        if len(operation.op.accesses) != 1 or given.size != result.size:
+            raise refusal(operation, "there is no C for an operation that is none in the file")
+        if not self.whole and given.shape != result.shape:
+            raise refusal(operation, "there is no C for such a change of shape")
+
+    def pixel(self, step: Places, own: StepMap) -> Lines:
+        """Return what copies a pixel."""
+        place = step.pixel(self.source, own)
+        if self.whole:
+            columns = self.graph.tensors[own.tensor].shape[2]
+            pixel = f"(y{own.tensor} * {columns} + x{own.tensor}) * {self.outputs}"
+            place = f"arena + {step.address(self.source)} + {pixel}"
+        yield f"int8_t *result = {step.result(own)};"
+        yield f"memcpy(result, {place}, {self.outputs});"
 
 
 class Softmax(CodedOperation):
@@ -556,7 +656,6 @@ class Softmax(CodedOperation):
         yield f"int8_t *result = {step.result(own)};"
         yield f"softmax(result, arena + {step.address(self.source)}, {self.outputs}, {e.multiplier},"
         yield f"    {e.left_shift}, {e.least_difference});"
-        yield from step.leave(own)
 
 
 def padding_name(value: int) -> str:

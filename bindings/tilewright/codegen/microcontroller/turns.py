@@ -18,14 +18,21 @@ class StepCode:
     ----------
     coded
         The operations of the network in C, by name.
+    outside
+        Where inputs and outputs of the network begin among all of them, by tensor.
     number
         Of the step.
     """
 
     def __init__(
-        self, graph: Graph, coded: Mapping[str, CodedOperation], number: int, step: PlannedStep
+        self,
+        graph: Graph,
+        coded: Mapping[str, CodedOperation],
+        outside: Mapping[int, int],
+        number: int,
+        step: PlannedStep,
     ) -> None:
-        self.graph, self.coded, self.number, self.step = graph, coded, number, step
+        self.graph, self.coded, self.outside, self.number, self.step = graph, coded, outside, number, step
         self.maps = {each.tensor: each for each in step.maps}
         self.strips = step.strips
 
@@ -43,7 +50,7 @@ class StepCode:
         for each in step.maps:
             if each.fetched:
                 size = self.graph.tensors[each.tensor].size
-                yield f"    MOVE(arena + {each.address}, input, {size});"
+                yield f"    MOVE(arena + {each.address}, input + {self.outside[each.tensor]}, {size});"
         indent = "    "
         if self.strips > 1:
             yield f"    for (int strip = 0; strip < {self.strips}; strip++) {{"
@@ -100,7 +107,7 @@ class StepCode:
         tensor = self.graph.tensors[each.tensor]
         t, channels = each.tensor, tensor.channels
         where = f"((y{t} * {tensor.shape[2]} + {self.begin(each)} + x{t}) * {channels})"
-        source = f"input + {where}"
+        source = f"input + {self.outside[t]} + {where}"
         yield f"ask{t}:"
         yield f"    MOVE(m{t}.base + m{t}.slot * {channels}, {source}, {channels});"
         yield from self._advance(each)
@@ -124,7 +131,7 @@ class StepCode:
         # Inputs first, then maps in the order of the file: as the plan's turns are.
         asked.sort(key=lambda each: (not self.maps[each.tensor].loaded, each.tensor))
         yield from ("        " + line for line in self._ask(asked, own, runs))
-        body = coded.running if runs else coded.pixel
+        body = coded.running if runs else coded.computed
         yield from ("        " + line for line in body(self, own))
         yield "    }"
         yield from self._advance(own)
@@ -163,12 +170,16 @@ class StepCode:
     # What operations ask for ------------------------------------------------------------------------------
 
     def result(self, own: StepMap) -> str:
-        """Return where the pixel in hand is written."""
-        t, channels = own.tensor, self.graph.tensors[own.tensor].channels
-        if own.whole:
-            columns = self.graph.tensors[t].shape[2]
-            return f"m{t}.base + (y{t} * {columns} + {self.begin(own)} + x{t}) * {channels}"
-        return f"m{t}.base + m{t}.slot * {channels}"
+        """Return where the pixel in hand is written: what leaves RAM at once is written outside."""
+        t, (channels, _, columns) = own.tensor, self.graph.tensors[own.tensor].shape
+        where = f"(y{t} * {columns} + {self.begin(own)} + x{t}) * {channels}"
+        if self.leaves_at_once(own):
+            return f"output + {self.outside[t]} + {where}"
+        return f"m{t}.base + {where}" if own.whole else f"m{t}.base + m{t}.slot * {channels}"
+
+    def leaves_at_once(self, own: StepMap) -> bool:
+        """Whether a map leaves the network and nothing of it stays in RAM."""
+        return own.written and not own.whole and own.tensor == self.step.group.output
 
     def pixel(self, tensor: int, own: StepMap) -> str:
         """Return where the pixel of a map is that lies at the place in hand."""
@@ -213,7 +224,10 @@ class StepCode:
     @property
     def only_result(self) -> str:
         """Return where the only pixel of running values goes."""
-        return "output" if self.step.result is None else f"arena + {self.step.result}"
+        output = self.step.group.output
+        if self.step.result is None:
+            return f"output + {self.outside[output]}"
+        return f"arena + {self.step.result}"
 
     @property
     def result_leaves(self) -> bool:
@@ -226,7 +240,9 @@ class StepCode:
             return
         t, (channels, _, columns) = own.tensor, self.graph.tensors[own.tensor].shape
         where = f"(y{t} * {columns} + {self.begin(own)} + x{t}) * {channels}"
-        write = f"MOVE(output + {where}, result, {channels});"
+        write = f"MOVE(output + {self.outside[t]} + {where}, result, {channels});"
+        if self.leaves_at_once(own):
+            write = f"MOVED({channels});"
         if self.strips > 1:  # columns that the strip before has written are not written again
             yield f"if (!strip || x{t} + {self.begin(own)} >= begin{t}[strip - 1] + width{t}[strip - 1])"
             write = "    " + write

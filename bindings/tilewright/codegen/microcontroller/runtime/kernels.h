@@ -9,7 +9,9 @@
 #include <stddef.h>
 #include <stdint.h>
 
-void *memcpy(void *restrict to, const void *restrict from, size_t bytes); /* of string.h, which boards may lack */
+/* Of string.h, which boards may lack. */
+void *memcpy(void *restrict to, const void *restrict from, size_t bytes);
+void *memset(void *to, int value, size_t bytes);
 
 #define INLINE static inline __attribute__((always_inline))
 
@@ -129,6 +131,20 @@ INLINE int32_t sum_one(const int8_t *const *taps, int count, int channels, const
         }                                                                                                      \
         for (; out_ < (outputs); out_++, own_ += (count) * (channels))                                         \
             (result)[out_] = (int8_t)RESCALE(out_, sum_one((taps), (count), (channels), own_, (bias)[out_]));  \
+    } while (0)
+
+/* A pixel of a convolution in groups: weights lie output by output, tap by tap, input channel by input channel. */
+#define GROUPED(result, taps, count, inputs, outputs, all, weights, bias, RESCALE)                             \
+    do {                                                                                                       \
+        const int8_t *own_ = (weights);                                                                        \
+        for (int out_ = 0; out_ < (all); out_++) {                                                             \
+            const int first_ = out_ / (outputs) * (inputs);                                                    \
+            int32_t sum_ = (bias)[out_];                                                                       \
+            for (int tap_ = 0; tap_ < (count); tap_++)                                                         \
+                for (int in_ = 0; in_ < (inputs); in_++)                                                       \
+                    sum_ += (taps)[tap_][first_ + in_] * *own_++;                                              \
+            (result)[out_] = (int8_t)RESCALE(out_, sum_);                                                      \
+        }                                                                                                      \
     } while (0)
 
 /* A pixel of a depthwise convolution: weights lie channel by channel, tap by tap. */

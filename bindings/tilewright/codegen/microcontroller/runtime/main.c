@@ -44,7 +44,7 @@ int main(void)
 #endif
     if (least) {
         print_row("instructions", least, "");
-        print_row("of a MAC", least * 100 / NETWORK_MACS, " hundredths");
+        print_row("of a MAC", least * 100 / (NETWORK_MACS + !NETWORK_MACS), " hundredths");
     }
     print_row("wrong", wrong, " bytes of outputs");
     board_exit(wrong || !same);
