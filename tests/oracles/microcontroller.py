@@ -431,6 +431,8 @@ class Problem:
         maps, places, width = self.maps(done, step), self.places(done, step), self.graph.width
         taken: set[int] = set()
         for way in step.ways:
+            if way.order == "kernels" and maps.outside:
+                continue
             how = step.execute(way)
             if way.columns is None and not way.running:
                 taken |= how.places
@@ -499,7 +501,10 @@ class Walk:
         ):
             if {self.numbers[name] for name in told[key]} != {*expected} or len(told[key]) > len(expected):
                 raise Refused(key)
-        how = step.execute(self.way(told, step))
+        way = self.way(told, step)
+        if way.order == "kernels" and maps.outside:
+            raise Refused("channel by channel, and reads outside")
+        how = step.execute(way)
         place = None if told["in_place"] is None else self.numbers[told["in_place"]]
         if place is not None and place not in problem.places(self.done, step) & how.places:
             raise Refused("in place")

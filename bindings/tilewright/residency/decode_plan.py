@@ -100,6 +100,9 @@ class StepDecoder:
         dropped, fetched, resident, written = self._tensors(step, group, before)
         on_chip = before.on_chip & ~dropped | fetched | resident
         shape = _shape(problem, step, group, self.numbers)
+        if not problem.machine.dram and shape.order == "kernels" and (outside := group.read & ~on_chip):
+            names = self._names(outside)
+            raise InvalidPlanError(f"order: reads {names} outside for each block, which is for DRAM")
         in_place = self._in_place(step, group, shape, before, on_chip)
         if in_place >= 0 and not resident >> group.output & 1:
             raise InvalidPlanError("in place: its output does not stay on chip")

@@ -128,8 +128,9 @@ class StepCode:
         runs = self.step.running and operation is self.step.group.last
         yield f"ask{t}: {{ /* {safe_text(operation.name)}, {coded.kind} */"
         asked = [each for each in operation.readings if not self.maps[each.tensor].is_there]
-        # Inputs first, then maps in the order of the file: as the plan's turns are.
-        asked.sort(key=lambda each: (not self.maps[each.tensor].loaded, each.tensor))
+        # Of maps with as few pixels as others, the one that looks least far ahead, as the plan's turns are.
+        reach = self.step.group.groups.reach
+        asked.sort(key=lambda each: (reach(each.tensor), not self.maps[each.tensor].loaded, each.tensor))
         yield from ("        " + line for line in self._ask(asked, own, runs))
         body = coded.running if runs else coded.computed
         yield from ("        " + line for line in body(self, own))
