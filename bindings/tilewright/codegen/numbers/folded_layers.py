@@ -83,9 +83,9 @@ class FoldedLayers:
         last = max((op.name, *(layer.name for layer in inside)), key=self._places.__getitem__)
         trace = _Trace(self, op)
         results = tuple(trace.value(last).ravel().tolist())
-        if len(results) != op.spec.output[0]:
-            raise self._refused(op.spec, NO_PIXEL)
         found = PixelFunction(tuple(trace.nodes.nodes), results)
+        if len(results) != op.spec.output[0] or any(node.channel < 0 for node in found.used):
+            raise self._refused(op.spec, NO_PIXEL)
         if len(found.reductions) > MOST_SHARED:
             raise self._refused(op.spec, f"there is no C for more than {MOST_SHARED} sums of a pixel")
         return found
@@ -104,9 +104,9 @@ class FoldedLayers:
         parts = [trace.value(name) for name in self.producers(op.name)]
         nodes = np.concatenate([each.ravel() for each in parts]).tolist()
         found = [trace.nodes.nodes[number] for number in nodes]
-        if any(node.step is not None for node in found):
-            return None  # an affine function stands between, which is none of the pixel
         channels = tuple(node.channel for node in found)
+        if any(node.step is not None for node in found) or sorted(channels) != [*range(len(channels))]:
+            raise self._refused(op.spec, "there is no C for the order in which it reads channels")
         return None if channels == tuple(range(len(channels))) else channels
 
     def left_out(self, op: Operation) -> list[AnyLayer]:

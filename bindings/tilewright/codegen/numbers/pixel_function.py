@@ -133,6 +133,17 @@ class PixelFunction:
         return None if any(node.step for node in found) else tuple(node.channel for node in found)
 
     @property
+    def used(self) -> list[PixelNode]:
+        """The nodes that results need."""
+        needed, found = list(dict.fromkeys(self.results)), dict[int, PixelNode]()
+        while needed:
+            number = needed.pop()
+            if number not in found:
+                node = found[number] = self.nodes[number]
+                needed += node.step.reads if node.step is not None else ()
+        return list(found.values())
+
+    @property
     def reductions(self) -> tuple[int, ...]:
         """Numbers of the nodes that are reductions."""
         return tuple(n for n, node in enumerate(self.nodes) if node.step and node.step.op in REDUCTIONS)
