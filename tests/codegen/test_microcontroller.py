@@ -13,7 +13,7 @@ import numpy as np
 import pytest
 from conftest import ROOT, examples, nightly, tells
 from tests.importing.quantised_at_random import some_operators
-from tests.importing.tflite_files import by_litert
+from tests.importing.tflite_files import TfliteFile, by_litert
 
 from tilewright.codegen.microcontroller import microcontroller_project
 from tilewright.importing.assembly import Changes, assemble
@@ -139,6 +139,68 @@ def test_random_networks_are_computed_as_litert_does(seed: int, tmp_path: Path) 
             continue
         project.is_right()
         return
+
+
+def block(file: TfliteFile, own: int, outputs: int, kernel: int, stride: int, *, by_channel: bool) -> int:
+    """Add a convolution with SAME padding."""
+    rng, (_, rows, columns, channels) = file.rng, file.graph.tensors[own].shape
+    if by_channel:
+        outputs, shape, axis = channels, [1, kernel, kernel, channels], 3
+    else:
+        shape, axis = [outputs, kernel, kernel, channels], 0
+    weights = file.weights(shape, axis)
+    planes = [1, -(-rows // stride), -(-columns // stride), outputs]
+    result = file.tensor(planes, scale=float(rng.uniform(0.02, 0.1)), zero=int(rng.integers(-20, 21)))
+    fields = {
+        "strideH": stride,
+        "strideW": stride,
+        "padding": 0,
+        "fusedActivationFunction": int(rng.choice([0, 1])),
+    }
+    fields |= {"dilationHFactor": 1, "dilationWFactor": 1}
+    name, options = ("CONV_2D", "Conv2DOptions")
+    if by_channel:
+        name, options = "DEPTHWISE_CONV_2D", "DepthwiseConv2DOptions"
+        fields["depthMultiplier"] = 1
+    file.add(name, [own, weights, file.bias(own, weights)], [result], options, **fields)
+    return result
+
+
+def branches(seed: int) -> tuple[TfliteFile, int]:
+    """Return a network whose branches are added up, some of them with strides, and its output."""
+    file = TfliteFile("int8", seed)
+    rng = file.rng
+    own = file.tensor(
+        [1, int(rng.integers(4, 12)), int(rng.integers(4, 12)), int(rng.integers(1, 5))], scale=0.05
+    )
+    file.graph.inputs = [own]
+    for _ in range(int(rng.integers(1, 4))):
+        stride, outputs, ends = int(rng.integers(1, 3)), int(rng.integers(1, 7)), []
+        for _ in range(2):
+            end = own
+            strides = [stride] + [1] * int(rng.integers(0, 3))
+            rng.shuffle(strides)
+            for each in strides:
+                by_channel = bool(rng.integers(2))
+                end = block(file, end, outputs, int(rng.choice([1, 3, 5])), each, by_channel=by_channel)
+            ends.append(block(file, end, outputs, 1, 1, by_channel=False))
+        if stride == 1 and rng.integers(2):
+            ends[0] = own = block(file, own, outputs, 1, 1, by_channel=False)
+        shape = file.graph.tensors[ends[1]].shape
+        total = file.tensor(list(shape), scale=0.1, zero=int(rng.integers(-20, 21)))
+        file.add("ADD", ends, [total], "AddOptions", fusedActivationFunction=0)
+        own = total
+    return file, own
+
+
+@pytest.mark.parametrize("seed", range(examples(200, 6)))
+def test_branches_that_are_added_up_are_computed_as_litert_does(seed: int, tmp_path: Path) -> None:
+    file, output = branches(seed)
+    path = file.save(tmp_path / "network.tflite", output)
+    rng = random.Random(seed)
+    problem = problem_of(path, rng.choice(["outside", "memory"]))
+    corner = rng.choice(memory_front(problem))
+    Project(tmp_path / "project", path, problem, corner.plan, seed).is_right("run")
 
 
 @pytest.mark.parametrize(
