@@ -28,7 +28,10 @@ from tilewright.residency.evaluation import costs_of
 from tilewright.simulator.arithmetic.quantised import ExactNetwork
 from tilewright.spec.errors import InputError
 
-RUNTIME = ("board.h", "main.c", "host.c", "riscv.c", "arm.c", "memory.c", "kernels.h", "places.h")
+RUNTIME = (
+    *("board.h", "main.c", "kernels.h", "places.h", "memory.c"),
+    *("host.c", "riscv.c", "arm.c", "rtl.v", "rtl.cpp"),
+)
 """Sources that are the same for every network."""
 
 BOARDS = {"riscv": (0x80000000, 0x84000000, 0x86000000), "arm": (0x0, 0x20000000, 0x20200000)}
