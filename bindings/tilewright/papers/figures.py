@@ -12,7 +12,7 @@ import click
 from tilewright.core.files import check_writable, reason
 from tilewright.spec.errors import OutputError, UnknownNameError
 
-PAPERS = ("s1", "idsp", "tso", "tcpa", "dnnvm", "mlsys")
+PAPERS = ("s1", "idsp", "tso", "tcpa", "dnnvm", "mlsys", "msf")
 
 Say = Callable[[str], None]
 """Prints a line."""

@@ -21,7 +21,7 @@ from tilewright.residency.evaluation import (
 from tilewright.residency.exact.time_and_energy import recheck
 from tilewright.residency.exact.traffic import least_traffic
 from tilewright.residency.exact.traffic_curve import Corner, Curve, traffic_curve
-from tilewright.residency.exact.without_dram import memory_front
+from tilewright.residency.exact.without_dram import MemoryPoint, memory_front
 from tilewright.residency.execution import execute_plan
 from tilewright.residency.graph import unknown_of
 from tilewright.residency.machine import machine_from
@@ -33,6 +33,7 @@ __all__ = [
     "ROOM",
     "Corner",
     "Curve",
+    "MemoryPoint",
     "Plan",
     "Problem",
     "Step",

@@ -205,7 +205,7 @@ def undominated(labels: list[Label]) -> list[Label]:
 # Plans --------------------------------------------------------------------------------------------------
 
 
-class Corner(NamedTuple):
+class MemoryPoint(NamedTuple):
     """A plan that needs less memory than all of as few multiply-accumulates.
 
     Attributes
@@ -296,7 +296,7 @@ def one_by_one(problem: Problem, deadline: float) -> Plan | None:
     return placed(problem, labels[0], deadline, least=True) if labels else None
 
 
-def memory_front(problem: Problem, deadline: float = float("inf")) -> list[Corner]:
+def memory_front(problem: Problem, deadline: float = float("inf")) -> list[MemoryPoint]:
     """Return all plans of which none needs less memory with as few multiply-accumulates, least memory first.
 
     Parameters
@@ -315,5 +315,5 @@ def memory_front(problem: Problem, deadline: float = float("inf")) -> list[Corne
         if plan is None:
             raise OutOfTimeError
         taken = costs_of(problem, plan)["memory"]
-        found.append(Corner(label.costs[0] * width, label.costs[1], taken, plan))
+        found.append(MemoryPoint(label.costs[0] * width, label.costs[1], taken, plan))
     return found
