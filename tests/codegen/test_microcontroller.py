@@ -24,6 +24,10 @@ from tilewright.spec.errors import InputError
 
 pytest.importorskip("ai_edge_litert")
 
+pytestmark = pytest.mark.skipif(
+    not (shutil.which("gcc") and shutil.which("make")), reason="no C compiler, or no make"
+)
+
 SPOTTER = ROOT / "docs" / "files" / "kws_ref_model.tflite"
 
 STRICT = "-O1 -Wall -Wextra -Werror -pedantic"

@@ -29,8 +29,11 @@ def bundled(name: str, kilobytes: int) -> Problem:
     return Problem.model_validate({"network": network, "machine": {"memory_bytes": kilobytes * 1024}})
 
 
+IN_FLASH = {"memories": [{"name": "flash", "bytes": 2**20, "read_only": True}], "dram": False}
+
 CASES = {
     "one step": (bundled("mb28", 64), fused_layers.plan),
+    "without DRAM": (bundled("mb28", 512).with_(machine=IN_FLASH), layer_by_layer.plan),
     "odd names": (problem_of(ODD, 700), layer_by_layer.plan),
     "names across": (bundled("resnet8", 64), fused_layers.plan),
     "long names": (bundled("squeezenet", 40), fused_layers.plan),

@@ -179,9 +179,10 @@ def _staying(problem: Problem, plan: Plan) -> list[tuple[Item, int]]:
 
 
 def _traffic(axes: Axes, problem: Problem, plan: Plan, report: Report) -> None:
-    """Draw what each step moves, beside what its operations move layer by layer."""
-    from matplotlib.ticker import FuncFormatter, MaxNLocator  # start-up time
-
+    """Draw what each step moves, beside what its operations move layer by layer; without DRAM its MACs."""
+    if not problem.machine.dram:
+        _macs(axes, problem, plan, report)
+        return
     width = problem.machine.element_bytes
     numbers = {operation.name: operation.number for operation in problem.graph.operations}
     places = range(1, len(plan.steps) + 1)
@@ -195,12 +196,36 @@ def _traffic(axes: Axes, problem: Problem, plan: Plan, report: Report) -> None:
     axes.bar(places, before, width=0.86, color=PALE, linewidth=0)
     axes.bar(places, loaded, width=0.5, color=BLUE, linewidth=0)
     axes.bar(places, saved, bottom=loaded, width=0.5, color=GREEN, linewidth=0)
-    axes.yaxis.set_major_formatter(FuncFormatter(lambda y, _: f"{y:,.0f}"))
     axes.set_ylabel("bytes")
     axes.set_title("Traffic with DRAM", loc="left")
     total = report.measures.layer_by_layer_bytes
     parts = [("loaded", BLUE), ("saved", GREEN), (f"layer by layer, {total:,} in all", PALE)]
     explain_colours(axes, parts, "right")
+    _scale_steps(axes, plan)
+
+
+def _macs(axes: Axes, problem: Problem, plan: Plan, report: Report) -> None:
+    """Draw the multiply-accumulates of each step: those that strips compute again stand above the others."""
+    numbers = {operation.name: operation.number for operation in problem.graph.operations}
+    places = range(1, len(plan.steps) + 1)
+    once = [
+        sum(problem.graph.least_work(numbers[name]).macs for name in step.operations) for step in plan.steps
+    ]
+    again = [int(macs) - least for macs, least in zip(report.macs, once, strict=True)]
+    axes.bar(places, once, width=0.5, color=BLUE, linewidth=0)
+    axes.bar(places, again, bottom=once, width=0.5, color=ORANGE, linewidth=0)
+    axes.set_ylabel("MACs")
+    axes.set_title("Multiply-accumulates", loc="left")
+    parts = [(f"once, {sum(once):,} in all", BLUE), (f"again, {sum(again):,}", ORANGE)]
+    explain_colours(axes, parts, "right")
+    _scale_steps(axes, plan)
+
+
+def _scale_steps(axes: Axes, plan: Plan) -> None:
+    """Give steps a number along an axis, and amounts all digits along the other."""
+    from matplotlib.ticker import FuncFormatter, MaxNLocator  # start-up time
+
+    axes.yaxis.set_major_formatter(FuncFormatter(lambda y, _: f"{y:,.0f}"))
     axes.set_xlim(0.5 - MARGIN, len(plan.steps) + 0.5 + MARGIN)
     axes.xaxis.set_major_locator(MaxNLocator(nbins=12, integer=True, min_n_ticks=1))
     axes.set_xlabel("step")
