@@ -105,7 +105,7 @@ def simulation_seconds(problem: Problem, steps: int) -> float:
     weights = sum(operation.weights for operation in graph.operations)
     frames = 1 if problem.limits.frames == ONE else 2
     if not problem.machine.dram:  # pixel by pixel
-        return 0.5 + 4e-4 * sum(tensor.pixels for tensor in graph.tensors)
+        return 0.5 + 1.5e-4 * sum(tensor.pixels for tensor in graph.tensors)
     return 0.5 + problem.limits.executions * frames * (
         0.02 * len(graph.operations) + 1.4e-7 * elements + 2e-8 * weights
     )

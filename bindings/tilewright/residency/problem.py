@@ -244,9 +244,12 @@ class Problem(Minimising):
     def alone(self, name: str, limits: Mapping[str, int], memory: int) -> Problem:
         """Return the problem with one objective, and limits on others."""
         most = {f"most_{each}": None if each == name else limits.get(each) for each in LIMITED}
-        return self.with_(
+        found = self.with_(
             objective={"minimise": name, "tolerance": 0.0, **most}, machine={"memory_bytes": memory}
         )
+        # What is known of groups does not depend on the objective, nor on the size of the memory.
+        vars(found).update({each: getattr(self, each) for each in ("network_graph", "graph", "groups")})
+        return found
 
     @property
     def least_memory(self) -> int:
