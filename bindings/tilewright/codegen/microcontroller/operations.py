@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from typing import TYPE_CHECKING, Any, NamedTuple, Protocol
 
 import numpy as np
@@ -436,36 +436,46 @@ class Pool(CodedOperation):
 
     def running(self, step: Places, own: StepMap) -> Lines:
         """Return what adds a pixel to sums, or to maxima."""
-        t, plane = own.tensor, own.rows * own.columns[-1][1]
-        yield f"const int8_t *x = {step.pixel(self.source, own)};"
-        first, last = "running_first", "running_last"
-        yield f"const int {first} = !y{t} && !x{t} && {'!strip' if step.strips > 1 else '1'};"
-        yield f"for (int c = 0; c < {self.outputs}; c++) {{"
         if self.average:
-            yield f"    int8_t *sum = arena + {own.address} + 4 * c;"
-            yield f"    put_sum(sum, ({first} ? 0 : sum_at(sum)) + x[c]);"
+            plane = str(self.graph.tensors[self.source].pixels)
+            yield from running_values(self, step, own, lambda sum_: self.average_of(sum_, plane))
         else:
-            yield f"    int8_t *most = arena + {own.address} + c;"
-            yield f"    *most = {first} || x[c] > *most ? x[c] : *most;"
-        yield "}"
-        yield from _last_pixel(step, own, last)
-        yield f"if ({last}) {{"
-        yield from self.plane_result(step)
-        yield f"    for (int c = 0; c < {self.outputs}; c++)"
-        if self.average:
-            value = self.average_of(f"sum_at(arena + {own.address} + 4 * c)", str(plane))
-        else:
-            value = f"limited(arena[{own.address} + c], {self.limits()})"
-        yield f"        result[c] = (int8_t){value};"
-        yield from self.moved(step)
-        yield "}"
+            yield from running_values(self, step, own, None)
 
 
-def _last_pixel(step: Places, own: StepMap, name: str) -> Lines:
-    """Return the line that tells whether the pixel in hand is the last one of the plane."""
-    t = own.tensor
-    strip = f" && strip == {step.strips - 1}" if step.strips > 1 else ""
-    yield f"const int {name} = y{t} == {own.rows - 1} && x{t} == {step.width(own)} - 1{strip};"
+def running_values(
+    coded: CodedOperation, step: Places, own: StepMap, value: Callable[[str], str] | None
+) -> Lines:
+    """Return what adds a pixel to the running values of each channel, and the results after the last one.
+
+    Parameters
+    ----------
+    value
+        What becomes of a sum; None for maxima.
+    """
+    t, strips = own.tensor, step.strips
+    first, last = f"!y{t} && !x{t}", f"y{t} == {own.rows - 1} && x{t} == {step.width(own)} - 1"
+    if strips > 1:
+        first, last = f"{first} && !strip", f"{last} && strip == {strips - 1}"
+    yield f"const int8_t *x = {step.pixel(coded.source, own)};"
+    yield f"const int first = {first}, last = {last};"
+    yield f"for (int c = 0; c < {coded.outputs}; c++) {{"
+    if value is None:
+        yield f"    int8_t *most = arena + {own.address} + c;"
+        yield "    *most = first || x[c] > *most ? x[c] : *most;"
+    else:
+        yield f"    int8_t *sum = arena + {own.address} + 4 * c;"
+        yield "    put_sum(sum, (first ? 0 : sum_at(sum)) + x[c]);"
+    yield "}"
+    yield "if (last) {"
+    yield from coded.plane_result(step)
+    yield f"    for (int c = 0; c < {coded.outputs}; c++)"
+    found = f"limited(arena[{own.address} + c], {coded.limits()})"
+    if value is not None:
+        found = value(f"sum_at(arena + {own.address} + 4 * c)")
+    yield f"        result[c] = (int8_t){found};"
+    yield from coded.moved(step)
+    yield "}"
 
 
 class Mean(CodedOperation):
@@ -500,20 +510,7 @@ class Mean(CodedOperation):
 
     def running(self, step: Places, own: StepMap) -> Lines:
         """Return what adds a pixel to sums."""
-        t = own.tensor
-        yield f"const int8_t *x = {step.pixel(self.source, own)};"
-        yield f"const int running_first = !y{t} && !x{t} && {'!strip' if step.strips > 1 else '1'};"
-        yield f"for (int c = 0; c < {self.outputs}; c++) {{"
-        yield f"    int8_t *sum = arena + {own.address} + 4 * c;"
-        yield "    put_sum(sum, (running_first ? 0 : sum_at(sum)) + x[c]);"
-        yield "}"
-        yield from _last_pixel(step, own, "running_last")
-        yield "if (running_last) {"
-        yield from self.plane_result(step)
-        yield f"    for (int c = 0; c < {self.outputs}; c++)"
-        yield f"        result[c] = (int8_t){self.value(f'sum_at(arena + {own.address} + 4 * c)')};"
-        yield from self.moved(step)
-        yield "}"
+        yield from running_values(self, step, own, self.value)
 
 
 class OfValues(CodedOperation):
