@@ -191,6 +191,9 @@ def _trained(
     if isinstance(problem.problem, Residency) and not problem.problem.machine.dram:
         from tilewright.importing.tflite.exact import exact_operations  # for start-up time: onnx
 
+        if network.suffix.lower() != ".tflite":
+            limit = "is emitted for micro-controllers only as a quantised .tflite file"
+            raise InputError("network", network.name, limit)
         note(f"numbers: those of {network.name}")
         return exact_operations(network)
     from tilewright.importing.training import read_floats, read_trained  # for start-up time: onnx
