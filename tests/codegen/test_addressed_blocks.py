@@ -76,6 +76,17 @@ def of_one_head(b: Block) -> list[str]:
     return llama(b, 5, 0, heads=2, deep=4, hidden=6)
 
 
+def beside(b: Block) -> list[str]:
+    """Numbers of places multiply convolutions that are concatenated, and some channels of both."""
+    x = b.image_input(1, 3, 4, 5)
+    y = b.concat([b.conv(x, 2), b.conv(x, 4)], 1)
+    part = b.slice(y, 1, 1, 5)
+    return [
+        b.node("Mul", [y, b.matrix(6, 4, 5)], b.shapes[y]),
+        b.node("Add", [b.unary("Relu", part), b.matrix(4, 5)], b.shapes[part]),
+    ]
+
+
 def excited(b: Block) -> list[str]:
     """Gates of channels, made of sigmoids alone."""
     x = b.image_input(1, 4, 5, 6)
@@ -174,8 +185,8 @@ def pooled(b: Block) -> list[str]:
 
 
 SMALL = (
-    prefill, decode, of_one_head, excited, shuffled, enlarged, twice, of_patches, stepped, written_out,
-    with_class, pooled,
+    prefill, decode, of_one_head, beside, excited, shuffled, enlarged, twice, of_patches, stepped,
+    written_out, with_class, pooled,
 )  # fmt: skip
 
 
@@ -262,7 +273,7 @@ def test_convolutions_are_in_integers_if_nothing_else_is_asked_for(tmp_path: Pat
     def plain(b: Block) -> list[str]:
         return [b.unary("Relu", b.conv(b.maxpool(b.image_input(1, 2, 4, 4)), 3, 3))]
 
-    for write in (excited, shuffled, twice):
+    for write in (beside, excited, shuffled, twice):
         assert is_in_floats(of_file(tmp_path, write, 100_000).problem)
     problem = of_file(tmp_path, plain, 100_000).problem
     assert not is_in_floats(problem)

@@ -6,11 +6,12 @@ from pathlib import Path
 
 import onnx_execution
 import pytest
-from blocks import BLOCKS, counts, save_block
+from blocks import BLOCKS, Block, counts, llama, save_block
 from test_networks_as_they_are import anonymous
 
 import tilewright
 from tilewright.importing import network
+from tilewright.residency import simulate
 from tilewright.spec.access import RECURRENT
 from tilewright.spec.coarsening import coarse
 from tilewright.spec.network import macs_of
@@ -65,6 +66,23 @@ def test_decoders_run_in_little_memory(block: str, least: int, tmp_path: Path) -
     assert problem.least_memory == least
     (attention,) = problem.graph.attentions
     assert attention.groups == 4 and problem.grounds is None
+
+
+@pytest.mark.parametrize("past", [0, 3])
+def test_a_table_multiplies_the_only_head_of_keys_in_one_piece(past: int, tmp_path: Path) -> None:
+    """Halves of it change places: they are joined before the sines meet them."""
+    machine, block = tmp_path / "memory.toml", Block()
+    machine.write_text(MEMORY, encoding="utf-8")
+    file = block.save(tmp_path / "block.onnx", *llama(block, 6, past, heads=2, deep=4, hidden=6))
+    problem = tilewright.read(file, machine=machine, room="residency").problem
+    assert problem.graph.compulsory == counts(file)[1]
+    *_, cosines, sines = (op for op in problem.graph.ops.ops if op.name.startswith("fused"))
+    for op in (cosines, sines):
+        shapes = [problem.graph.ops.operand_shape(operand) for operand in op.operands]
+        assert shapes == [op.spec.output] * 2 == [(4, 6, 1)] * 2
+    problem = problem.with_(machine={"memory_bytes": problem.least_memory})
+    plan = tilewright.solve(problem, "layer_by_layer").plan
+    assert simulate(problem, plan, numeric=True).numeric is True
 
 
 @pytest.mark.by_day(4)

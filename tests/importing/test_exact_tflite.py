@@ -45,7 +45,7 @@ NO_KERNEL = {"int16": {"to space", "to depth"}}
 
 def graph_of(path: Path) -> NetworkGraph:
     """Return the network of a file as the room of residency executes it."""
-    return executed_graph(coarse_graph(importing.network(path)), numbers=True)
+    return executed_graph(coarse_graph(importing.network(path), numbers=True), numbers=True)
 
 
 def by_micro(path: Path, inputs: list[NDArray[Any]]) -> list[NDArray[Any]]:

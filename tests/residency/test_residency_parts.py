@@ -5,14 +5,19 @@ from __future__ import annotations
 import random
 from typing import Any
 
+import numpy as np
 import pytest
 from conftest import examples
 from residency_cases import agrees_with_an_oracle, in_some_memory, optimum, problem_of, search, survives
 from tests.fuzz.networks import network
+from tests.oracles import residency as oracle
 
 from tilewright.residency import Problem, objective, simulate, traffic_curve
 from tilewright.run.solve import solve
+from tilewright.simulator.arithmetic.network_executor import convolve, execute_graph, layer_output
 from tilewright.spec.errors import InputError, SolverMissingError
+from tilewright.spec.graph import Operation
+from tilewright.spec.network import OWN_INPUT
 
 Json = dict[str, Any]
 
@@ -124,6 +129,78 @@ def test_the_curve_ends_where_all_is_moved_once() -> None:
     ]
     curve = traffic_curve(problem_of({"layers": layers}, 100))
     assert curve.proven and curve.corners[-1].traffic_bytes == curve.compulsory_bytes == 16 + 4 + 45 + 8
+
+
+def with_numbers(op: str, few: int, form: str) -> tuple[Json, Json]:
+    """Return two convolutions side by side that meet numbers of the file, and the network as it is executed.
+
+    Parameters
+    ----------
+    few
+        Channels of the numbers.
+    form
+        Of the file: a concatenation joins the convolutions (``concat``), or the map reads both (``map``), or
+        a part of the concatenation has some channels of both (``slice``).
+    """
+    plane, deep = [2, 3], 4 if form == "slice" else 6
+    whole = [deep, *plane]
+    convs: list[Json] = [
+        {"name": name, "inputs": ["input"], "input": [3, *plane], "kernels": kernels, "kernel": [1, 1]}
+        for name, kernels in (("a", 2), ("b", 4))
+    ]
+    join = {"name": "j", "kind": "concat", "inputs": ["a", "b"], "input": [6, *plane]}
+    cut = part("s", "j", [6, *plane], 1, 4)
+    given = {"name": "numbers of m", "kind": "input", "input": [few, *plane]}
+    between = {"concat": [join], "slice": [join, cut], "map": []}[form]
+    read = [between[-1]["name"]] if between else ["a", "b"]
+    fused = {"name": "m", "kind": "map", "op": "fused", "inputs": read, "input": whole}
+    fused |= {"parameters": few * 6, "numbers": {"op": op, "shape": [few, *plane]}}
+    joined = between or [{**join, "name": "parts of m"}]
+    executed = [*convs, *joined, given]
+    executed.append({"name": "m", "kind": op, "inputs": [joined[-1]["name"], given["name"]], "input": whole})
+    file, own = {"layers": [*convs, *between, fused]}, {"layers": executed}
+    return file | {"input": [3, *plane]}, own | {"input": [3, *plane]}
+
+
+@pytest.mark.parametrize("form", ["concat", "map", "slice"])
+@pytest.mark.parametrize(("op", "few"), [("mul", 0), ("add", 0), ("mul", 2)])
+def test_numbers_of_places_meet_what_is_joined_as_one_operand(op: str, few: int, form: str) -> None:
+    """Its values are those of the file, computed apart; what is moved and computed is counted by hand."""
+    deep = 4 if form == "slice" else 6
+    few = few or deep
+    problem = problem_of(with_numbers(op, few, form)[0], 200)
+    (*_, last) = problem.graph.operations
+    assert last.work.vectors == 1 and last.work.accesses == 3
+    assert problem.graph.compulsory == 3 * 6 + 3 * 6 + few * 6 + deep * 6
+    optimum(problem)
+    rng = np.random.default_rng(0)
+    image, numbers = rng.integers(-8, 9, (1, 3, 2, 3)), rng.integers(-8, 9, (1, few, 2, 3))
+    weights = {name: rng.integers(-8, 9, (kernels, 3, 1, 1)) for name, kernels in (("a", 2), ("b", 4))}
+
+    def computed(operation: Operation, read: list[Any]) -> Any:
+        if operation.name == "m":  # operands of fewer channels have them again
+            read = [np.tile(each, (1, deep // each.shape[1], 1, 1)) for each in read]
+        return layer_output(operation.spec, read, lambda conv, x: convolve(conv, x, weights[conv.name]))
+
+    own = execute_graph(problem.network_graph, {OWN_INPUT: image, "numbers of m": numbers}, computed)
+    both = np.einsum("nchw,kc->nkhw", image, np.concatenate([*weights.values()])[:, :, 0, 0])
+    both = both[:, 1:5] if form == "slice" else both
+    again = np.tile(numbers, (1, deep // few, 1, 1))
+    np.testing.assert_array_equal(own["m"], both * again if op == "mul" else both + again)
+
+
+@pytest.mark.parametrize("seed", range(examples(60, 8)))
+def test_numbers_of_places_behind_a_concatenation_agree_with_an_oracle(seed: int) -> None:
+    rng = random.Random(f"numbers {seed}")
+    op, few, form = rng.choice(["add", "mul"]), rng.choice([2, 6]), rng.choice(["concat", "map"])
+    problem = problem_of(with_numbers(op, few, form)[0], 2**20, machine={"sum_bytes": rng.choice([1, 2])})
+    problem = in_some_memory(rng, problem)
+    executed = problem_of(with_numbers(op, 6, form)[1], 2**20).network
+    told = executed.model_dump(mode="json")
+    told["layers"][-2]["input"][0] = few  # operands in files have all channels
+    graph = oracle.Graph(problem.model_dump(mode="json") | {"network": told})
+    assert [op.name for op in graph.ops] == [op.name for op in problem.graph.operations]
+    agrees_with_an_oracle(rng, problem, told)
 
 
 def in_parts(rng: random.Random) -> Problem:

@@ -12,7 +12,7 @@ from itertools import accumulate
 
 from tilewright.spec.access import BY_VALUE
 from tilewright.spec.graph import OWN, Access, NetworkGraph, Operation
-from tilewright.spec.network import NORMALISATIONS, Add, AnyLayer, Function, Input, Map, Mul, Shape
+from tilewright.spec.network import NORMALISATIONS, Add, AnyLayer, Concat, Function, Input, Map, Mul, Shape
 
 COMBINED: dict[str, type[Add] | type[Mul]] = {"add": Add, "sum": Add, "mul": Mul}
 """Functions that are sums or products, of operands of which some have one channel or one pixel for all."""
@@ -21,23 +21,34 @@ COMBINED: dict[str, type[Add] | type[Mul]] = {"add": Add, "sum": Add, "mul": Mul
 def graph_with_numbers(graph: NetworkGraph) -> NetworkGraph:
     """Return a coarse graph in which stored numbers of places are inputs, called ``numbers of NAME``.
 
-    An operation that adds them, or multiplies by them, is a sum or a product.
+    An operation that adds them, or multiplies by them, is a sum or a product of two operands. If it reads
+    several tensors, a concatenation of its own joins them.
     """
     names = {op.name for op in graph.ops}
     found: list[Operation] = []
     numbers = {OWN: OWN}
+
+    def name_of(what: str, name: str) -> str:
+        name = f"{what} of {name}"
+        while name in names:
+            name = f"{what} of {name}"
+        names.add(name)
+        return name
+
+    def add(spec: Input | Concat, read: tuple[Access, ...]) -> Access:
+        found.append(Operation(len(found), spec, read, False))
+        return Access(len(found) - 1)
+
     for op in graph.ops:
         accesses = tuple(access._replace(source=numbers[access.source]) for access in op.accesses)
         spec = op.spec
-        numbered = spec.numbers if isinstance(spec, Map) else None
-        if numbered is not None and numbered.shape[1:] == spec.output[1:]:  # one, or some, for each pixel
-            name = f"numbers of {op.name}"
-            while name in names:
-                name = f"numbers of {name}"
-            names.add(name)
-            given = Input(kind="input", name=name, inputs=(), input=numbered.shape)
-            found.append(Operation(len(found), given, (), False))
-            accesses = (*accesses, Access(len(found) - 1))
+        numbered = spec.numbers_of_pixels if isinstance(spec, Map) else None
+        if numbered is not None:
+            if len(accesses) > 1:
+                join = Concat(kind="concat", name=name_of("parts", op.name), input=spec.output)
+                accesses = (add(join, accesses),)
+            given = Input(kind="input", name=name_of("numbers", op.name), inputs=(), input=numbered.shape)
+            accesses = (*accesses, add(given, ()))
             spec = _combined(numbered.op, spec.name, spec.output)
         numbers[op.number] = len(found)
         found.append(replace(op, number=len(found), spec=spec, accesses=accesses))

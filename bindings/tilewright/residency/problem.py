@@ -208,7 +208,8 @@ class Problem(Minimising):
 
         Stored numbers of places are weights where weights may stay for all frames.
         """
-        return executed_graph(coarse_graph(self.network), numbers=self.limits.frames == ONE)
+        numbers = self.limits.frames == ONE
+        return executed_graph(coarse_graph(self.network, numbers=numbers), numbers=numbers)
 
     @cached_property
     def graph(self) -> Graph:

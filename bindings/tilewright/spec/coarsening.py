@@ -69,12 +69,18 @@ def stages(network: Network) -> tuple[CoarseningStage, ...]:
     return tuple(found)
 
 
-def coarse_graph(network: Network) -> NetworkGraph:
+def coarse_graph(network: Network, *, numbers: bool = False) -> NetworkGraph:
     """Return the graph of a network after all stages; operations keep the names of their layers.
 
     Operations find the channels of a slice where they are, so that it is none itself.
+
+    Parameters
+    ----------
+    numbers
+        Whether stored numbers of pixels are an operand. What they are combined with then is one, too: it is
+        read in one piece.
     """
-    draft = _coarse(network)
+    draft = _coarse(network, numbers=numbers)
     _read_slices(draft)
     return draft.graph()
 
@@ -84,8 +90,8 @@ def coarse(network: Network) -> Network:
     return _coarse(network).graph().network(network.name, network.source)
 
 
-def _coarse(network: Network) -> _Draft:
-    draft = _Draft(network)
+def _coarse(network: Network, *, numbers: bool = False) -> _Draft:
+    draft = _Draft(network, numbers=numbers)
     for fuse in (_fuse_intrinsic, _fuse_pointwise, _prune):
         fuse(draft)
     return draft
@@ -123,9 +129,12 @@ class _Draft:
         Names of those whose values leave the network.
     own_input : (C, H, W)
         Shape in which the network's own input is stored.
+    numbers
+        Whether stored numbers of pixels are an operand.
     """
 
-    def __init__(self, network: Network) -> None:
+    def __init__(self, network: Network, *, numbers: bool = False) -> None:
+        self.numbers = numbers
         self.own_input: Shape = network.own_input
         self.outputs = tuple(network.layers[index].name for index in network.results)
         self.nodes: dict[str, _Node] = {}
@@ -223,6 +232,12 @@ class _Draft:
         whole = all(read.channels is None for read in self.nodes[reader].reads if read.name == name)
         return whole and self.readers[name].keys() == {reader} and name not in self.outputs
 
+    def has_operands(self, name: str) -> bool:
+        """Whether an operation takes each of its inputs as an operand, instead of all concatenated."""
+        layer = self.layer(name)
+        numbers = layer.numbers_of_pixels if self.numbers and isinstance(layer, Map) else None
+        return layer.kind in OPERANDS or numbers is not None
+
     def can_skip(self, name: str) -> bool:
         """Whether all readers of an operation can read what it reads instead."""
         node = self.nodes[name]
@@ -233,7 +248,7 @@ class _Draft:
             kind, reads = self.layer(reader).kind, self.reads_without(name, reader)
             if kind not in OPERANDS and len(set(reads)) < len(reads):
                 return False
-            if several and kind in (*OPERANDS, *WHOLE):
+            if several and (kind in WHOLE or self.has_operands(reader)):
                 return False
             if reorders and any(read.channels for read in self.nodes[reader].reads if read.name == name):
                 return False
@@ -521,13 +536,14 @@ def _read_slices(draft: _Draft) -> None:
         layer = draft.layer(name)
         if isinstance(layer, Slice) and layer.input[1:] == layer.output[1:] and name not in draft.outputs:
             readers = {reader: draft.reads_without(name, reader) for reader in draft.readers[name]}
-            if all(_can_read(draft.nodes[reader], reads) for reader, reads in readers.items()):
+            if all(_can_read(draft, reader, reads) for reader, reads in readers.items()):
                 sources = {read.name for read in draft.nodes[name].reads}
                 draft.fold(name, [each for each in sources if not draft.is_given(each)])
 
 
-def _can_read(node: _Node, reads: Sequence[Read]) -> bool:
+def _can_read(draft: _Draft, name: str, reads: Sequence[Read]) -> bool:
     """Whether an operation can read these instead: as many where they are operands, else each once."""
-    kind = node.layer.kind
-    alike = len(reads) == len(node.reads) if kind in (*OPERANDS, *WHOLE) else len(set(reads)) == len(reads)
+    kind, as_many = draft.layer(name).kind, len(reads) == len(draft.nodes[name].reads)
+    apart = kind in WHOLE or draft.has_operands(name)
+    alike = as_many if apart else len(set(reads)) == len(reads)
     return alike and kind in (*COMPUTES, "concat", "slice")

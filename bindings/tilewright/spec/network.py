@@ -273,6 +273,12 @@ class Map(Pixelwise):
             limit = f"layer {self.name}: holds {prod(self.numbers.shape)} numbers, as parameters must say"
             raise InputError("layer.parameters", self.parameters, limit)
 
+    @property
+    def numbers_of_pixels(self) -> NumbersOfPlaces | None:
+        """Its numbers, if each pixel has one, or some, of its own."""
+        alike = self.numbers is not None and self.numbers.shape[1:] == self.input[1:]
+        return self.numbers if alike else None
+
 
 class Padding(NetworkLayer):
     """Zeros around the input.

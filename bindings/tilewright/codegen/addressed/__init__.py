@@ -97,6 +97,9 @@ def is_in_floats(problem: Problem) -> bool:
         return True
     if problem.machine.element_bytes not in WIDTHS:
         return False
+    layers = problem.network.layers
+    if any(isinstance(layer, Map) and layer.numbers is not None for layer in layers):
+        return True
     every = (layer for op in ops for layer in (op.spec, *op.folded))
     moves = (isinstance(spec, Slice) or (isinstance(spec, Reshape) and spec.op in PERMUTES) for spec in specs)
     return any(map(_has_no_integers, every)) or any(moves) or _reads_as_floats_do(problem)
@@ -106,7 +109,7 @@ def _has_no_integers(layer: AnyLayer) -> bool:
     """Whether a layer is a function that there is no C for in integers."""
     if isinstance(layer, Map):
         known = ("relu", "softmax", "log_softmax", "lrn", "fused", *AFFINE, *FREE)
-        return layer.numbers is not None or layer.op not in known
+        return layer.op not in known
     return isinstance(layer, Function) and layer.op not in ("concat", "expand", "slice", "split")
 
 
@@ -168,6 +171,8 @@ def _refuse_groups(problem: Problem, operation: Operation) -> None:
 def _refuse_shapes(problem: Problem, operation: Operation) -> None:
     """Refuse, in integers, maps that are read in parts, copies, or another shape than they are stored in."""
     spec = operation.op.spec
+    if not operation.op.accesses:  # an input of the network
+        return
     parts = any(access.channels is not None for access in operation.op.accesses)
     if parts and spec.kind != "matmul":
         raise refusal(problem.network, spec, "there is no C for reading some channels of a map alone")
@@ -501,8 +506,7 @@ class _Project:
         lines += ["};", f"static const operand_t {name}_operands[] = {{"]
         first = 0
         for operand in (operand for operation in step.operations for operand in operation.operands):
-            told = f"{name}_parts + {first}", len(operand.parts), operand.first, *operand.shape
-            shown = array_literal(told)
+            shown = array_literal((f"{name}_parts + {first}", operand.first, *operand.shape))
             lines.append(f"    {shown},")
             first += len(operand.parts)
         lines += ["};", f"static const operation_t {name}_operations[] = {{"]
@@ -522,8 +526,7 @@ class _Project:
         for part, read in zip(operation.parts, reads, strict=True):
             begin, end = part.channels
             fields = [part.place, part.first, int(part.whole), *read, begin, end - begin]
-            where = [part.channel, *part.at, *part.plane]
-            shown = [*fields, *where, array_literal(part.copies), *part.shape]
+            shown = [*fields, *part.at, *part.plane, array_literal(part.copies), *part.shape]
             shown += [array_literal(each) for each in (part.stride, part.before, part.extent)]
             lines.append(f"    {array_literal((*shown, int(part.blocks)))},")
         return lines

@@ -109,8 +109,8 @@ class PartRead:
         Whether blocks of it are loaded in each pass.
     channels
         The channels of the map that are read, first and end.
-    channel, at, plane
-        The channel, row and column of the operand at which it begins, and how many rows and columns it has.
+    at, plane
+        The row and column of the operand at which it begins, and how many it has there.
     copies
         How often each channel, row and column stands there.
     shape
@@ -131,7 +131,6 @@ class PartRead:
     stride: tuple[int, int] = (1, 1)
     before: tuple[int, int] = (0, 0)
     extent: tuple[int, int] = (1, 1)
-    channel: int = 0
 
 
 @dataclass(frozen=True)
@@ -433,10 +432,7 @@ class _Placing:
         adds = self._shape.running and operation is self._group.last
         operands, first = list[OperandRead](), 0
         for number, read in enumerate(operands_of(self._graph.ops, operation.op)):
-            parts = tuple(
-                replace(self._part(operation, number, access, first, adds), channel=channel)
-                for access, channel in read.parts
-            )
+            parts = tuple(self._part(operation, number, access, first, adds) for access in read.accesses)
             if len(parts) > 1 and any(part.blocks for part in parts):
                 limit = "there is no C for second operands in blocks that are put together of several tensors"
                 limit += f"; keep this one on chip: --where \"not blocks('{operation.name}')\""

@@ -545,6 +545,8 @@ class FloatNumbers:
         if isinstance(spec, Map) and spec.op not in (*ROWS, *FREE) and not begun:
             steps.append(self._step(spec, (0,)))
             known[op.name] = 1
+        if not inside:  # one that joins what a layer reads is no layer of the file
+            return PointFunction(tuple(steps))
         place = self._places[last or op.name] + 1
         for layer, producers in zip(self.network.layers[place:], self.network.producers[place:], strict=True):
             names = [self.network.layers[each].name if each >= 0 else OWN_INPUT for each in producers]

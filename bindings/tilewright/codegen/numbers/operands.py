@@ -2,18 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass
-from itertools import accumulate
 
 import numpy as np
 
 from tilewright.simulator.arithmetic.fixed_point import Floats
-from tilewright.spec.graph import OWN, Access, NetworkGraph, Operation
-from tilewright.spec.network import Add, Function, Mul, Shape, Slice
-
-NUMBERS = "numbers of "
-"""With what the names of inputs begin that are numbers of the file."""
+from tilewright.spec.graph import Access, NetworkGraph, Operation
+from tilewright.spec.network import Function, Shape, Slice
 
 COPIES = ("expand", "resize_nearest")
 """Functions that give copies of what they read."""
@@ -28,18 +24,10 @@ class Operand:
     accesses
         Its parts; one may begin before the operand, of which it then has the rest.
     shape : (C, H, W)
-    firsts
-        The channel at which each part begins; by default all begin with the first.
     """
 
     accesses: tuple[Access, ...]
     shape: Shape
-    firsts: tuple[int, ...] = ()
-
-    @property
-    def parts(self) -> Iterator[tuple[Access, int]]:
-        """The parts, and the channel at which each begins."""
-        return zip(self.accesses, self.firsts or (0,) * len(self.accesses), strict=True)
 
 
 def operands_of(graph: NetworkGraph, op: Operation) -> tuple[Operand, ...]:
@@ -53,22 +41,7 @@ def operands_of(graph: NetworkGraph, op: Operation) -> tuple[Operand, ...]:
     if op.picks is None and isinstance(spec, Slice):
         (accesses,) = op.operands
         return (Operand(tuple(_cut(graph, access, spec) for access in accesses), spec.output),)
-    found = tuple(Operand(accesses, graph.operand_shape(accesses)) for accesses in op.operands)
-    return (_joined(found[:-1], spec.input), found[-1]) if _has_numbers(graph, op) else found
-
-
-def _has_numbers(graph: NetworkGraph, op: Operation) -> bool:
-    """Whether several tensors, concatenated, are combined with numbers of the file, which come last."""
-    if not isinstance(op.spec, Add | Mul) or len(op.operands) < 3 or op.has_views:
-        return False
-    last = op.accesses[-1].source
-    return last != OWN and graph.ops[last].name.startswith(NUMBERS)
-
-
-def _joined(operands: tuple[Operand, ...], shape: Shape) -> Operand:
-    """Return several operands as one, whose channels follow one another."""
-    firsts = tuple(accumulate((operand.shape[0] for operand in operands), initial=0))[:-1]
-    return Operand(tuple(operand.accesses[0] for operand in operands), shape, firsts)
+    return tuple(Operand(accesses, graph.operand_shape(accesses)) for accesses in op.operands)
 
 
 def _copied(access: Access, times: tuple[int, ...]) -> Access:
@@ -103,7 +76,7 @@ def can_be_read(graph: NetworkGraph, op: Operation) -> bool:
 def read(graph: NetworkGraph, operand: Operand, maps: Mapping[str, Floats]) -> Floats:
     """Return the values of an operand, shape (images, C, H, W)."""
     found: Floats | None = None
-    for access, first in operand.parts:
+    for access in operand.accesses:
         values = maps[graph.name(access.source)]
         if access.shape is not None:
             values = values.reshape(len(values), *access.shape)
@@ -117,8 +90,7 @@ def read(graph: NetworkGraph, operand: Operand, maps: Mapping[str, Floats]) -> F
         if found is None:
             found = np.zeros((len(values), *operand.shape))
         values = values[:, :, max(0, -row) :, max(0, -column) :]
-        there = found[:, first : first + values.shape[1], max(0, row) :, max(0, column) :]
-        there = there[:, :, : values.shape[2], : values.shape[3]]
+        there = found[:, :, max(0, row) :, max(0, column) :][:, :, : values.shape[2], : values.shape[3]]
         there[:] = values[:, :, : there.shape[2], : there.shape[3]]
     assert found is not None
     return found

@@ -116,7 +116,7 @@ static int first_held(const work_t *w, const part_t *part)
 static long located(const work_t *w, const part_t *part, int c, int y, int x)
 {
     const tensor_t *t = w->run->step->maps[part->map].tensor;
-    c = (c - part->channel) / part->copies[0];
+    c /= part->copies[0];
     y = (y - part->row) / part->copies[1];
     x = (x - part->column) / part->copies[2];
     if (part->height) {
@@ -129,18 +129,17 @@ static long located(const work_t *w, const part_t *part, int c, int y, int x)
     return place(w->run, part->map, y, x, part->begin + c, first_held(w, part));
 }
 
-static int has(const part_t *part, int c, int y, int x)
+static int has(const part_t *part, int y, int x)
 {
-    return c >= part->channel && y >= part->row && y < part->row + part->rows && x >= part->column
-           && x < part->column + part->columns;
+    return y >= part->row && y < part->row + part->rows && x >= part->column && x < part->column + part->columns;
 }
 
 /* A value of an operand. */
 static value_t read_at(const work_t *w, const operand_t *from, int c, int y, int x)
 {
-    const part_t *part = from->parts + from->part_count - 1;
-    while (!has(part, c, y, x))
-        part--;
+    const part_t *part = from->parts;
+    while (!has(part, y, x))
+        part++;
     return as_read(part, element(located(w, part, c, y, x)));
 }
 

@@ -42,8 +42,7 @@ typedef struct {
 } map_t;
 
 /*
- * A part of an operand: some channels of a map, the first of which, and its first row and column, lie at `channel`,
- * `row` and `column` of the operand.
+ * A part of an operand: some channels of a map, whose first row and column lie at `row` and `column` of the operand.
  * Each channel, row and column stands there as often as `copies` says, one copy after the other.
  */
 typedef struct {
@@ -53,17 +52,16 @@ typedef struct {
     int shift;           /* values are divided by 2^shift as they are read, rounded, */
     int bits;            /* and saturate at so many bits; 0 if they are read as they are stored */
     int begin, channels; /* of the map */
-    int channel, row, column, rows, columns; /* of the operand */
-    int copies[3];                           /* of a channel, row, column */
+    int row, column, rows, columns; /* of the operand */
+    int copies[3];                  /* of a channel, row, column */
     int height, width; /* of the shape in which all of the map is read, if it is another one: values stand in the same order; else 0 */
     int stride[2], before[2], extent[2]; /* output row y needs `extent` rows from y * stride - before on, and columns likewise */
     int blocks; /* whether blocks of it are loaded in each pass, as of a second operand */
 } part_t;
 
-/* What an operation reads: parts, in one of which each channel of a row and column lies. */
+/* What an operation reads: parts, in one of which each row and column lies. */
 typedef struct {
     const part_t *parts;
-    int part_count;
     int first; /* see part_t */
     int channels, rows, columns;
 } operand_t;
