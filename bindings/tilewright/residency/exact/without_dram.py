@@ -85,7 +85,6 @@ class WithoutDram:
         self.again = most["macs"] - problem.least_spent.macs if "macs" in most else None
         self.inside = problem.limits.inputs == "memory"
         self.given = sum(1 << number for number, tensor in enumerate(self.graph.tensors) if tensor.given)
-        self._shapes: dict[int, list[tuple[Shape, Costs]]] = {}
 
     # What is on chip -----------------------------------------------------------------------------------
 
