@@ -6,13 +6,13 @@ pixel reads, and so on, by `goto` and without recursion.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from itertools import accumulate
 from math import prod
 
 import numpy as np
 
-from tilewright.codegen.microcontroller.operations import coded_operations, padding_name
+from tilewright.codegen.microcontroller.operations import coded_operations, number_rows, padding_name
 from tilewright.codegen.microcontroller.steps import planned_steps
 from tilewright.codegen.microcontroller.turns import StepCode
 from tilewright.codegen.project_files import (
@@ -137,7 +137,7 @@ class _Project:
             flat = [np.concatenate([each.reshape(-1) for each in one]).tolist() for one in every]
             lines += [f"static const int8_t {name}[VECTORS][{len(flat[0])}] = {{"]
             for one in flat:
-                lines += ["    {", *_rows(one, "        "), "    },"]
+                lines += ["    {", *number_rows(one, "        "), "    },"]
             lines += ["};", ""]
         return header_file("vectors", ["Inputs, and what the network gives for them."], lines)
 
@@ -174,7 +174,7 @@ class _Project:
             for value, size in sorted(sizes.items())
             for line in (
                 f"static const int8_t {padding_name(value)}[{size}] = {{",
-                *_rows([value] * size, "    "),
+                *number_rows([value] * size, "    "),
                 "};",
                 "",
             )
@@ -210,11 +210,6 @@ def _linker_script(flash: int, arena: int, others: int, size: int) -> str:
     return "\n".join(lines)
 
 
-def _rows(values: Sequence[int], indent: str) -> Iterator[str]:
-    for first in range(0, len(values), 20):
-        yield indent + ", ".join(map(str, values[first : first + 20])) + ","
-
-
 def _refuse(problem: Problem, network: ExactNetwork) -> None:
     """Refuse machines and numbers that there is no C for."""
     if problem.machine.dram:
@@ -222,8 +217,9 @@ def _refuse(problem: Problem, network: ExactNetwork) -> None:
     if problem.machine.element_bytes != 1:
         limit = "must be 1: there is no C for other elements than int8"
         raise InputError("machine.element_bytes", problem.machine.element_bytes, limit)
-    for name in (*network.inputs, *network.outputs, *(each.name for each in network.operations)):
-        kind = next((e.type for e in network.operations if e.name == name), network.tensors[name].type)
+    kinds = {name: network.tensors[name].type for name in network.inputs}
+    kinds |= {each.name: each.type for each in network.operations}
+    for name, kind in kinds.items():
         if kind != "int8":
             raise InputError(f"tensor {name}", kind, "there is no C for other numbers than int8")
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import TYPE_CHECKING, Any, NamedTuple, Protocol
 
 import numpy as np
@@ -246,7 +246,7 @@ class CodedOperation:
         """Return where the only pixel of running values goes."""
         yield f"    int8_t *result = {step.only_result};"
 
-    def moved(self, step: Places) -> Lines:
+    def after_last_pixel(self, step: Places) -> Lines:
         """Return functions of the results of running values, and the line that counts what leaves."""
         for each in self.after:
             yield f"    for (int c = 0; c < {self.outputs}; c++)"
@@ -257,11 +257,15 @@ class CodedOperation:
 
 def _array(kind: str, name: str, values: NDArray[Any]) -> Lines:
     yield f"static const {kind} {name}[{values.size}] = {{"
-    flat = values.reshape(-1).tolist()
-    for first in range(0, len(flat), 20):
-        yield "    " + ", ".join(map(str, flat[first : first + 20])) + ","
+    yield from number_rows(values.reshape(-1).tolist(), "    ")
     yield "};"
     yield ""
+
+
+def number_rows(values: Sequence[int], indent: str) -> Lines:
+    """Return the numbers of an array, some in a line."""
+    for first in range(0, len(values), 20):
+        yield indent + ", ".join(map(str, values[first : first + 20])) + ","
 
 
 class WithWeights(CodedOperation):
@@ -474,7 +478,7 @@ def running_values(
     if value is not None:
         found = value(f"sum_at(arena + {own.address} + 4 * c)")
     yield f"        result[c] = (int8_t){found};"
-    yield from coded.moved(step)
+    yield from coded.after_last_pixel(step)
     yield "}"
 
 

@@ -112,8 +112,6 @@ def planned_steps(problem: Problem, plan: Plan) -> list[PlannedStep]:
                 begins, ends = area.span(tensor)
                 columns = tuple(zip(begins.tolist(), ends.tolist(), strict=True))
             lines = buffers.get(("lines", tensor), buffers.get(("block", tensor), 0))
-            if shape.running and tensor == group.output:
-                lines = buffers["block", tensor]
             there = tensor in whole and not (shape.running and tensor == group.output)
             maps.append(
                 StepMap(

@@ -184,8 +184,8 @@ class StepCode:
 
     def pixel(self, tensor: int, own: StepMap) -> str:
         """Return where the pixel of a map is that lies at the place in hand."""
-        given, t = self.maps[tensor], own.tensor
-        return self.at(tensor, f"y{t}", f"(x{t} + {self.begin(own)})") if given else ""
+        t = own.tensor
+        return self.at(tensor, f"y{t}", f"(x{t} + {self.begin(own)})")
 
     def at(self, tensor: int, row: str, column: str) -> str:
         """Return where a pixel of a map is, given its row and column in the whole plane."""
