@@ -160,6 +160,8 @@ def test_machines_that_cannot_be_are_refused(changes: dict[str, Any], told: str)
         ),
         ({"limits": {"frames": "many"}}, "frames"),
         ({"limits": {"executions": 2}}, "executions"),
+        ({"objective": {"minimise": "cycles"}}, "machine.macs_per_cycle .. must be told .. cycles"),
+        ({"objective": {"minimise": "macs", "most_energy": 9}}, "machine.macs_per_cycle .. energy"),
         ({"constraints": [{"say": "steps <= 2"}]}, "constraints .. without DRAM"),
     ],
 )

@@ -137,6 +137,13 @@ class Problem(Minimising):
         if self.constraints:
             said = str(self.constraints[0])
             raise InputError("constraints[0].say", said, "is not looked at without DRAM")
+        # Rates and prices that are not told are those of a DSP, which say nothing of a micro-controller.
+        counted = {*self.objective.names, *self.objective.limits} & {"cycles", "energy"}
+        needed = ["macs_per_cycle", "bus_elements_per_cycle", "dma_setup_cycles"] if counted else []
+        for field in [*needed, *(["energy"] if "energy" in counted else [])]:
+            if getattr(self.machine, field) is None:
+                limit = f"must be told where {' and '.join(sorted(counted))} are counted without DRAM"
+                raise InputError(f"machine.{field}", None, limit)
 
     def _check_flash(self) -> None:
         """Refuse weights that flash does not hold."""
