@@ -215,7 +215,7 @@ LEAST = {"mobilevit": 327_744}
 
 
 @nightly
-@pytest.mark.parametrize("block", [name for name in BLOCKS if name != "keywords"])
+@pytest.mark.parametrize("block", BLOCKS)
 def test_blocks_are_what_onnxruntime_computes(tmp_path: Path, block: str) -> None:
     file, machine = save_block(block, tmp_path / "net.onnx"), tmp_path / "machine.toml"
     machine.write_text(
@@ -235,10 +235,6 @@ def test_keys_of_a_causal_mask_pass_by(tmp_path: Path) -> None:
     assert "values of outputs that are wrong\t0" not in told
 
 
-def lstm(b: Block) -> list[str]:
-    return BLOCKS["keywords"](b)
-
-
 def moved(b: Block) -> list[str]:
     """Shuffled channels are added to others."""
     x = b.image_input(1, 4, 3, 3)
@@ -255,7 +251,6 @@ def interpolated(b: Block) -> list[str]:
 @pytest.mark.parametrize(
     ("write", "value", "words"),
     [
-        (lstm, "lstm", "do not count the memory of its state"),
         (moved, "transpose", "change of the order of values"),
         (interpolated, "resize_linear", "no C for it in floating point"),
     ],

@@ -153,7 +153,7 @@ def _execute(
             given[value.name] = array
     inputs = [value.name if value is not None else "" for value in operation.inputs]
     names = [f"out{place}" for place, _ in enumerate(operation.outputs)]
-    ours = ("along", "transposed")  # said of stored tensors
+    ours = ("along", "transposed", "steps", "reads_time_last")  # said of stored tensors
     attributes = {name: value for name, value in operation.attributes.items() if name not in ours}
     if operation.operator == "Pad" and "pads" in attributes:
         opset, pads = max(opset, 13), attributes.pop("pads")

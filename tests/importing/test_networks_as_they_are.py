@@ -390,6 +390,7 @@ def test_recurrent_layers_are_functions_with_their_work(file: Path) -> None:
         assert (gru.op, gru.macs, gru.parameters) == ("gru", batch * 12 * 18 * (4 + 6), 18 * (4 + 6))
         assert gru.recurrence is not None and gru.recurrence.told() == {
             "steps": 12, "hidden": 6, "directions": 1, "reset_after": False,
+            "reads_time_last": True, "gives_time_last": True,
         }  # fmt: skip
         assert found.layers[-2].kind == "conv" and found.layers[-2].input == (6, 1, 12)  # positions are times
         onnx_execution.check_file_shapes(file)
@@ -413,9 +414,10 @@ def test_recurrent_layers_say_how_often_they_compute_a_state(file: Path) -> None
         save(file, [node], weights, inputs={"x": [5, 1, 4]}, outputs=["y"])
         return next(layer for layer in network(file).layers if layer.kind == "function")
 
-    both = {"steps": 5, "hidden": 3, "directions": 2, "reset_after": False}
+    last = {"steps": 5, "hidden": 3, "directions": 2, "reset_after": False}
+    both = last | {"gives_time_last": True}
     for layer in (found("b"), found("b", "", "h"), found("b", outputs=("", "y"))):
-        assert layer.recurrence.told() == both
+        assert layer.recurrence.told() == (both if layer.output[2] == 5 else last)
         assert layer.parameters == 2 * (4 * 3 * (4 + 3) + 2 * 4 * 3)
     after = found("b", kind="GRU", sides=1, linear_before_reset=1)
     assert after.recurrence.told() == both | {"directions": 1, "reset_after": True}

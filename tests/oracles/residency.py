@@ -60,6 +60,8 @@ class Op:
         For each value of the output: MACs, operations on single values, and what is accessed on chip.
     added
         Rows and columns of what it reads, if its output is one pixel that all of these are added up to.
+    state
+        Elements that a recurrent layer keeps beside; it is executed by itself, in one pass.
     """
 
     def __init__(
@@ -129,6 +131,9 @@ class Op:
             and not self.views
         )
         self.added = self._added(shapes)
+        rows = {"lstm": 1 + 1 + 4, "gru": 1 + 3, "rnn": 1 + 1}
+        told = table.get("recurrence")
+        self.state = rows[table["op"]] * told["hidden"] if told else 0
         self.macs = channels // self.groups * self.window if weighty else 0
         if kind == "matmul":
             self.macs = table["depth"]
@@ -518,6 +523,8 @@ class Group:
         height, width = last.plane
         kernels = range(1, max(op.units for op in self.ops) + 1)
         all_kept = tuple(op.name for op in self.heavy)
+        if last.state:
+            return {("pixels", last.pixels, kernels[-1], all_kept, None, None, False)}
         found: set[tuple[Any, ...]] = set()
         straight = graph.tiles and not any(not op.every[t] for op in self.ops for t in op.at)
         straight = straight and not any(op.spread > 1 for op in self.ops)
@@ -959,6 +966,8 @@ class Group:
                 found[f"operand of {self.graph.ops[number].name}"] = size
         for number, size in cut.sums.items():
             found[f"partial sums of {self.graph.ops[number].name}"] = size
+        if self.last.state:
+            found[f"state of {self.last.name}"] = self.last.state
         if cut.block is not None and (cut.always or self.output not in whole):
             found[f"block of {self.last.name}"] = cut.block
         return found
@@ -1185,7 +1194,8 @@ class Graph:
     def key(self, tensor: int) -> str:
         """Return what a whole tensor is called among addresses: its name, if nothing else is called so."""
         name = self.name(tensor)
-        taken = ("lines of ", "weights of ", "operand of ", "block of ", "partial sums of ", "map of ")
+        taken = ("lines of ", "weights of ", "operand of ", "block of ", "partial sums of ")
+        taken += ("state of ", "map of ")
         return f"map of {name}" if name.startswith(taken) else name
 
     def start(self) -> State:
@@ -1208,6 +1218,8 @@ class Graph:
                 continue
             mask = (self.before[op.number] | {op.number}) - done
             if self.limits["order"] == "given" and mask != frozenset(range(op.number + 1)) - done:
+                continue
+            if len(mask) > 1 and any(self.ops[number].state for number in mask):
                 continue
             if len(mask) <= most:
                 yield self.group(mask)

@@ -52,11 +52,11 @@ def test_ties_are_broken(seed: int) -> None:
     pytest.skip("no memory is large enough")
 
 
-FORGED = ["lines of c", "weights of c", "block of c", "partial sums of c", "map of c", "c"]
+FORGED = ["lines of c", "weights of c", "block of c", "partial sums of c", "state of c", "map of c", "c"]
 
 
 def test_no_name_forges_a_key() -> None:
-    kinds = ("map", "lines", "weights", "block", "partial sums")
+    kinds = ("map", "lines", "weights", "block", "partial sums", "state")
     names = [*FORGED, "lines", "lines of", "map", "map of map of c", "lines of map of c"]
     keys = {key_of(kind, name): (kind, name) for kind in kinds for name in names}
     assert len(keys) == len(kinds) * len(names)

@@ -95,15 +95,26 @@ def _recurrence(operation: OnnxOperation, own: Shape) -> Table:
     if not (begins and fixed and inputs[4] is None and len(operation.given) == 1 and by_state):
         return {}
     (directions, rows, hidden), features = by_state, by_input[-1]
-    steps, units = prod(own) // features, directions * hidden
+    steps, units = operation.attributes.get("steps"), directions * hidden
     result = next(value for value in operation.outputs if value is not None)
-    if prod(own) % features or prod(shape(operation, result)) not in (units, steps * units):
+    # Several sequences in one image are several states.
+    if (
+        not steps
+        or prod(own) != steps * features
+        or prod(shape(operation, result)) not in (units, steps * units)
+    ):
         return {}
     if parameters(operation) < directions * rows * (features + hidden):
         return {}
     after = operation.operator == "GRU" and bool(operation.attributes.get("linear_before_reset"))
     sizes: Table = {"steps": steps, "hidden": hidden, "directions": directions}
-    return {"recurrence": sizes | ({"reset_after": True} if after else {})}
+    every = prod(shape(operation, result)) > units
+    told = {
+        "reset_after": after,
+        "reads_time_last": bool(operation.attributes.get("reads_time_last")),
+        "gives_time_last": every and not operation.attributes.get("layout"),
+    }
+    return {"recurrence": sizes | {name: True for name, value in told.items() if value}}
 
 
 def _is_zero(value: Value) -> bool:

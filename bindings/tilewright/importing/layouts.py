@@ -581,7 +581,17 @@ def recurrent(layouts: Layouts, operation: OnnxOperation) -> None:
             continue
         order = (3, 1, 0, 2) if len(value.shape or ()) == 4 else (1, 0, 2)
         outputs.append(layouts.keep(value, order, 0))
-    layouts.add(operation, {value.name: layouts.of(value).stored for value in operation.given}, outputs)
+    inputs = {value.name: layouts.of(value).stored for value in operation.given}
+    layouts.add(operation, inputs, outputs, **_times(layouts, operation))
+
+
+def _times(layouts: Layouts, operation: OnnxOperation) -> dict[str, Any]:
+    """Return how many points in time a recurrent operation reads, and whether they are stored last."""
+    first, axis = operation.inputs[0], int(bool(operation.attributes.get("layout")))
+    if first is None or first.shape is None or len(first.shape) != 3:
+        return {}
+    order = layouts.of(first).order
+    return {"steps": first.shape[axis], "reads_time_last": order[axis] > order[2]}
 
 
 RULES: Mapping[str, Callable[[Layouts, OnnxOperation], None]] = {

@@ -78,6 +78,7 @@ PLAIN = (
     AttributeProto.FLOAT,
     AttributeProto.FLOATS,
     AttributeProto.STRING,
+    AttributeProto.STRINGS,
 )
 """Types of the attributes that say how an operator works."""
 
@@ -309,7 +310,7 @@ def _fixed_names(graph: onnx.GraphProto) -> set[str]:
 
 
 def _name(node: NodeProto) -> str:
-    return node.name or next(iter(node.output), "") or "without a name"
+    return node.name or next(filter(None, node.output), "without a name")
 
 
 def _captured(node: NodeProto) -> list[str]:
@@ -932,4 +933,6 @@ def _of_element(type_: TypeProto, element: int) -> TypeProto:
 
 def _attribute(attribute: AttributeProto) -> Any:
     value = helper.get_attribute_value(attribute)
+    if attribute.type == AttributeProto.STRINGS:
+        return [each.decode(errors="replace") for each in value]
     return value.decode(errors="replace") if isinstance(value, bytes) else value

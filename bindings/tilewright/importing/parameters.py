@@ -14,6 +14,7 @@ from onnx import numpy_helper
 from tilewright.codegen.numbers.float_network import Constants
 from tilewright.core.files import reason
 from tilewright.importing.formats import translated
+from tilewright.importing.layouts import SAME
 from tilewright.importing.model import OnnxOperation, Value
 from tilewright.importing.quantised import stored_numbers
 from tilewright.simulator.arithmetic.fixed_point import Floats
@@ -103,7 +104,9 @@ class Folding:
         self.operation_of: dict[str, OnnxOperation] = {}
         for operation in operations:
             for value in filter(None, operation.outputs):
-                self.operation_of[layer_of[value.name]] = operation
+                name = layer_of[value.name]
+                if operation.operator != SAME or name not in self.operation_of:  # which computes nothing
+                    self.operation_of[name] = operation
 
     def folded(self) -> tuple[Network, dict[str, Parameters]]:
         """Return the network without batch normalisations, and the weights of its layers."""

@@ -10,7 +10,7 @@ from tilewright.residency.cost import Spent, cost_of_step
 from tilewright.residency.derived_problems import problem_of_plan
 from tilewright.residency.graph import InvalidPlanError, members
 from tilewright.residency.placement import Item, placed_items
-from tilewright.residency.plan import Plan, Step, key_of
+from tilewright.residency.plan import FLAGS, Plan, Step, key_of
 from tilewright.residency.problem import Problem
 from tilewright.residency.shapes import tiles
 from tilewright.residency.shapes.groups import Group, group_mask
@@ -141,6 +141,9 @@ class StepDecoder:
         if strangers := found & ~needed:
             names = ", ".join(operation.name for operation in graph.numbers(strangers)[:4])
             raise InvalidPlanError(f"operations: has {names}, which do not lead to the last one")
+        if found & graph.alone and found & (found - 1):
+            names = ", ".join(operation.name for operation in graph.numbers(found & graph.alone)[:4])
+            raise InvalidPlanError(f"operations: has {names} beside others, which is executed by itself")
         limits, count = self.problem.limits, found.bit_count()
         if limits.most_operations is not None and count > limits.most_operations:
             raise InvalidPlanError(f"limits: has {count} operations, at most {limits.most_operations}")
@@ -244,6 +247,8 @@ def _shape(problem: Problem, step: Step, group: Group, numbers: dict[str, int]) 
     most = most_kernels(group)
     if step.kernels > most:
         raise InvalidPlanError(f"kernels: has blocks of {step.kernels} output channels, there are {most}")
+    if group.mask & group.graph.alone:
+        return _shape_at_once(step, group, kept)
     if step.order in tiles.SUMMED:
         shape = _summed_shape(step, group)
     elif step.blocks:
@@ -289,6 +294,23 @@ def _area(step: Step, group: Group) -> Group:
     if step.order in tiles.SUMMED:
         raise InvalidPlanError(f"running: has running values, which the order {step.order} has not")
     return group.running
+
+
+def _shape_at_once(step: Step, group: Group, kept: frozenset[int]) -> Shape:
+    """Return the shape of a recurrent layer's step: one pass, with all weights."""
+    if step.order != "pixels" or step.pixels != group.pixels:
+        raise InvalidPlanError(
+            f"pixels: {group.last.name} is recurrent, and has one pass of {group.pixels} in order pixels"
+        )
+    if kept != group.keepable:
+        raise InvalidPlanError(f"weights: keeps not all of {group.last.name}, which is recurrent")
+    for name, value in (("columns", step.columns), ("channels", step.channels), ("keys", step.keys)):
+        if value is not None:
+            raise InvalidPlanError(f"{name}: has {value}, which a recurrent layer has not")
+    for name in FLAGS:
+        if getattr(step, name):
+            raise InvalidPlanError(f"{name.replace('_', ' ')}: a recurrent layer has one pass")
+    return Shape("pixels", step.pixels, step.kernels, kept)
 
 
 def _shape_in_blocks(step: Step, group: Group, kept: frozenset[int]) -> Shape:

@@ -22,9 +22,11 @@ from tilewright.spec.graph import Access, NetworkGraph
 from tilewright.spec.graph import Operation as Op
 from tilewright.spec.layer import Layer, Window
 from tilewright.spec.network import (
+    GATES,
     NORMALISATIONS,
     OWN_INPUT,
     Add,
+    AnyLayer,
     Function,
     Map,
     MatMul,
@@ -174,6 +176,9 @@ class Operation:
         The second operand of a product that may be loaded in blocks.
     beside
         Of the tensors that it reads otherwise than as such an operand: these channels, without overlaps.
+    state
+        Elements that a recurrent layer has on chip beside what it reads and gives: see `state_of`. It is
+        executed by itself, in one pass.
     """
 
     number: int
@@ -188,6 +193,7 @@ class Operation:
     running: Running | None = None
     second: SecondOperand | None = None
     beside: Mapping[int, tuple[Span, ...]] = field(default_factory=dict)
+    state: int = 0
 
     @property
     def parameters(self) -> int:
@@ -361,6 +367,7 @@ class Graph:
             self._running(op, weights),
             second,
             self._spans(op.accesses if second is None else op.operands[0]),
+            state_of(spec),
         )
 
     def _running(self, op: Op, weights: int) -> Running | None:
@@ -493,6 +500,16 @@ class Graph:
         return tuple(operation.name for operation in whole if isinstance(operation.op.spec, MatMul))
 
     @cached_property
+    def alone(self) -> int:
+        """Bit mask of the operations that are executed by themselves: recurrent layers with a state."""
+        return sum(1 << operation.number for operation in self.operations if operation.state)
+
+    @cached_property
+    def recurrences(self) -> tuple[str, ...]:
+        """Recurrent layers, whose weights are all on chip, and so is what they read and give."""
+        return tuple(operation.name for operation in self.operations if operation.state)
+
+    @cached_property
     def given(self) -> int:
         """Bit mask of the tensors that are in DRAM before the first step."""
         return sum(1 << number for number, tensor in enumerate(self.tensors) if tensor.given)
@@ -609,6 +626,16 @@ def count_channels(spans: Iterable[Span]) -> int:
     return sum(end - first for first, end in spans)
 
 
+def state_of(spec: AnyLayer) -> int:
+    """Return the elements that a recurrent layer has on chip beside inputs, weights and output.
+
+    Of one direction at a time these are the state, of an LSTM the cells, and what each gate gives.
+    """
+    if not isinstance(spec, Function) or spec.recurrence is None:
+        return 0
+    return (1 + (spec.op == "lstm") + GATES[spec.op]) * spec.recurrence.hidden
+
+
 def unknown_of(op: Op, timed: bool) -> str | None:
     """Say what is not known of an operation, which is charged with all that it reads on chip at a time.
 
@@ -619,7 +646,7 @@ def unknown_of(op: Op, timed: bool) -> str | None:
     """
     if isinstance(op.spec, Opaque):
         return "what it does is not known"
-    if isinstance(op.spec, Function) and op.spec.op in RECURRENT:
+    if isinstance(op.spec, Function) and op.spec.op in RECURRENT and op.spec.recurrence is None:
         return "its state takes memory that is not counted"
     counted = work_of_value(op).macs > 0 or is_normalisation(op.spec)
     hidden = any(each.macs for each in op.folded if isinstance(each, Function))

@@ -16,6 +16,7 @@ from tilewright.residency.block_steps import BlockSteps
 from tilewright.residency.decode_plan import DecodedStep
 from tilewright.residency.graph import Graph, Operation, members
 from tilewright.residency.plan import Plan, Step, key_of
+from tilewright.residency.recurrent_steps import RecurrentPlaces, recurrent_instructions
 from tilewright.residency.shapes import tiles
 from tilewright.residency.shapes.in_blocks import in_blocks
 from tilewright.residency.shapes.shape import (
@@ -99,6 +100,10 @@ class PlanProgram:
             softmax = graph.operations[each.softmax].name
             names += [f"maximum of {softmax}", f"sum of {softmax}"]
             sizes += 2 * [graph.tensors[each.context + 1].pixels * each.groups]
+        recurrent = [operation for operation in graph.operations if operation.state]
+        self._states = {operation.number: len(names) + n for n, operation in enumerate(recurrent)}
+        names += [key_of("state", operation.name) for operation in recurrent]
+        sizes += [operation.state for operation in recurrent]
         self.elements = Elements(names, sizes)
 
     def weights(self, number: int) -> int:
@@ -112,6 +117,10 @@ class PlanProgram:
     def running(self, context: int) -> tuple[int, int]:
         """Return the numbers that running maxima and sums of attention have."""
         return self._running[context], self._running[context] + 1
+
+    def state(self, number: int) -> int:
+        """Return the number that the state of a recurrent layer has."""
+        return self._states[number]
 
     def _name(self, operation: Operation) -> str:
         """Return the name of an operation, or of the one that it repeats."""
@@ -365,16 +374,29 @@ class StepProgram:
             result = self.block_place(tensor, pixels, channels)
         else:
             result = self.place(tensor, pixels, channels, 0)
-        yield Compute(
-            self.arithmetic[operation.number],
-            pixels,
-            channels,
-            lambda place, wanted, first, last: self.operand(operation, place, wanted, (first, last)),
-            self._weights.get(operation.number),
-            (result,),
-        )
+        if operation.state:
+            yield from self._recurrent(operation, result)
+        else:
+            yield Compute(
+                self.arithmetic[operation.number],
+                pixels,
+                channels,
+                lambda place, wanted, first, last: self.operand(operation, place, wanted, (first, last)),
+                self._weights.get(operation.number),
+                (result,),
+            )
         if self.decoded.choice.written >> tensor & 1:
             yield Save(self._newly_computed(tensor, pixels, result))
+
+    def _recurrent(self, operation: Operation, result: Place) -> Iterator[Instruction]:
+        """Compute all states of a recurrent layer, point in time by point in time."""
+        ((channels, height, width),) = (self.graph.ops.operand_shape(each) for each in operation.op.operands)
+        read = self.operand(operation, 0, np.arange(height * width), (0, channels))
+        address = self.step.addresses[key_of("state", operation.name)]
+        state = np.arange(operation.state)
+        place = Place(address + state, self.program.elements.of(self.program.state(operation.number), state))
+        places = RecurrentPlaces(read, self._weights[operation.number], place, result)
+        yield from recurrent_instructions(operation, places, numeric=self.program.numeric)
 
     # Running values ------------------------------------------------------------------------------------
 

@@ -14,7 +14,7 @@ from tilewright.spec.network import MAX_LAYERS
 ORDERS = ("pixels", "kernels", "tiles", "channels")
 
 MAP = "map"
-BUFFERS = ("lines", "weights", "operand", "block", "partial sums")
+BUFFERS = ("lines", "weights", "operand", "block", "partial sums", "state")
 """What has a key of its own: a whole tensor, and what else is on chip for one."""
 
 
@@ -84,8 +84,8 @@ class Step:
     addresses
         First element of everything that is placed in this step: ``NAME`` of a whole tensor,
         ``lines of NAME`` for its line buffer, ``weights of NAME``, ``operand of NAME`` for a block of a
-        product's second operand, ``partial sums of NAME``, ``block of NAME`` for the part of an output that
-        is being written; see `key_of`.
+        product's second operand, ``partial sums of NAME``, ``state of NAME`` for what a recurrent layer has
+        beside, ``block of NAME`` for the part of an output that is being written; see `key_of`.
     """
 
     operations: tuple[str, ...]

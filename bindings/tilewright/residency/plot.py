@@ -114,6 +114,7 @@ def _kind(key: str) -> str:
         "weights": "weights",
         "operand": SECOND,
         "partial sums": "outputs and sums in blocks",
+        "state": "outputs and sums in blocks",
         "block": "outputs and sums in blocks",
     }
     return shown.get(kind_of(key), "whole maps")

@@ -187,6 +187,9 @@ class Problem(Minimising):
         if products := self.graph.products:
             verb = "have" if len(products) > 1 else "has"
             found.append(f"{_several(products)} {verb} the second operand on chip, and not in blocks")
+        if layers := self.graph.recurrences:
+            verb = "have" if len(layers) > 1 else "has"
+            found.append(f"{_several(layers)} {verb} all weights, inputs and states on chip at a time")
         return f"plans in which {', and '.join(found)}" if found else None
 
     @cached_property
@@ -289,7 +292,8 @@ class Problem(Minimising):
         for operation in self.graph.numbers(self.graph.all & ~self.graph.begin):
             group = self.groups[1 << operation.number]
             least = pareto_shapes(group, frozenset(), group.elements_read(group.read), anything)[0].memory
-            for columns in strip_widths(group)[-1:]:  # the narrowest strips have the smallest buffers
+            # The narrowest strips have the smallest buffers.
+            for columns in () if operation.state else strip_widths(group)[-1:]:
                 area = group.running or group
                 shape = Shape("pixels", 1, 1, area.keepable, columns, running=area.is_running)
                 least = min(least, sum(buffer.size for buffer in step_buffers(group, shape, ())))
@@ -378,6 +382,8 @@ class Problem(Minimising):
 
     def _fits_in_kernels(self, operation: Operation) -> bool:
         """Whether an operation runs with one kernel at a time: what it needs at least is not asked then."""
+        if operation.state:  # has one way to run
+            return False
         sizes = buffer_sizes(self.groups[1 << operation.number], Shape("kernels", 1, 1), frozenset())
         return sum(sizes.values()) <= self.machine.capacity
 

@@ -43,6 +43,8 @@ def why_not(problem: Problem, _formulation: Path | None = None) -> str | None:
         )
     if problem.limits.executions != 1 and _attends_twice(problem):
         return "limits.executions: operations of attention may be executed twice"
+    if layers := problem.graph.recurrences:
+        return f"{layers[0]} is recurrent, and its state is not in the model"
     if any(operation.op.spread > 1 for operation in graph.operations):
         return "a transposition gives several pixels of each that it reads, which is not in the model"
     if any(attention.seen is not None for attention in graph.attentions):

@@ -165,9 +165,11 @@ class Transitions:
 
     def groups_within_limits(self, done: int) -> Iterator[int]:
         """Return the groups that may come next, however large they are; none before one that it contains."""
-        most = self.limits.most_operations
+        most, alone = self.limits.most_operations, self.graph.alone
         for last in members(self.graph.all & ~done):
             mask = group_mask(self.graph, done, last)
+            if mask & alone and mask & (mask - 1):
+                continue
             if self.limits.order == "given" and mask != ((1 << last + 1) - 1) & ~done:
                 continue
             if most is None or mask.bit_count() <= most:

@@ -503,12 +503,19 @@ class Recurrence(Spec):
     reset_after : bool
         Of a GRU, whether its reset gate multiplies what a product has made of the state (ONNX's
         ``linear_before_reset``). Else it multiplies the state, and one product needs all of the other two.
+    reads_time_last, gives_time_last : bool
+        Whether points in time are the innermost dimension of what it reads, and of the states of all points
+        in time. Else they are the outermost one.
     """
+
+    later: ClassVar[tuple[str, ...]] = ("reads_time_last", "gives_time_last")
 
     steps: Size
     hidden: Size
     directions: Annotated[int, Field(ge=1, le=2)] = 1
     reset_after: bool = False
+    reads_time_last: bool = False
+    gives_time_last: bool = False
 
 
 class Function(NetworkLayer):

@@ -567,6 +567,7 @@ class _Project:
             f"    .has_bias = {bias}, .divisor = {arithmetic.divisor},",
             *(f"    {line}" for line in self._arithmetic(operation, arithmetic, sums)),
             *(f"    {line}" for line in _in_blocks(each)),
+            *(f"    {line}" for line in _recurrent(each, arithmetic)),
             "},",
         ]
 
@@ -646,6 +647,13 @@ class _Project:
 def _keys_of_first(operation: Operation) -> int:
     """Return how many keys the first row of a softmax with a causal mask sees; of another one 0."""
     return 0 if operation.op.causal is None else operation.op.causal + 1
+
+
+def _recurrent(each: OperationInStep, arithmetic: IntegerOperation | FloatOperation) -> list[str]:
+    """Return what is told of a recurrent layer."""
+    if not isinstance(arithmetic, FloatOperation) or arithmetic.recurrent is None:
+        return []
+    return [*arithmetic.recurrent.in_c(), f".state = {each.state},"]
 
 
 def _in_blocks(each: OperationInStep) -> list[str]:

@@ -37,7 +37,7 @@ ENTRIES = (
 ORDERS = ("pixels", "kernels", "tiles", "channels")
 """Outer loops that the C knows."""
 
-BUFFERS = ("lines", "weights", "block", "operand", "partial sums")
+BUFFERS = ("lines", "weights", "block", "operand", "partial sums", "state")
 """What the C knows to be placed for a step alone."""
 
 
@@ -169,6 +169,8 @@ class OperationInStep:
         Of the product that gives the context, the address of partial sums.
     causal
         Of that product, how many keys the first row sees, where each row sees one more; 0 where it sees all.
+    state
+        Of a recurrent layer, the address of its state.
     """
 
     operation: Operation
@@ -182,6 +184,7 @@ class OperationInStep:
     attention: int = 0
     sums: int | None = None
     causal: int = 0
+    state: int = 0
 
     @property
     def parts(self) -> tuple[PartRead, ...]:
@@ -450,6 +453,7 @@ class _Placing:
             self._blocks is not None and operation.second is not None,
             self._address(operand) if (operand := self._buffers.get(("operand", operation.number))) else 0,
             *self._attention(operation),
+            self._address(state) if (state := self._buffers.get(("state", operation.number))) else 0,
         )
 
     def _part(self, operation: Operation, operand: int, access: Access, first: int, adds: bool) -> PartRead:

@@ -15,6 +15,13 @@ from tilewright.codegen.numbers.network_numbers import Arrange, refusal
 from tilewright.codegen.numbers.operands import COPIES, can_be_read, operands_of, read
 from tilewright.codegen.numbers.pixel_function import PixelFunction
 from tilewright.codegen.numbers.point_function import JOINED, KNOWN, PointFunction, PointStep
+from tilewright.codegen.numbers.recurrent_layer import (
+    KINDS,
+    RecurrentLayer,
+    made_numbers,
+    recurrent_layer,
+    why_not,
+)
 from tilewright.codegen.numbers.trained_network import refuse_another
 from tilewright.simulator.arithmetic.fixed_point import Floats
 from tilewright.simulator.arithmetic.integer_operation import divisor_of, kind_of
@@ -139,6 +146,8 @@ class FloatOperation:
         each how far values are apart in what is read.
     within
         Whether an average is one of the values under its window alone, without zeros around the map.
+    recurrent
+        What computes states, point in time by point in time.
     """
 
     kind: str
@@ -152,6 +161,7 @@ class FloatOperation:
     pixel: PixelFunction | None = None
     permutation: tuple[tuple[int, ...], tuple[int, ...]] | None = None
     within: bool = False
+    recurrent: RecurrentLayer | None = None
 
 
 class FloatNumbers:
@@ -369,8 +379,33 @@ class FloatNumbers:
         if isinstance(spec, Map | Concat | Reshape | Slice):
             return FloatOperation("COPY", nothing, after=self._after(op))
         if isinstance(spec, Function) and spec.op in RECURRENT:
-            raise self._refused(spec, "there is no C for it: plans do not count the memory of its state")
+            return self._recurrent(op, spec)
         raise self._refused(spec)
+
+    def _recurrent(self, op: Operation, spec: Function) -> FloatOperation:
+        """Return a recurrent layer whose state begins with zeros."""
+        if self.given is None:
+            attributes, numbers = dict[str, Any](), dict[int, Floats]()
+            if spec.recurrence is not None:
+                numbers = made_numbers(spec, self._rng)
+        else:
+            own = self._constants(self._layer(op.name))
+            # Other numbers of the file are states of zeros, with which it begins anyway.
+            attributes, numbers = (
+                dict(own.attributes),
+                {p: n for p, n in own.numbers.items() if p in (1, 2, 3, 7)},
+            )
+        reason = why_not(spec, attributes, [*numbers])
+        if reason is not None:
+            raise self._refused(spec, reason)
+        layer = recurrent_layer(spec, attributes, numbers)
+        if layer.parameters.size != spec.parameters:
+            raise self._refused(
+                spec, f"has {spec.parameters} parameters, of which {layer.parameters.size} are used"
+            )
+        return FloatOperation(
+            KINDS[spec.op], layer.parameters.ravel(), after=self._after(op), recurrent=layer
+        )
 
     def _shapes(self, op: Operation) -> list[tuple[int, int, int]]:
         return [self.graph.operand_shape(operand) for operand in op.operands]
@@ -609,6 +644,8 @@ class FloatNumbers:
             joined = np.concatenate([each.reshape(*each.shape[:2], -1) for each in given], axis=1)
             picked = own.pixel(joined).reshape(len(joined), -1, op.spread, joined.shape[2])
             found = picked.transpose(0, 1, 3, 2)
+        elif own.recurrent is not None:
+            found = own.recurrent(given[0].reshape(len(given[0]), -1)).reshape(len(given[0]), *spec.output)
         elif own.kind in ROWS.values():
             found = _of_rows(own, given[0] if len(given) == 1 else np.concatenate(given, axis=1), op.causal)
         elif own.kind == "AFFINE":

@@ -116,6 +116,9 @@ def all_shapes(
         Whether there may be second buffers.
     """
     numbers = told.numbers
+    if group.mask & group.graph.alone:
+        yield from filter(wanted.allows, [Shape("pixels", group.pixels, 1, group.keepable)])
+        return
     yield from filter(wanted.allows, _cut_evenly(group, numbers, in_place, doubled=doubled))
     for area in (group, group.running):
         if area is None or not area.keepable:

@@ -162,6 +162,9 @@ class WithoutDram:
 
     def _shapes_of(self, group: Group, whole: frozenset[int], in_place: int, room: int) -> Iterator[Shape]:
         """Return the ways to cut up a step that may be of use, as far as they fit into some room."""
+        if group.mask & self.graph.alone:
+            yield Shape("pixels", group.pixels, 1, group.keepable)
+            return
         together, outside = len(group.operations) > 1, set(group.sources) - whole
         pixels = [1] if in_place < 0 or not together else group.pixels_that_replace(in_place)
         for area in (group, group.running):

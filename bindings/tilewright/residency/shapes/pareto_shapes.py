@@ -87,6 +87,8 @@ def pareto_shapes(
         )
 
     found: list[ParetoShape] = []
+    if group.mask & group.graph.alone:
+        return best([_all_kept(group, whole, None, group.pixels)] if None in columns else [])
     if keys < 0:
         return best(_by_blocks(group, whole, limits, keys))
     if None in columns:

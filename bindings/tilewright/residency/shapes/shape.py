@@ -56,8 +56,8 @@ class Buffer(NamedTuple):
     Attributes
     ----------
     what
-        ``lines`` of a tensor, ``weights`` or the ``operand`` of an operation, its ``partial sums``, or a
-        ``block`` of a tensor that is being written.
+        ``lines`` of a tensor, ``weights`` or the ``operand`` of an operation, its ``partial sums``, its
+        ``state``, or a ``block`` of a tensor that is being written.
     number
         Of the tensor or operation.
     """
@@ -105,6 +105,8 @@ def step_buffers(group: Group, shape: Shape, whole: Collection[int]) -> list[Buf
             if shape.running and operation is group.last:
                 size = weights_of_pixels(operation, shape)
             found.append(Buffer("weights", operation.number, size))
+        if operation.state:
+            found.append(Buffer("state", operation.number, operation.state))
     if shape.running:
         assert group.last.running is not None
         at_once = graph.tensors[group.output].channels
@@ -323,6 +325,8 @@ def elements_moved(group: Group, shape: Shape, streamed: Collection[int], writte
 
 def double_buffered_shapes(group: Group) -> Iterator[Shape]:
     """Return the shapes that may have second buffers: all weights are kept, or there are blocks of them."""
+    if group.graph.alone & group.mask:
+        return
     if group.running is not None and not group.last.weights:
         for rows in pass_sizes(group.running.plane[0]):
             pixels = rows * group.running.row
@@ -341,6 +345,8 @@ def why_not_double_buffered(group: Group, shape: Shape) -> str | None:
     rows, rest = divmod(shape.pixels, area.row)
     if shape.blocks:
         return "loads second operands in blocks"
+    if group.graph.alone & group.mask:
+        return "is a recurrent layer, which has one pass"
     if shape.running and (shape.order != "pixels" or group.last.weights):
         return "adds up pixels in blocks of output channels, or with weights"
     if shape.order not in ("pixels", "kernels") or shape.columns is not None:

@@ -952,14 +952,149 @@ static void compute_attention(const run_t *r, const operation_t *context)
         end_context(r, context, p, rows_of(r, context->map).begin + p / width, columns.begin + p % width);
 }
 
-/* Compute a product in blocks, or attention; tell whether an operation is one. */
+/* Recurrent layers ------------------------------------------------------------------------------------- */
+
+static value_t sigmoid(value_t value)
+{
+    return 1 / (1 + exp(-value));
+}
+
+/* Where a direction has its weights: of what is read, of the state, and its biases. */
+typedef struct {
+    long of_values, of_state, biases;
+} gates_t;
+
+static gates_t gates_of(const run_t *r, const operation_t *o, int direction)
+{
+    const long rows = (long)o->gates * o->hidden;
+    const long first = weights_of(r, o, 0, 0) + direction * (o->weight_count / o->directions);
+    const gates_t found = {first, first + rows * o->features, first + rows * (o->features + o->hidden)};
+    return found;
+}
+
+/* The value of a state, of cells, or of what a gate has given. */
+static long state_at(const operation_t *o, int j)
+{
+    return o->state + j;
+}
+
+static long cell_at(const operation_t *o, int j)
+{
+    return o->state + o->hidden + j;
+}
+
+static long gate_at(const operation_t *o, int gate, int j)
+{
+    return o->state + (1L + (o->kind == LSTM) + gate) * o->hidden + j;
+}
+
+/* Products of a gate's row with what is read at a point in time, and its bias. */
+static value_t of_values(const work_t *w, const gates_t *g, int row, int t)
+{
+    const operation_t *o = w->operation;
+    value_t sum = o->has_biases ? element(g->biases + row) : 0;
+    for (int f = 0; f < o->features; f++) {
+        const long value = o->reads_time_last ? (long)f * o->steps + t : (long)t * o->features + f;
+        sum += read_value(w, o->operands, value) * element(g->of_values + (long)row * o->features + f);
+    }
+    return sum;
+}
+
+/* Products of a gate's row with a state, or what a reset gate has made of it, and its bias. */
+static value_t of_state(const operation_t *o, const gates_t *g, int row, long state)
+{
+    value_t sum = o->has_biases ? element(g->biases + (long)o->gates * o->hidden + row) : 0;
+    for (int k = 0; k < o->hidden; k++)
+        sum += element(state + k) * element(g->of_state + (long)row * o->hidden + k);
+    return sum;
+}
+
+/* The candidates of a GRU's state: the reset gate multiplies what products give, or the state before these. */
+static void reset_candidates(const work_t *w, const gates_t *g, int t)
+{
+    const operation_t *o = w->operation;
+    for (int j = 0; j < o->hidden && !o->reset_after; j++)
+        put_element(memory, gate_at(o, 1, j), element(gate_at(o, 1, j)) * element(state_at(o, j)));
+    for (int j = 0; j < o->hidden; j++) {
+        const int row = 2 * o->hidden + j;
+        const value_t back = o->reset_after ? element(gate_at(o, 1, j)) * of_state(o, g, row, state_at(o, 0))
+                                            : of_state(o, g, row, gate_at(o, 1, 0));
+        put_element(memory, gate_at(o, 2, j), tanh(of_values(w, g, row, t) + back));
+    }
+}
+
+/* Go on to the state of a point in time. */
+static void next_state(const work_t *w, const gates_t *g, int t)
+{
+    const operation_t *o = w->operation;
+    const int together = o->kind == GRU ? 2 : o->gates, smooth = o->kind == RNN ? 0 : o->kind == GRU ? 2 : 3;
+    for (int gate = 0; gate < together; gate++)
+        for (int j = 0; j < o->hidden; j++) {
+            const int row = gate * o->hidden + j;
+            const value_t sum = of_values(w, g, row, t) + of_state(o, g, row, state_at(o, 0));
+            put_element(memory, gate_at(o, gate, j), gate < smooth ? sigmoid(sum) : tanh(sum));
+        }
+    if (o->kind == GRU)
+        reset_candidates(w, g, t);
+    for (int j = 0; j < o->hidden; j++) {
+        const value_t first = element(gate_at(o, 0, j));
+        value_t value = first;
+        if (o->kind == GRU)
+            value = (1 - first) * element(gate_at(o, 2, j)) + first * element(state_at(o, j));
+        if (o->kind == LSTM) { /* gates: input, output, forget, candidate */
+            const value_t cell = element(gate_at(o, 2, j)) * element(cell_at(o, j)) + first * element(gate_at(o, 3, j));
+            put_element(memory, cell_at(o, j), cell);
+            value = element(gate_at(o, 1, j)) * tanh(cell);
+        }
+        put_element(memory, state_at(o, j), value);
+    }
+}
+
+/* Put a state where it is given. */
+static void give_state(const run_t *r, const operation_t *o, int direction, int t)
+{
+    const map_t *map = &r->step->maps[o->map];
+    const int pixels = pixels_of(map->tensor), width = map->tensor->columns;
+    for (int j = 0; j < o->hidden; j++) {
+        const long place_in_time = o->gives_time_last ? ((long)direction * o->hidden + j) * o->steps + t
+                                                      : ((long)t * o->directions + direction) * o->hidden + j;
+        const long number = o->every ? place_in_time : (long)direction * o->hidden + j;
+        const int c = (int)(number / pixels), p = (int)(number % pixels);
+        put_element(memory, place(r, o->map, p / width, p % width, c, 0), finished(o, element(state_at(o, j))));
+    }
+}
+
+/* Compute all states, direction by direction, and save what is given. */
+static void compute_states(const run_t *r, const operation_t *o)
+{
+    const work_t work = {.run = r, .operation = o};
+    const range_t channels = {0, r->step->maps[o->map].tensor->channels};
+    for (int direction = 0; direction < o->directions; direction++) {
+        const gates_t gates = gates_of(r, o, direction);
+        const int back = o->backwards || direction;
+        for (int j = 0; j < (1 + (o->kind == LSTM)) * o->hidden; j++)
+            put_element(memory, state_at(o, j), 0);
+        for (int step = 0; step < o->steps; step++) {
+            const int t = back ? o->steps - 1 - step : step;
+            next_state(&work, &gates, t);
+            if (o->every || step == o->steps - 1)
+                give_state(r, o, direction, t);
+        }
+    }
+    if (r->step->maps[o->map].written)
+        save(r, o->map, channels);
+}
+
+/* Compute a product in blocks, attention, or a recurrent layer; tell whether an operation is one. */
 static int compute_in_blocks(const run_t *r, const operation_t *o)
 {
     if (o->is_context)
         compute_attention(r, o);
     else if (o->in_blocks && !o->attention)
         compute_columns(r, o);
-    return o->attention || o->in_blocks;
+    else if (o->kind >= LSTM)
+        compute_states(r, o);
+    return o->attention || o->in_blocks || o->kind >= LSTM;
 }
 
 #else

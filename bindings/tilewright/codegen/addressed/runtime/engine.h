@@ -68,11 +68,12 @@ typedef struct {
 
 /*
  * The last ones in floating point alone: products of two matrices; channels of a pixel, and functions of these; a
- * factor and summand of each channel; functions of several values.
+ * factor and summand of each channel; functions of several values; recurrent layers.
  */
 typedef enum {
     CONV, MAX_POOL, AVERAGE_POOL, ADD, MULTIPLY, COPY,
-    PRODUCT, PICK, AFFINE, SOFTMAX, LOG_SOFTMAX, NORMALISE, NORMALISE_ROOT
+    PRODUCT, PICK, AFFINE, SOFTMAX, LOG_SOFTMAX, NORMALISE, NORMALISE_ROOT,
+    LSTM, GRU, RNN
 } kind_t;
 
 /* A pixel of what an operation reads, and what the channels that are computed of it have in common. */
@@ -129,6 +130,14 @@ typedef struct {
     long sums;                /* of a context: for each row and group the context, a maximum and a sum */
     int has_summand;          /* whether factors of channels are followed by numbers that are added, or come behind these */
     value_t epsilon;          /* what a normalisation adds to the mean of squares */
+    int steps, features, hidden, gates, directions; /* of a recurrent layer: points in time, values read at each, values
+                                                       of a state, products for each of these, and states */
+    int reads_time_last, gives_time_last; /* whether points in time are innermost, or outermost */
+    int every;                            /* whether all states are given, or the last one */
+    int backwards;                        /* whether the first direction goes through time backwards */
+    int reset_after;                      /* of a GRU: see reset_candidates in engine.c */
+    int has_biases;                       /* behind the weights of a direction, of values that are read, and of states */
+    long state;                           /* on chip: a state, the cells of an LSTM, and what gates give */
 } operation_t;
 
 /*
