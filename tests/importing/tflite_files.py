@@ -11,7 +11,13 @@ from numpy.typing import NDArray
 
 Array = NDArray[Any]
 
-VERSIONS = {"CONV_2D": 3, "DEPTHWISE_CONV_2D": 3, "FULLY_CONNECTED": 5, "TRANSPOSE_CONV": 3}
+VERSIONS = {
+    "BROADCAST_TO": 2,
+    "CONV_2D": 3,
+    "DEPTHWISE_CONV_2D": 3,
+    "FULLY_CONNECTED": 5,
+    "TRANSPOSE_CONV": 3,
+}
 """Versions that have what is used here."""
 
 

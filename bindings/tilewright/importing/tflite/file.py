@@ -15,6 +15,7 @@ import tflite
 from numpy.typing import NDArray
 
 from tilewright.core.files import exists
+from tilewright.importing.tflite.sparse import dense
 from tilewright.spec.errors import InputError
 
 MAX_BYTES = 1_000_000_000
@@ -35,12 +36,20 @@ TYPES = {
     tflite.TensorType.INT16: "int16",
     tflite.TensorType.INT32: "int32",
     tflite.TensorType.INT64: "int64",
+    tflite.TensorType.UINT16: "uint16",
+    tflite.TensorType.UINT32: "uint32",
+    tflite.TensorType.UINT64: "uint64",
+    tflite.TensorType.COMPLEX64: "complex64",
+    tflite.TensorType.COMPLEX128: "complex128",
     tflite.TensorType.BOOL: "bool",
+    tflite.TensorType.INT4: "int8",
 }
 """Types of elements that are read, as NumPy calls them."""
 
+UNREAD = "object"
+"""Type of texts, variables and other things that are no numbers: what reads or gives them is not read."""
+
 OPERATORS = {number: name for name, number in vars(tflite.BuiltinOperator).items() if isinstance(number, int)}
-TYPE_NAMES = {number: name for name, number in vars(tflite.TensorType).items() if isinstance(number, int)}
 OPTIONS = {number: name for name, number in vars(tflite.BuiltinOptions).items() if isinstance(number, int)}
 
 
@@ -69,13 +78,20 @@ class Tensor:
 
 @dataclass(frozen=True)
 class Operator:
-    """An operator: its type, and numbers of its tensors, -1 where an optional one is left out."""
+    """An operator: its type, and numbers of its tensors, -1 where an optional one is left out.
+
+    Attributes
+    ----------
+    custom
+        Options of an operator that is none of TFLite's own.
+    """
 
     number: int
     type: str
     inputs: tuple[int, ...]
     outputs: tuple[int, ...]
     options: Any
+    custom: bytes = b""
 
     def __str__(self) -> str:
         return f"operator {self.number} ({self.type})"
@@ -158,16 +174,11 @@ def _tensors(model: Any, graph: Any) -> Iterator[Tensor]:
             name = f"{name or 'tensor'}_{number}"
         used.add(name)
         shape = tuple(tensor.Shape(place) for place in range(tensor.ShapeLength()))
-        kind = TYPES.get(tensor.Type())
-        if kind is None:
-            told = TYPE_NAMES.get(tensor.Type(), tensor.Type())
-            limit = f"is not read; types are {', '.join(TYPES.values())}"
-            raise InputError(f"tensor {name}, type", told, limit)
+        kind = TYPES.get(tensor.Type(), UNREAD)
         if any(size < 0 for size in shape):
             raise InputError(f"tensor {name}, shape", list(shape), "must be 0 or more in each dimension")
-        if tensor.Sparsity() is not None:
-            raise InputError(f"tensor {name}", "sparse", "only dense tensors are read")
-        yield Tensor(name, shape, kind, *_scales(tensor, name), _numbers(model, tensor, name, shape, kind))
+        numbers = None if kind == UNREAD else _numbers(model, tensor, name, shape, kind)
+        yield Tensor(name, shape, kind, *_scales(tensor, name), numbers)
 
 
 def _scales(tensor: Any, name: str) -> tuple[NDArray[np.float32] | None, NDArray[np.int64] | None, int]:
@@ -190,7 +201,17 @@ def _numbers(model: Any, tensor: Any, name: str, shape: Sequence[int], kind: str
     buffer = model.Buffers(tensor.Buffer())
     if buffer.DataLength() < 1:
         return None
-    stored, needed = buffer.DataAsNumpy().tobytes(), prod(shape) * np.dtype(kind).itemsize
+    stored, width = buffer.DataAsNumpy().tobytes(), np.dtype(kind).itemsize
+    if prod(shape) > MAX_BYTES:
+        raise InputError(f"tensor {name}, shape", list(shape), f"at most {MAX_BYTES} elements")
+    if tensor.Sparsity() is not None:
+        values = np.frombuffer(stored[: len(stored) // width * width], np.dtype(kind).newbyteorder("<"))
+        return dense(tensor.Sparsity(), values.astype(kind), shape, name)
+    if tensor.Type() == tflite.TensorType.INT4:  # the first of two in the lower bits
+        pairs = np.frombuffer(stored, np.int8)
+        both = np.stack([(pairs << 4).astype(np.int8) >> 4, pairs >> 4], axis=1).ravel()
+        stored = both[: prod(shape)].tobytes()
+    needed = prod(shape) * width
     if len(stored) != needed:
         limit = f"a {kind} of {list(shape)} has {needed} bytes"
         raise InputError(f"tensor {name}, bytes of its buffer", len(stored), limit)
@@ -207,7 +228,8 @@ def _operator(model: Any, graph: Any, number: int) -> Operator:
         name = (code.CustomCode() or b"CUSTOM").decode("utf-8", "replace")
     inputs = tuple(found.Inputs(place) for place in range(found.InputsLength()))
     outputs = tuple(found.Outputs(place) for place in range(found.OutputsLength()))
-    return Operator(number, name, inputs, outputs, _options(found))
+    custom = found.CustomOptionsAsNumpy().tobytes() if found.CustomOptionsLength() else b""
+    return Operator(number, name, inputs, outputs, _options(found), custom)
 
 
 def _options(operator: Any) -> Any:

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import struct
 from collections.abc import Callable, Sequence
+from dataclasses import replace
 from functools import partial
 from math import prod
 from typing import Any
@@ -19,6 +21,9 @@ ACTIVATIONS = {number: name for name, number in vars(tflite.ActivationFunctionTy
 
 LIMITS = {"RELU": (0.0, np.inf), "RELU6": (0.0, 6.0), "RELU_N1_TO_1": (-1.0, 1.0), "RELU_0_TO_1": (0.0, 1.0)}
 """Least and most value of what these give."""
+
+MOST_STRIDE = 1024
+"""Largest stride of an operator that has its options in bytes."""
 
 
 # What follows another operator ----------------------------------------------------------------------
@@ -182,22 +187,43 @@ def reshaped(graph: Graph, name: str, kind: str, shape: Sequence[int]) -> str:
 
 def transposed_convolution(graph: Graph, operator: Operator) -> None:
     """Add a transposed convolution; weights are (outputs, rows, columns, inputs)."""
-    own, output, bias = graph.tensor(operator, 2), graph.output(operator), graph.optional(operator, 3)
+    options = operator.options
+    same = options.Padding() == tflite.Padding.SAME
+    _transposed(graph, operator, (2, 3), [options.StrideH(), options.StrideW()], same)
+
+
+def transposed_with_bias(graph: Graph, operator: Operator) -> None:
+    """Add MediaPipe's own transposed convolution: its options are padding, stride across and stride down."""
+    if len(operator.custom) < 12:
+        raise Unread(f"its options have {len(operator.custom)} bytes, not 12")
+    padding_, across, down = struct.unpack("<3i", operator.custom[:12])
+    if padding_ not in (1, 2) or not (0 < across <= MOST_STRIDE and 0 < down <= MOST_STRIDE):
+        raise Unread(f"its padding and strides are {padding_}, {across}, {down}")
+    _transposed(graph, operator, (0, 2), [down, across], padding_ == 1)
+
+
+def _transposed(
+    graph: Graph, operator: Operator, places: tuple[int, int], stride: Sequence[int], same: bool
+) -> None:
+    """Add a transposed convolution; `places` are those of the map and of the bias among the inputs."""
+    own, output, bias = (
+        graph.tensor(operator, places[0]),
+        graph.output(operator),
+        graph.optional(operator, places[1]),
+    )
     numbers = np.transpose(graph.known(operator, 1), (3, 0, 1, 2)).astype(np.float32)
     weights = graph.tensor(operator, 1)
     if weights.scales is not None and weights.zero_points is not None:
         points, scales = (each.reshape(1, -1, 1, 1) for each in (weights.zero_points, weights.scales))
         numbers = (numbers - points) * scales
-    options, kernel = operator.options, numbers.shape[2:]
-    stride = [options.StrideH(), options.StrideW()]
-    same = options.Padding() == tflite.Padding.SAME
+    kernel = numbers.shape[2:]
     pads = padding(output.shape[1:3], own.shape[1:3], kernel, stride, same)
     reads = [graph.channels_first(own)]
     if quantised(own):
         reads = [graph.floats(reads[0], own, graph.first_shape(own))]
     reads.append(graph.constant(weights.name, numbers.astype(np.float32)))
     if bias is not None:
-        values = graph.known(operator, 3) * (1.0 if bias.scales is None else bias.scales)
+        values = graph.known(operator, places[1]) * (1.0 if bias.scales is None else bias.scales)
         reads.append(graph.constant(bias.name, values.astype(np.float32)))
     shape = graph.first_shape(output)
     attributes: dict[str, Any] = {"strides": stride, "pads": pads, "kernel_shape": kernel}
@@ -533,6 +559,125 @@ def gathered(graph: Graph, operator: Operator, *, places: tuple[int, int], axis:
     graph.give("Gather", [graph.name(table), graph.name(rows)], graph.output(operator), axis=along)
 
 
+# Functions without a form in integers of their own ----------------------------------------------------
+
+
+def compared(graph: Graph, operator: Operator, *, kind: str, negated: bool = False) -> None:
+    """Add a comparison of what two tensors stand for, or what combines truth values."""
+    output = graph.output(operator)
+    reads = [graph.in_floats(graph.tensor(operator, place)) for place in range(len(operator.inputs))]
+    if negated:
+        graph.give("Not", [graph.step(kind, reads, "bool", output.shape)], output)
+    else:
+        graph.give(kind, reads, output)
+
+
+def selected(graph: Graph, operator: Operator) -> None:
+    """Add values of one tensor where a condition holds, and else of another."""
+    condition, output = graph.tensor(operator, 0), graph.output(operator)
+    name = graph.name(condition)
+    if operator.type == "SELECT" and condition.shape != output.shape and len(condition.shape) == 1:
+        shape = [*condition.shape, *[1] * (len(output.shape) - 1)]  # it selects along the first axis
+        name = reshaped(graph, name, condition.type, shape)
+    reads = [name, *(graph.in_floats(graph.tensor(operator, place)) for place in (1, 2))]
+    graph.give_floats("Where", reads, output)
+
+
+def squared(graph: Graph, operator: Operator) -> None:
+    """Add squares of values, or of differences."""
+    one, output = graph.tensor(operator, 0), graph.output(operator)
+    found, kind = graph.in_floats(one), "float32" if quantised(one) else one.type
+    if operator.type == "SQUARED_DIFFERENCE":
+        found = graph.step("Sub", [found, graph.in_floats(graph.tensor(operator, 1))], kind, output.shape)
+    graph.give_floats("Mul", [found, found], output)
+
+
+def mirrored(graph: Graph, operator: Operator) -> None:
+    """Add a border that mirrors what is inside."""
+    own, output = graph.tensor(operator, 0), graph.output(operator)
+    if operator.options is None or operator.options.Mode() != tflite.MirrorPadMode.REFLECT:
+        raise Unread("its border has the outermost values twice (SYMMETRIC)")
+    pads = graph.known(operator, 1).astype(np.int64)
+    reads = [graph.name(own), graph.constant("pads", np.concatenate([pads[:, 0], pads[:, 1]]))]
+    graph.give("Pad", reads, output, mode="reflect")
+
+
+def normalised(graph: Graph, operator: Operator) -> None:
+    """Add values divided by the root of the sum of their squares, along the last axis."""
+    reads = [graph.in_floats(graph.tensor(operator, 0))]
+    graph.give_floats("LpNormalization", reads, graph.output(operator), axis=-1, p=2)
+
+
+def several_added(graph: Graph, operator: Operator) -> None:
+    """Add the sum of tensors."""
+    reads = [graph.in_floats(graph.tensor(operator, place)) for place in range(len(operator.inputs))]
+    graph.give_floats("Sum", reads, graph.output(operator))
+
+
+def found_at(graph: Graph, operator: Operator, *, kind: str) -> None:
+    """Add the place of the largest or smallest value along an axis."""
+    own, output = graph.tensor(operator, 0), graph.output(operator)
+    axis = int(graph.known(operator, 1).ravel()[0]) % max(1, len(own.shape))
+    found = graph.step(kind, [graph.in_floats(own)], "int64", output.shape, axis=axis, keepdims=0)
+    graph.give("Cast", [found], output, to=helper.np_dtype_to_tensor_dtype(np.dtype(output.type)))
+
+
+def repeated(graph: Graph, operator: Operator) -> None:
+    """Add copies of a tensor, one after the other."""
+    times = graph.constant("times", graph.known(operator, 1).ravel().astype(np.int64))
+    graph.give("Tile", [graph.name(graph.tensor(operator, 0)), times], graph.output(operator))
+
+
+def spread(graph: Graph, operator: Operator) -> None:
+    """Add copies of the values of a tensor, in a larger shape."""
+    output = graph.output(operator)
+    shape = graph.constant("shape", np.array(output.shape, np.int64))
+    graph.give("Expand", [graph.name(graph.tensor(operator, 0)), shape], output)
+
+
+def gathered_by_places(graph: Graph, operator: Operator) -> None:
+    """Add parts of a tensor at places that another has."""
+    own, places = graph.tensor(operator, 0), graph.tensor(operator, 1)
+    wide = graph.step("Cast", [graph.name(places)], "int64", places.shape, to=7)
+    graph.give("GatherND", [graph.name(own), wide], graph.output(operator))
+
+
+def summed_up(graph: Graph, operator: Operator) -> None:
+    """Add sums of all values before a place along an axis."""
+    options = operator.options
+    reads = [graph.in_floats(graph.tensor(operator, 0)), graph.name(graph.tensor(operator, 1))]
+    flags = {"exclusive": int(options.Exclusive()), "reverse": int(options.Reverse())}
+    graph.give_floats("CumSum", reads, graph.output(operator), **flags)
+
+
+def largest(graph: Graph, operator: Operator) -> None:
+    """Add the largest values along the last axis, and where they are."""
+    own, count = graph.tensor(operator, 0), graph.known(operator, 1).ravel().astype(np.int64)
+    values, places = graph.output(operator), graph.output(operator, 1)
+    reads = [graph.name(own), graph.constant("count", count)]
+    name = graph.unique(f"{graph.called}/places")
+    graph.give_several("TopK", reads, [(values.name, values), (name, replace(places, type="int64"))], axis=-1)
+    graph.give("Cast", [name], places, to=helper.np_dtype_to_tensor_dtype(np.dtype(places.type)))
+
+
+def divided_down(graph: Graph, operator: Operator) -> None:
+    """Add quotients that are rounded down."""
+    one, other, output = graph.tensor(operator, 0), graph.tensor(operator, 1), graph.output(operator)
+    if not output.type.startswith("float"):
+        raise Unread(f"it divides {output.type}")
+    found = graph.step("Div", [graph.name(one), graph.name(other)], output.type, output.shape)
+    graph.give("Floor", [found], output)
+
+
+def backwards(graph: Graph, operator: Operator) -> None:
+    """Add a tensor whose values stand in the opposite order along some axes."""
+    own = graph.tensor(operator, 0)
+    axes = graph.known(operator, 1).ravel().astype(np.int64) % max(1, len(own.shape))
+    ones, least = np.ones_like(axes), np.full_like(axes, np.iinfo(np.int64).min)
+    reads = [graph.constant("places", each) for each in (-ones, least, axes, -ones)]
+    graph.give("Slice", [graph.name(own), *reads], graph.output(operator))
+
+
 def cast(graph: Graph, operator: Operator) -> None:
     """Add numbers of another type."""
     output = graph.output(operator)
@@ -564,12 +709,24 @@ OF_ONE = {
     "FLOOR": "Floor",
     "CEIL": "Ceil",
     "ROUND": "Round",
+    "SIGN": "Sign",
+}
+COMPARES = {
+    "EQUAL": "Equal",
+    "GREATER": "Greater",
+    "GREATER_EQUAL": "GreaterOrEqual",
+    "LESS": "Less",
+    "LESS_EQUAL": "LessOrEqual",
+    "LOGICAL_AND": "And",
+    "LOGICAL_OR": "Or",
+    "LOGICAL_NOT": "Not",
 }
 
 OPERATORS: dict[str, Callable[[Graph, Operator], None]] = {
     "CONV_2D": convolution,
     "DEPTHWISE_CONV_2D": partial(convolution, by_channel=True),
     "TRANSPOSE_CONV": transposed_convolution,
+    "Convolution2DTransposeBias": transposed_with_bias,
     "FULLY_CONNECTED": fully_connected,
     "BATCH_MATMUL": product_of_two,
     "AVERAGE_POOL_2D": partial(pool, largest=False),
@@ -611,5 +768,25 @@ OPERATORS: dict[str, Callable[[Graph, Operator], None]] = {
     "SPACE_TO_DEPTH": partial(into_space, kind="SpaceToDepth"),
     "GATHER": partial(gathered, places=(0, 1)),
     "EMBEDDING_LOOKUP": partial(gathered, places=(1, 0), axis=0),
+    **{name: partial(compared, kind=kind) for name, kind in COMPARES.items()},
+    "NOT_EQUAL": partial(compared, kind="Equal", negated=True),
+    "SELECT": selected,
+    "SELECT_V2": selected,
+    "SQUARE": squared,
+    "SQUARED_DIFFERENCE": squared,
+    "MIRROR_PAD": mirrored,
+    "L2_NORMALIZATION": normalised,
+    "LOG_SOFTMAX": partial(of_one, kind="LogSoftmax", axis=-1),
+    "ADD_N": several_added,
+    "ARG_MAX": partial(found_at, kind="ArgMax"),
+    "ARG_MIN": partial(found_at, kind="ArgMin"),
+    "TILE": repeated,
+    "BROADCAST_TO": spread,
+    "GATHER_ND": gathered_by_places,
+    "CUMSUM": summed_up,
+    "TOPK_V2": largest,
+    "REDUCE_PROD": partial(reduction, kind="ReduceProd"),
+    "REVERSE_V2": backwards,
+    "FLOOR_DIV": divided_down,
 }
 """What is read, by TFLite's name."""
