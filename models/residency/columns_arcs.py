@@ -61,7 +61,7 @@ def formulate(found: Columns) -> Any:
             raise InputError("objective", name, limit)
     m.path, m.unit, m.offset = _Path(m, found), found.unit, 0
     if not found.minimised:
-        m.highest = m.new_int_var(0, found.problem.machine.capacity, "memory")
+        m.highest = m.new_int_var(0, found.capacity, "memory")
         m.path.fit_into(m.highest)
         m.minimize(m.highest)
         m.bounds_only = True
@@ -107,7 +107,7 @@ class _Path:
         self._stay_on_chip()
         self._read_what_is_written()
         if found.minimised:
-            self.fit_into(found.problem.machine.capacity)
+            self.fit_into(found.capacity)
         for limited, most in enumerate(found.most, found.minimised):
             m.add(self.spent(limited) <= most).with_name(f"limits are kept: {limited}")
 

@@ -63,8 +63,8 @@ def build(problem: Problem) -> Any:
     m = pyo.ConcreteModel(name="columns_intervals")
     m.networks, m.unit, m.offset = networks, first.unit, first.base * first.unit
     m.bounds_only = not first.minimised
-    m.largest = max(1, first.allowed // first.parts) if first.minimised else problem.machine.capacity
-    m.memory = pyo.Var(domain=pyo.Integers, bounds=(0, problem.machine.capacity))  # enough for all steps
+    m.largest = max(1, first.allowed // first.parts) if first.minimised else first.capacity
+    m.memory = pyo.Var(domain=pyo.Integers, bounds=(0, first.capacity))  # enough for all steps
     m.NETWORKS = pyo.RangeSet(0, len(networks) - 1)
     m.executed = pyo.Var(m.NETWORKS, domain=pyo.Binary)
     m.one_network = pyo.Constraint(expr=sum(m.executed.values()) == 1)
@@ -83,7 +83,7 @@ def build(problem: Problem) -> Any:
     if not first.minimised:
         m.cost = pyo.Objective(expr=m.memory)
         return m
-    m.memory.fix(problem.machine.capacity)  # `all_fits_on_chip` has it as a number
+    m.memory.fix(first.capacity)  # `all_fits_on_chip` has it as a number
     m.beyond = pyo.Var(domain=pyo.Integers, bounds=(0, first.worst))
     m.rounded_up = pyo.Constraint(expr=spent(0) <= first.parts * (first.base + m.beyond))
     m.cost = pyo.Objective(expr=m.beyond)
@@ -145,7 +145,7 @@ def _add_steps(b: Any, found: Columns, executed: Any) -> None:
 
 def _add_memory(b: Any, found: Columns, executed: Any, memory: Any) -> None:
     """State that all that is on chip fits: what a step takes, what passes it, and weights that stay."""
-    columns, graph, capacity = found.columns, found.graph, found.problem.machine.capacity
+    columns, graph, capacity = found.columns, found.graph, found.capacity
     weights = [
         sum(graph.operations[number].weights for number in members(column.staying)) for column in columns
     ]

@@ -271,6 +271,11 @@ def _others() -> list[Cell]:
         found.append(Cell("residency", cost, "second buffers", _with(doubled, cost)))
         attention = {"network": ATTENTION, "machine": machine | {"memory_bytes": 20}}
         found.append(Cell("residency", cost, "attention", _with(attention, cost)))
+    flash = {"memories": [{"name": "flash", "bytes": 4096, "read_only": True}], "dram": False}
+    flash |= {"dma_setup_cycles": 0}
+    for cost in ("traffic", "cycles", "energy", "macs", "memory"):
+        table = {"network": PAIR, "machine": machine | flash}
+        found.append(Cell("residency", cost, "without DRAM", _with(table, cost)))
     found.append(Cell("residency", "cycles", "after traffic", _with(residency, ["traffic", "cycles"])))
     for name, limits in (
         ("", {}),

@@ -445,6 +445,51 @@ class Problem:
                 for place in sorted((places & how.places) - taken):
                     yield Spent(self.memory(maps, step, how, place) * width, how.macs)
 
+    def told(self, done: Names, step: Step) -> Iterator[Json]:
+        """Return all ways to execute a step, each told as constraints see it."""
+        maps, places, graph = self.maps(done, step), self.places(done, step), self.graph
+        kernels = range(1, step.last.units + 1)
+        listed = [way for way in step.ways if way.order == "pixels"]
+        listed += [w._replace(kernels=k) for w in step.ways if w.order == "kernels" for k in kernels]
+
+        def names(tensors: Names) -> list[str]:
+            return [graph.name(t) for t in sorted(tensors)]
+
+        for way in dict.fromkeys([*listed, *step.passes]):
+            if way.order == "kernels" and maps.outside:
+                continue
+            how = step.execute(way)
+            moved = sum(how.read[t] for t in maps.outside) + graph.size(maps.written)
+            moved += sum(graph.needed(t, done) for t in maps.fetched)
+            common = way._asdict() | {
+                "operations": [op.name for op in step.group.ops],
+                "on_chip": names(maps.there | maps.fetched | maps.resident),
+                "fetched": names(maps.fetched),
+                "resident": names(maps.resident),
+                "moved": moved * graph.width,
+                "macs": how.macs,
+            }
+            for place in [None, *sorted(places & how.places)]:
+                told = {"bytes": self.memory(maps, step, how, place) * graph.width}
+                yield common | told | {"in_place": None if place is None else graph.name(place)}
+
+    def plans(self, most: int) -> Iterator[list[Json]]:
+        """Return the steps of all plans, as `told` tells of them."""
+        found = 0
+
+        def further(done: Names, steps: list[Json]) -> Iterator[list[Json]]:
+            nonlocal found
+            if len(done) == len(self.graph.ops):
+                found += 1
+                if found > most:
+                    raise TooLarge
+                yield steps
+            for step in self.next(done):
+                for told in self.told(done, step):
+                    yield from further(done | step.group.mask, [*steps, told])
+
+        return further(self.first, [])
+
     def front(self) -> list[Spent]:
         """Return what all plans cost, but those that others are as good as in memory and work."""
         every = frozenset(range(len(self.graph.ops)))
@@ -473,6 +518,18 @@ def undominated(costs: Any) -> list[Spent]:
 def front(instance: Json) -> list[tuple[int, int]]:
     """Return memory in bytes and multiply-accumulates of all plans, but those that are worse, by memory."""
     return [tuple(spent) for spent in Problem(instance).front()]  # type: ignore[misc]
+
+
+def plans(instance: Json, most: int) -> list[list[Json]]:
+    """Return the steps of all plans, each with how it is executed, where maps are, and what it costs.
+
+    Raises
+    ------
+    TooLarge
+        If there are more than some.
+    """
+    room, problem = instance["machine"]["memory_bytes"], Problem(instance)
+    return [steps for steps in problem.plans(most) if max(step["bytes"] for step in steps) <= room]
 
 
 class Walk:

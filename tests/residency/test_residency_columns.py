@@ -10,6 +10,8 @@ from typing import Any
 import pytest
 from conftest import THOROUGH, examples, in_turn
 from residency_cases import random_problem
+from test_residency_without_dram import problem_in_flash
+from test_residency_without_dram_oracle import network_of_windows
 from tests import oracles
 from tests.fuzz.campaigns import residency_problems
 from tests.models.formulations import solve
@@ -20,7 +22,7 @@ from tilewright import drivers
 from tilewright.core import catalogue
 from tilewright.core.context import Outcome, RunContext
 from tilewright.models.residency import states
-from tilewright.residency import Problem, objective, reference, violation
+from tilewright.residency import Problem, memory_front, objective, reference, violation
 from tilewright.residency.enumerated_steps import CERTAIN, Columns, places_of, why_not
 from tilewright.residency.evaluation import costs_of
 from tilewright.run import instance
@@ -73,6 +75,35 @@ def test_columns_agree_with_the_search(seed: int) -> None:
                 assert found.objective == expected.objective, told
             if found.bound is not None and expected.objective is not None:
                 assert found.bound <= expected.objective, told
+
+
+@pytest.mark.parametrize("seed", range(examples(100, 12)))
+def test_columns_agree_with_the_search_without_dram(seed: int) -> None:
+    rng = random.Random(f"columns without DRAM {seed}")
+    network = network_of_windows(rng)
+    limits = {"inputs": rng.choice(["outside", "memory"]), "tiles": rng.random() < 0.7}
+    front = memory_front(problem_in_flash(network, limits=limits))
+    corner, names = rng.choice(front), ["memory", "macs", "traffic", ["macs", "memory"]]
+    objective: Any = {"minimise": rng.choice(names)}
+    if objective["minimise"] in ("memory", "traffic") and rng.random() < 0.7:
+        objective["most_macs"] = corner.macs
+    size = 2**20 if objective["minimise"] == "memory" else corner.taken_bytes
+    problem = problem_in_flash(network, size, limits=limits, objective=objective)
+    expected = tw.solve(problem, "states", time_limit=60, confirm=False)
+    for method in in_turn([*METHODS, "columns_in_turn"], seed):
+        if method.endswith("gecode") and problem.minimise == "memory":
+            assert why_not(problem) is not None
+            continue
+        try:
+            found = tw.solve(problem, method, time_limit=60, confirm=False, warm_start="none")
+        except SolverMissingError as error:
+            pytest.skip(str(error))
+        told = f"{method}: {problem.model_dump_json()}"
+        assert found.bound == expected.bound, told
+        assert found.objective is not None, told
+        assert found.objective >= found.bound, told
+        if found.status == "optimal" and expected.status == "optimal":
+            assert found.objective == expected.objective, told
 
 
 def test_networks_of_the_page_are_taken() -> None:

@@ -162,13 +162,18 @@ def test_machines_that_cannot_be_are_refused(changes: dict[str, Any], told: str)
         ({"limits": {"executions": 2}}, "executions"),
         ({"objective": {"minimise": "cycles"}}, "machine.macs_per_cycle .. must be told .. cycles"),
         ({"objective": {"minimise": "macs", "most_energy": 9}}, "machine.macs_per_cycle .. energy"),
-        ({"constraints": [{"say": "steps <= 2"}]}, "constraints .. without DRAM"),
     ],
 )
 def test_what_is_not_searched_for_is_refused(rest: dict[str, Any], told: str) -> None:
     with pytest.raises((InputError, ValueError)) as error:
         problem_in_flash({"layers": CHAIN}, machine={"memory_bytes": 2**16} | rest.pop("machine", {}), **rest)
     assert tells(str(error.value), told)
+
+
+def test_a_list_may_begin_with_what_no_operation_has() -> None:
+    pools = [{"name": "p", "kind": "pool", "input": [2, 4, 4], "kernel": [2, 2], "stride": [2, 2]}]
+    problem = problem_in_flash({"layers": pools}, objective={"minimise": ["macs", "memory"]})
+    assert solve(problem, "states", time_limit=20).status == "optimal"
 
 
 def test_a_memory_that_is_too_small_says_what_would_do() -> None:

@@ -14,7 +14,7 @@ from test_residency_without_dram import problem_in_flash
 from tests.fuzz import networks
 from tests.oracles import Refused, TooLarge, microcontroller
 
-from tilewright.residency import Plan, Problem, memory_front, violation
+from tilewright.residency import Plan, Problem, best_bound, memory_front, violation
 from tilewright.residency.decode_plan import decode_plan
 from tilewright.residency.evaluation import costs_of
 from tilewright.residency.graph import InvalidPlanError
@@ -107,6 +107,7 @@ def test_the_front_is_that_of_all_plans(seed: int) -> None:
         pytest.skip("too large for the oracle")
     corners = memory_front(problem)
     assert [(each.memory_bytes, each.macs) for each in corners] == front
+    assert best_bound(problem).value <= front[0][0]
     for corner in corners:
         costs = microcontroller.costs(told, corner.plan.to_json())
         claimed = corner.memory_bytes, corner.macs, corner.taken_bytes
@@ -115,6 +116,12 @@ def test_the_front_is_that_of_all_plans(seed: int) -> None:
         assert costs["read"] + costs["written"] == moved
         for _ in range(MISTAKES):
             judged(problem, told, mistaken(rng, corner.plan))
+            steps = list(corner.plan.steps)
+            place = rng.randrange(len(steps))
+            steps[place] = cut_otherwise(rng, steps[place])
+            if steps[place].order == "pixels":  # then all output channels are computed at a time
+                steps[place] = replace(steps[place], kernels=1)
+            judged(problem, told, json.loads(json.dumps(Plan(tuple(steps)).to_json())))
 
 
 @pytest.mark.parametrize("seed", range(examples(300, 15)))

@@ -272,6 +272,8 @@ def _shape(problem: Problem, step: Step, group: Group, numbers: dict[str, int]) 
         if why := why_not_interleaved(group, shape):
             raise InvalidPlanError(f"interleaved: {why}")
         shape = replace(shape, interleaved=True)
+    if not problem.machine.dram:
+        _check_without_dram(shape, group)
     if not step.double_buffering:
         return shape
     if step.interleaved:
@@ -281,6 +283,16 @@ def _shape(problem: Problem, step: Step, group: Group, numbers: dict[str, int]) 
     if why := why_not_double_buffered(group, shape):
         raise InvalidPlanError(f"double buffering: {why}")
     return replace(shape, doubled=True)
+
+
+def _check_without_dram(shape: Shape, group: Group) -> None:
+    """Refuse what is for weights that are loaded, and takes more memory where these are in flash."""
+    if shape.pixels > 1 and (shape.order == "kernels" or shape.columns is not None or shape.running):
+        how = "running values" if shape.running else "strips" if shape.columns else "the order kernels"
+        raise InvalidPlanError(f"pixels: with {how}, {shape.pixels} at a time are for machines with DRAM")
+    if len(group.operations) > 1 and not shape.interleaved and (shape.columns is not None or shape.running):
+        how = "running values" if shape.running else "strips"
+        raise InvalidPlanError(f"interleaved: with {how}, operations take turns without DRAM")
 
 
 def _area(step: Step, group: Group) -> Group:

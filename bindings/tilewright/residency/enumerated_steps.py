@@ -4,6 +4,8 @@ A column is a step with one way to cut it up. No plan is lost: all groups that m
 all that may be on chip before them and all that they may do with tensors; of ways to cut one up those that
 take less memory or cost less than another. Columns that belong to dearer plans alone than a known one are
 left out.
+
+Without DRAM a column says all: what is on chip follows from what has been executed.
 """
 
 from __future__ import annotations
@@ -20,8 +22,17 @@ from tilewright.residency.derived_problems import add_staying, steps_beside, wit
 from tilewright.residency.evaluation import objective
 from tilewright.residency.exact.all_shapes import spent_by
 from tilewright.residency.exact.priced_steps import FIELDS, Costs, PricedSteps, covers, most_parts
+from tilewright.residency.exact.without_dram import WithoutDram
 from tilewright.residency.graph import members
-from tilewright.residency.known_plans import Known, cost, counted, known_plan, least, without_addresses
+from tilewright.residency.known_plans import (
+    Known,
+    cost,
+    counted,
+    known_memory,
+    known_plan,
+    least,
+    without_addresses,
+)
 from tilewright.residency.machine import ONE
 from tilewright.residency.placement import place_steps
 from tilewright.residency.plan import Plan
@@ -89,10 +100,8 @@ class Column(NamedTuple):
 
 def why_not(problem: Problem) -> str | None:
     """Say why a formulation of one frame and one execution does not take a problem, or None."""
-    if not problem.machine.dram:
-        return why_not_listed(problem)
     if problem.minimise not in FIELDS:
-        return f"objective.minimise = {problem.minimise}: steps are priced by traffic, cycles or energy"
+        return f"objective.minimise = {problem.minimise}: steps are priced by {', '.join(FIELDS)}"
     if problem.limits.frames != ONE:
         return "limits.frames = many: the model knows one frame"
     if problem.limits.executions != 1:
@@ -114,8 +123,6 @@ def why_not_certain(problem: Problem) -> str | None:
 
 def why_not_listed(problem: Problem) -> str | None:
     """Say why the steps of a problem are not listed, or None."""
-    if not problem.machine.dram:
-        return "machine.dram = false: the model's steps write maps to DRAM"
     if len(places_of(problem)) > MOST_PLACES:
         return f"a step may begin where more than {MOST_PLACES:,} sets of operations have been executed"
     return None
@@ -128,9 +135,10 @@ def places_of(problem: Problem) -> list[int]:
     """
     graph, steps = problem.graph, Transitions(problem.groups, problem.machine.capacity, problem.limits)
     found, waiting = {graph.begin}, [graph.begin]
+    follow = steps.next_groups if problem.machine.dram else steps.groups_within_limits
     while waiting and len(found) <= MOST_PLACES:
         done = waiting.pop()
-        new = {done | mask for mask in steps.next_groups(done)} - found
+        new = {done | mask for mask in follow(done)} - found
         found |= new
         waiting += new
     return sorted(found, key=lambda done: (done.bit_count(), done))
@@ -185,7 +193,7 @@ class Columns:
     columns
         The steps.
     tensors
-        Those that are read.
+        Those of which it is to be decided whether they are on chip: all that are read, without DRAM none.
     least
         What every plan costs of what is minimised, in the parts that steps count.
     allowed
@@ -197,6 +205,9 @@ class Columns:
         What all steps of a plan cost at most, of each cost.
     most
         The most that they may cost of what is limited.
+    capacity
+        Elements of memory that steps may take: those of the machine, or without DRAM those that a known plan
+        takes, where memory is minimised.
 
     Parameters
     ----------
@@ -224,9 +235,13 @@ class Columns:
         self.allowed = ANYTHING if allowed is None else allowed
         if self.known is not None:
             self.allowed = self.known.beyond
+        self.capacity = problem.machine.capacity
+        if not (problem.machine.dram or self.minimised or narrow()):
+            self.capacity = min(self.capacity, known_memory(problem))
         self.most = [most_parts(problem, name, limit) for name, limit in problem.objective.limits.items()]
         self.steps = Transitions(problem.groups, problem.machine.capacity, problem.limits)
-        self.tensors = [number for number, readers in enumerate(self.graph.readers) if readers]
+        readers = self.graph.readers if problem.machine.dram else ()
+        self.tensors = [number for number, each in enumerate(readers) if each]
         # What does not stay is loaded: beside a step that takes more, too few weights stay to be worth it.
         self.room = problem.machine.capacity
         if problem.limits.frames != ONE:
@@ -302,6 +317,9 @@ class Columns:
 
     def _columns(self) -> Iterator[Column]:
         """Return the steps, with all shapes that may be worth it."""
+        if not self.problem.machine.dram:
+            yield from self._without_dram()
+            return
         ways = self._worth_it(list(self._ways()))
         if not self.names:
             slack = [ANYTHING] * len(ways)
@@ -310,6 +328,24 @@ class Columns:
             slack = [most - to[way.begin] - way.least[0] - fro[way.end] for way in ways]
         for way, more in zip(ways, slack, strict=True):
             yield from self._of_way(way, more)
+
+    def _without_dram(self) -> Iterator[Column]:
+        """Return the steps of a machine without DRAM: each takes all that is on chip during it."""
+        first = self.problem.minimise if self.minimised else None
+        search = WithoutDram(self.problem, float("inf"), first, capacity=self.capacity)
+        for begin, done in enumerate(self.places):
+            for mask in search.steps.groups_within_limits(done):
+                for way in search.ways(mask, done):
+                    choice, (memory, *costs) = way.choice, way.costs
+                    assert choice is not None
+                    yield Column(
+                        *(begin, self.numbers[done | mask], 0),
+                        *(0, 0, 0, 0),
+                        *(choice.fetched, choice.resident, choice.written, choice.in_place),
+                        choice.shape,
+                        memory,
+                        tuple(costs),
+                    )
 
     def _ways(self) -> Iterator[_Way]:
         """Return the steps of all groups that may come next, for all that may be on chip before."""
@@ -504,7 +540,7 @@ class Columns:
         chosen, on_chip, place = [], set(), 0
         for step in decode_plan(self.problem, plan):
             choice, end = step.choice, self.numbers.get(step.before.done | step.choice.group)
-            needs = step.before.on_chip & ~choice.dropped & step.group.read
+            needs = step.before.on_chip & ~choice.dropped & step.group.read if self.tensors else 0
             key = (place, end, staying & choice.group, needs, *choice[2:6])
             costs = cost(self.names, step.spent)
             found = [

@@ -11,6 +11,7 @@ from tilewright.residency.decode_plan import decode_plan
 from tilewright.residency.derived_problems import least_of_a_frame, steps_beside, weights_of
 from tilewright.residency.evaluation import exceeded_limit
 from tilewright.residency.exact.priced_steps import FIELDS, Costs, PricedSteps, most_parts
+from tilewright.residency.exact.without_dram import one_by_one
 from tilewright.residency.greedy import construct, fused_groups, leaves_room, next_alone
 from tilewright.residency.machine import ONE
 from tilewright.residency.placement import encode_plan
@@ -69,6 +70,7 @@ def known_plan(problem: Problem) -> Known | None:
     key = limits.order, limits.most_operations, limits.frames
     memory = problem.machine.capacity, tuple(objective.limits.items())
     make = _of_frames if limits.frames != ONE else _of_one_frame
+    make = make if problem.machine.dram else _one_by_one
     found: Known | None = problem.groups.share(
         ("known", counted(problem), key, memory), lambda: make(problem)
     )
@@ -86,6 +88,24 @@ def _of_one_frame(problem: Problem) -> Known | None:
         if path is not None:
             return path
     return best
+
+
+def _one_by_one(problem: Problem) -> Known | None:
+    """Return the plan of a machine without DRAM that executes one operation after the other, if it fits."""
+    plan = one_by_one(problem, float("inf"))
+    if plan is None:
+        return None
+    names, steps = counted(problem), decode_plan(problem, plan)
+    total = sum(cost(names, step.spent)[0] for step in steps)
+    return Known(total - least(problem), tuple(step.choice for step in steps))
+
+
+def known_memory(problem: Problem) -> int:
+    """Return the elements that the same plan takes by size; all of the memory where there is none."""
+    plan = one_by_one(problem, float("inf"))
+    if plan is None:
+        return problem.machine.capacity
+    return max(step.memory for step in decode_plan(problem, plan))
 
 
 def _of_frames(problem: Problem) -> Known | None:

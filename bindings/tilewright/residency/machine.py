@@ -222,7 +222,7 @@ class ResidencyObjective(ObjectiveList):
     most_traffic: Annotated[int, Field(ge=1, le=MAX_TRAFFIC)] | None = None
     most_cycles: Annotated[int, Field(ge=1, le=MAX_SPENT)] | None = None
     most_energy: Annotated[int, Field(ge=1, le=MAX_SPENT)] | None = None
-    most_macs: Annotated[int, Field(ge=1, le=MAX_SPENT)] | None = None
+    most_macs: Annotated[int, Field(ge=0, le=MAX_SPENT)] | None = None
 
     @property
     def limits(self) -> dict[str, int]:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Hashable, Mapping, Sequence
+from dataclasses import replace
 from functools import cached_property
 from typing import Annotated, ClassVar
 
@@ -134,9 +135,6 @@ class Problem(Minimising):
             raise InputError("limits.executions", self.limits.executions, "is for machines with DRAM")
         if self.machine.double_buffering:
             raise InputError("machine.double_buffering", True, "is for machines with DRAM")
-        if self.constraints:
-            said = str(self.constraints[0])
-            raise InputError("constraints[0].say", said, "is not looked at without DRAM")
         # Rates and prices that are not told are those of a DSP, which say nothing of a micro-controller.
         counted = {*self.objective.names, *self.objective.limits} & {"cycles", "energy"}
         needed = ["macs_per_cycle", "bus_elements_per_cycle", "dma_setup_cycles"] if counted else []
@@ -292,11 +290,14 @@ class Problem(Minimising):
         for operation in self.graph.numbers(self.graph.all & ~self.graph.begin):
             group = self.groups[1 << operation.number]
             least = pareto_shapes(group, frozenset(), group.elements_read(group.read), anything)[0].memory
+            area, turns = group.running or group, not self.machine.dram
             # The narrowest strips have the smallest buffers.
-            for columns in () if operation.state else strip_widths(group)[-1:]:
-                area = group.running or group
+            narrowest = () if operation.state else strip_widths(group)[-1:]
+            # Among others an operation may take turns, and then asks for what it reads pixel by pixel.
+            for columns in [*narrowest, None] if turns and not operation.state else narrowest:
                 shape = Shape("pixels", 1, 1, area.keepable, columns, running=area.is_running)
-                least = min(least, sum(buffer.size for buffer in step_buffers(group, shape, ())))
+                buffers = step_buffers(group, replace(shape, interleaved=turns), ())
+                least = min(least, sum(buffer.size for buffer in buffers))
             if may_have_blocks(group):
                 least = min(least, self._least_in_blocks(group, None))
             if group.replaceable_operands(self.graph.all) and self.graph.readers[operation.number + 1]:

@@ -318,7 +318,9 @@ _NEVER = {
 
 
 def term(problem: Problem, _formulation: Path, one: Term) -> str | None:
-    """Return a term of the vocabulary in MiniZinc."""
+    """Return a term of the vocabulary in MiniZinc; None without DRAM, for which the model is not."""
+    if not problem.machine.dram:
+        return None
     network = Network(problem)
     names = [str(each) for each in one.arguments]
     if one.word in OBJECTIVES:

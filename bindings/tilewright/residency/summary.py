@@ -151,7 +151,7 @@ def overview(problem: Problem, plan: Any, measures: ResidencyMeasures) -> Overvi
 def _front(problem: Problem, measures: ResidencyMeasures) -> Front | None:
     """Return memory over multiply-accumulates if all of it is proven in time."""
     try:
-        labels = WithoutDram(problem, ("macs",), {}, time.monotonic() + CURVE_SECONDS).labels()
+        labels = WithoutDram(problem, time.monotonic() + CURVE_SECONDS, "macs").front()
     except OutOfTimeError:
         return None
     width = problem.machine.element_bytes

@@ -94,6 +94,7 @@ OF_SHAPE: dict[str, Callable[[StepView, int], Any]] = {
     "recomputed": _recomputed,
     "double_buffering": lambda step, _number: step.shape.doubled,
     "running": lambda step, _number: step.shape.running,
+    "interleaved": lambda step, _number: step.shape.interleaved,
 }
 """Words that follow from how the step of an operation is cut up."""
 
@@ -212,6 +213,7 @@ def vocabulary(problem: Problem) -> Vocabulary:
         [
             *_of_steps(operations, tensors),
             *_of_frames(problem, operations),
+            *_without_dram(problem, operations),
             *(
                 Word(name, f"{name} of the plan", lambda seen, name=name: seen.costs[name], unit=unit)
                 for name, unit in UNITS.items()
@@ -278,6 +280,22 @@ def _of_steps(operations: Names, tensors: Names) -> list[Word]:
         of_operation("running", "whether its step adds up pixels in running values", gives="truth"),
         of_operation("bytes", "bytes on chip in its step", "bytes"),
         of_operation("moved", "bytes that its step moves", "bytes"),
+    ]
+
+
+def _without_dram(problem: Problem, operations: Names) -> list[Word]:
+    """Return the words of machines without DRAM."""
+    if problem.machine.dram:
+        return []
+    return [
+        Word("macs", "multiply-accumulates of the plan", lambda seen: seen.costs["macs"]),
+        Word(
+            "interleaved",
+            "whether operations take turns in its step",
+            lambda seen, operation: seen.of_operation("interleaved", operation),
+            (operations,),
+            gives="truth",
+        ),
     ]
 
 

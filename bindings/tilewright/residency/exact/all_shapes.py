@@ -43,6 +43,7 @@ TELLS = {
     "kernels": (KERNELS,),
     "channels": (CHANNELS,),
     "keys": (KEYS,),
+    "interleaved": (PIXELS,),
 }
 """Numbers of a way that a word depends on, so that all their values count."""
 

@@ -170,21 +170,11 @@ class ConstrainedSteps(PricedSteps):
     ) -> int | None:
         """Return what is left of constraints when a step is cut up; `cut`: memory, what it spends, shape."""
         memory, spent, shape = cut
-        listed = self.residuals.of_shapes(left, group.mask)
-        known = {}
-        if listed or self.residuals.has_sums(left):
-            loaded, width = self.steps.needed(tensors.fetched, done), self.problem.machine.element_bytes
-            fetching = self.problem.prices.spent(loaded, Work(), tensors.fetched.bit_count())
-            spent = spent.plus(fetching)
-            view = StepView(
-                group,
-                shape,
-                memory=(memory + tensors.taken + self.staying) * width,
-                moved=spent.moved * width,
-            )
-            last = done | group.mask == self.graph.all
-            known = values_of(listed, view) | self.residuals.of_spent(left, spent, last)
-        return self.residuals.left(left, known)
+        loaded, width = self.steps.needed(tensors.fetched, done), self.problem.machine.element_bytes
+        spent = spent.plus(self.problem.prices.spent(loaded, Work(), tensors.fetched.bit_count()))
+        taken = memory + tensors.taken + self.staying
+        view = StepView(group, shape, memory=taken * width, moved=spent.moved * width)
+        return self.residuals.after_cut(left, view, spent, last=done | group.mask == self.graph.all)
 
     def _all_cut(
         self, group: Group, tensors: TensorChoice, told: Told, left: int

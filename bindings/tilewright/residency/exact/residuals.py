@@ -41,13 +41,13 @@ Known = dict[Term, Ground]
 
 ANY: Range = (-1, 2**62)
 
-TOTALS = {"traffic": "moved", "cycles": "time", "energy": "energy"}
+TOTALS = {"traffic": "moved", "cycles": "time", "energy": "energy", "macs": "macs"}
 """What of `Spent` each total counts."""
 
 SUMS = {f"all that is {field}": field for field in TOTALS.values()}
 """Terms of this module that totals are put together of, and what of `Spent` each counts."""
 
-_TRUTHS = ("same_step", "before", "in_place", "kept", "double_buffering", "running")
+_TRUTHS = ("same_step", "before", "in_place", "kept", "double_buffering", "running", "interleaved")
 
 _NOT_CUT = Shape(ORDERS[0], 1, 1)
 
@@ -147,6 +147,8 @@ class Residuals:
         spent, prices = Term(f"all that is {TOTALS[name]}"), self.problem.prices
         if name == "traffic":
             return arithmetic("*", [spent, Constant(self.problem.machine.element_bytes)])
+        if name == "macs":
+            return spent
         by = prices.cycle if name == "cycles" else prices.femtojoule
         return Operation("//", (arithmetic("+", [spent, Constant(by - 1)]), Constant(by)))
 
@@ -220,6 +222,19 @@ class Residuals:
             term.word in SUMS or group.mask >> self.numbers[str(term.arguments[0])] & 1
             for term in self._more[number]
         )
+
+    def after_cut(self, number: int, view: StepView, spent: Spent, *, last: bool) -> int | None:
+        """Return what is left when a step is cut up in some way; None where it cannot hold.
+
+        Parameters
+        ----------
+        view
+            The step, with what it takes of the memory and moves.
+        """
+        listed = self.of_shapes(number, view.group.mask)
+        if not listed and not self.has_sums(number):
+            return number
+        return self.left(number, values_of(listed, view) | self.of_spent(number, spent, last))
 
     def has_sums(self, number: int) -> bool:
         """Whether totals are open."""

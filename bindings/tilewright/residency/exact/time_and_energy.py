@@ -64,10 +64,10 @@ def search_one_objective(
     start
         A valid plan. If no better one is returned, and it costs no more than the bound, it is best.
     """
-    if problem.constraints:
-        return search_constrained(problem, deadline, on_bound, on_plan, start)
     if not problem.machine.dram:
         return best_without_dram(problem, deadline, on_bound, on_plan)
+    if problem.constraints:
+        return search_constrained(problem, deadline, on_bound, on_plan, start)
     limits = problem.objective.limits
     if problem.minimise == "memory":
         if limits.keys() <= {"traffic"}:
