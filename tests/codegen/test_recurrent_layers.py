@@ -79,6 +79,18 @@ def test_each_kind_is_what_onnxruntime_computes(
 
 
 @nightly
+@pytest.mark.parametrize("direction", ["forward", "reverse"])
+def test_all_states_and_the_last_one_leave_the_network(tmp_path: Path, direction: str) -> None:
+    def both(b: Block) -> list[str]:
+        every = states(b, b.input(4, 1, 3), "LSTM", 3, direction=direction)
+        b.nodes[-1].output.append("last")
+        b.shapes["last"] = b.shapes[every][1:]
+        return [every, "last"]
+
+    emitted(tmp_path, both, 20_000)
+
+
+@nightly
 def test_states_are_where_the_plan_says(tmp_path: Path) -> None:
     """A state that another one overwrites gives other numbers."""
     built = emitted(tmp_path, alone("LSTM"), 20_000)

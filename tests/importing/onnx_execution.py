@@ -171,6 +171,9 @@ def _execute(
     if operation.operator in ("LayerNormalization", "RMSNormalization"):  # along axes of the file
         order = next(each.order for each in layouts.tensors.values() if each.stored.name == result.name)
         given[inputs[0]] = given[inputs[0]].transpose(order)
+    recurs = operation.operator in ("GRU", "LSTM", "RNN")
+    if recurs:
+        given[inputs[0]] = _by_time(layouts, operation, given[inputs[0]])
     node = helper.make_node(operation.operator, inputs, names, **attributes)
     graph = helper.make_graph(
         [node],
@@ -183,7 +186,6 @@ def _execute(
     computed: list[Array] = evaluator.run(None, given)
     if order:
         return [array.transpose(np.argsort(order)) for array in computed]
-    recurs = operation.operator in ("GRU", "LSTM", "RNN")
     return _recurrent(layouts, operation, computed) if recurs else computed
 
 
@@ -191,6 +193,16 @@ def _of_columns(operation: OnnxOperation) -> bool:
     """Whether an operation multiplies matrices of tensors, of which rows of the first are stored last."""
     shapes = [value.shape or () for value in operation.given]
     return operation.operator == "MatMul" and len(shapes) == 2 and shapes[0][:-2] == shapes[1][:-2]
+
+
+def _by_time(layouts: Layouts, operation: OnnxOperation, stored: Array) -> Array:
+    """Return what a recurrent operation reads as ONNX writes it: of points in time images and features."""
+    first, weights = operation.inputs[:2]
+    assert first is not None and weights is not None and weights.shape is not None
+    every = (each.order for each in layouts.tensors.values() if each.stored.name == first.name)
+    sizes = operation.attributes["steps"], weights.shape[-1]
+    order = next(each for each in every if (stored.shape[each[0]], stored.shape[each[2]]) == sizes)
+    return stored.transpose(order)
 
 
 def _recurrent(layouts: Layouts, operation: OnnxOperation, computed: list[Array]) -> list[Array]:

@@ -18,6 +18,7 @@ import tilewright
 from tilewright.importing import network, summary
 from tilewright.importing.assembly import Changes, assemble
 from tilewright.importing.files import network_file
+from tilewright.importing.model import read
 from tilewright.spec.coarsening import coarse, coarse_graph
 from tilewright.spec.errors import InputError
 from tilewright.spec.graph import OWN, Access
@@ -423,6 +424,24 @@ def test_recurrent_layers_say_how_often_they_compute_a_state(file: Path) -> None
     assert after.recurrence.told() == both | {"directions": 1, "reset_after": True}
     assert found(kind="RNN", sides=1).recurrence.told() == both | {"directions": 1}
     assert found("b", "n").recurrence is None and found("b", "", "h", begins=1).recurrence is None
+
+
+@pytest.mark.parametrize("direction", ["forward", "reverse", "bidirectional"])
+@pytest.mark.parametrize("outputs", [("y", "h"), ("y", "h", "c"), ("", "h", "c")])
+def test_last_states_are_parts_of_all_of_them(file: Path, direction: str, outputs: tuple[str, ...]) -> None:
+    """Only cells are computed apart; the layer itself has all its work, and says how often it has a state."""
+    hidden, sides = 3, 1 + (direction == "bidirectional")
+    weights = [w("w", sides, 4 * hidden, 2), w("r", sides, 4 * hidden, hidden)]
+    node = N("LSTM", ["t", "w", "r"], list(outputs), hidden_size=hidden, direction=direction)
+    shown = [name for name in outputs if name]
+    save(file, [turned("x", "t", [1, 0, 2]), node], weights, inputs={"x": [1, 5, 2]}, outputs=shown)
+    found = network(file)
+    first, *others = (layer for layer in found.layers if layer.kind == "function" and layer.op == "lstm")
+    assert first.recurrence is not None and len(others) == outputs.count("c")
+    assert found.macs == sides * 5 * 4 * hidden * (2 + hidden)
+    model, proto = read(file, {}), onnx.load(file)
+    right = onnx_execution.by_onnxruntime(proto, onnx_execution.small_integers(model))
+    assert onnx_execution.check_model(model, proto, right) >= 2 + len(shown)
 
 
 def test_quantised_operators_are_those_in_floating_point(file: Path) -> None:

@@ -81,9 +81,10 @@ def function(operation: OnnxOperation) -> list[Table]:
     along, result = operation.attributes.get("along"), operation.outputs[0]
     if along is not None and result is not None and shape(operation, result) == own:
         table["along"] = axes(operation, operation.given[0], along)
-    if operation.operator in RECURRENT:
-        table |= _recurrence(operation, own)
-    return _each(operation, table, loose=False)
+    tables = _each(operation, table, loose=False)
+    if operation.operator in RECURRENT and tables:
+        tables[0] |= _recurrence(operation, own)
+    return tables
 
 
 def _recurrence(operation: OnnxOperation, own: Shape) -> Table:

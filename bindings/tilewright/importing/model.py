@@ -618,7 +618,7 @@ class _Reader:
             return [helper.make_node(node.op_type, parts, list(node.output), node.name, domain=node.domain)]
         if written is None:
             computed = {name for name in shapes if not self.values[name].fixed}
-            written = standard_form(node, shapes, computed)
+            written = standard_form(node, shapes, computed, self.read)
         if written is not None:
             self.newer.update({each.output[0]: NEWEST.get(each.op_type, 0) for each in written})
             return written

@@ -258,6 +258,27 @@ def _quantised_lstm(forms: Forms) -> None:
     forms.nodes[-1].output.extend(forms.outputs[1:3])
 
 
+def _last_states(forms: Forms) -> None:
+    """Write the last states of a recurrent layer as parts of all of them; cells are an own output."""
+    every, last, cells, _ = forms.outputs
+    if forms.attributes.get("layout"):
+        raise KeyError("layout")
+    forms.add(forms.node.op_type, *forms.inputs[:8], gives=every, **forms.attributes)
+    forms.nodes[-1].output.extend(["", cells] if cells else [])
+    direction = forms.attributes.get("direction", b"forward")
+
+    def part(first: int, axis: int, source: str) -> str:
+        places = (first, first + 1 or np.iinfo(np.int64).max, axis)
+        return forms.add("Slice", source, *(forms.number(np.array([place])) for place in places))
+
+    ends = {b"reverse": (0,), b"bidirectional": (-1, 0)}.get(direction, (-1,))
+    parts = [part(end, 0, every) for end in ends]
+    if len(parts) > 1:
+        parts = [part(number, 1, each) for number, each in enumerate(parts)]
+        parts = [forms.add("Concat", *parts, axis=1)]
+    forms.add("Squeeze", parts[0], forms.number(np.array([0])), gives=last)
+
+
 def _attention(forms: Forms) -> None:
     """Write attention without stored masks and states: two products and a softmax, perhaps a causal mask."""
     shapes = [forms.shape(place) for place in range(3)]
@@ -345,15 +366,18 @@ WRITERS: Mapping[tuple[str, str], Callable[[Forms], None]] = {
 }
 """What writes the standard form of an operator of onnxruntime, by domain and name."""
 
+RECURRENT = {("", "GRU"), ("", "LSTM"), ("", "RNN")}
+"""Operators that give all states, and the last one again."""
+
 NEWEST = {
     "Clip": 13, "DequantizeLinear": 13, "Gelu": 20, "LayerNormalization": 17, "RMSNormalization": 23,
-    "Softmax": 13, "Split": 13, "Squeeze": 13, "Swish": 24, "Unsqueeze": 13,
+    "Slice": 13, "Softmax": 13, "Split": 13, "Squeeze": 13, "Swish": 24, "Unsqueeze": 13,
 }  # fmt: skip
 """Versions since which written operators are what they are here, where files may be older."""
 
 
 def standard_form(
-    node: NodeProto, shapes: Mapping[str, Shape | None], computed: Container[str]
+    node: NodeProto, shapes: Mapping[str, Shape | None], computed: Container[str], read: Container[str]
 ) -> list[NodeProto] | None:
     """Return standard nodes that do what a node does; None where there are none, or it is one of them.
 
@@ -361,6 +385,8 @@ def standard_form(
     ----------
     computed
         Names of the tensors that depend on the image.
+    read
+        Names of the tensors that something reads, or that leave the network.
     """
     write = WRITERS.get((node.domain, node.op_type))
     if (node.domain, node.op_type) == ("", "Gemm") and all(name in computed for name in node.input[:2]):
@@ -369,10 +395,16 @@ def standard_form(
         name in computed for name in node.input
     ):
         write = _einsum
+    ends = [*node.output, ""][:2]
+    if (node.domain, node.op_type) in RECURRENT and all(name and name in read for name in ends):
+        write = _last_states
     if write is None or not node.output:
         return None
     forms = Forms(node, shapes)
-    if any(forms.outputs[1:3]) and write is not _quantised_lstm:  # statistics for training, no states
+    if any(forms.outputs[1:3]) and write not in (
+        _quantised_lstm,
+        _last_states,
+    ):  # statistics for training, no states
         return None
     try:
         write(forms)
