@@ -6,6 +6,7 @@ import functools
 import re
 import time
 from collections.abc import Callable, Mapping, Sequence
+from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
 import click
@@ -217,4 +218,4 @@ def read_both(instance: str, changes: Mapping[str, Any], result: str) -> tuple[I
         raise (error if error.file else error.in_file(result)) from None
     if answer.plan is None:
         raise InputError("plan", None, "the result has no plan", result)
-    return problem, answer
+    return replace(problem, problem=answer.problem), answer

@@ -219,6 +219,10 @@ class Room(Protocol[ProblemT, PlanT]):
         """
         return []
 
+    def answered(self, problem: ProblemT, plan: PlanT | None) -> ProblemT:
+        """Return the problem that a plan of a result file answers: another one for some older files."""
+        return problem
+
     def most_values(self, problem: ProblemT) -> int:
         """Return how many numbers, texts, lists and tables a plan and its report have at most, about.
 

@@ -121,7 +121,7 @@ def page(instance: Instance, result: Result, *, findings: Sequence[Finding] | No
     if result.plan is None:
         raise InputError("plan", None, f"no plan to report (status {result.status})")
     result = result.of(instance)
-    room, problem = catalogue.room(instance.room), instance.problem
+    room, problem = catalogue.room(instance.room), result.problem
     executed = room.simulate(problem, result.plan)
     _refuse_other(room.measured_objective(problem, executed) if executed.valid else None, executed, result)
     _refuse_contradictions(result, problem, executed.verdict())

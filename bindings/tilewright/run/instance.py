@@ -7,7 +7,7 @@ import json
 import re
 import tomllib
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from itertools import chain
 from pathlib import Path
 from typing import Any
@@ -49,6 +49,12 @@ class Instance:
     sha256: str
     path: Path | None = None
     files: tuple[Path, ...] = ()
+
+
+def answered(instance: Instance, plan: Any) -> Instance:
+    """Return an instance with the problem that a plan answers: see `tilewright.core.room.Room.answered`."""
+    problem = catalogue.room(instance.room).answered(instance.problem, plan)
+    return instance if problem is instance.problem else replace(instance, problem=problem)
 
 
 def read(path: str | Path) -> Instance:

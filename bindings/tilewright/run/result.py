@@ -19,7 +19,7 @@ from tilewright.core.quantities import written_apart
 from tilewright.core.room import Rows, room_of
 from tilewright.core.version import __version__
 from tilewright.run.formats import format_1
-from tilewright.run.instance import Instance, read
+from tilewright.run.instance import Instance, answered, read
 from tilewright.run.methods import is_method
 from tilewright.run.solving.phases import PHASES
 from tilewright.run.summary import csv_text, flat, gap_shown, html, text
@@ -162,7 +162,7 @@ class Result:
             raise InputError(
                 "instance_sha256", shown, f"is a result of another instance than {instance.name}"
             )
-        return replace(self, problem=instance.problem)
+        return replace(self, problem=answered(instance, self.plan).problem)
 
     def summary(self, columns: int | None = None) -> str:
         """Return what the command line prints: parts, if there are several, what is decided, and totals.

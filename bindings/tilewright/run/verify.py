@@ -15,7 +15,7 @@ from tilewright.core.context import MAX_SECONDS
 from tilewright.core.room import Room
 from tilewright.run.checking import claims, consistency
 from tilewright.run.checking.finding import Finding, exit_status, verdict
-from tilewright.run.instance import Instance
+from tilewright.run.instance import Instance, answered
 from tilewright.run.methods import is_method
 from tilewright.run.result import Result
 from tilewright.run.solving.uncompiled import until_compiled
@@ -79,6 +79,7 @@ def check(
     findings = [verdict("instance", same, told)]
     if not same:
         return findings
+    instance = answered(instance, result.plan)
     limit = default_seconds(instance, result) if time_limit is None else time_limit
     on_compile = None if on_compile is None else cache(on_compile)  # which says each sentence once
     clock = _Clock(started + limit, limit, on_compile)
@@ -105,6 +106,7 @@ def doubt(instance: Instance, result: Result) -> str | None:
 
     Its plan is executed and its cost and report compared, as `check` does; None where all fits.
     """
+    instance = answered(instance, result.plan)
     limit = default_seconds(instance, result)
     clock = _Clock(time.monotonic() + limit, limit).standing(instance, [])
     findings = [] if result.plan is None else _Executed(instance, result, clock).findings(False)

@@ -94,6 +94,12 @@ class Tiling(Room[Problem, Plan]):
 
         return overview(problem, plan, measures)
 
+    def answered(self, problem: Problem, plan: Plan | None) -> Problem:
+        """Return the problem in which operations of attention are executed one by one, as of older files."""
+        if plan is None or not problem.joins_attention or len(plan.layers) == len(problem.parts):
+            return problem
+        return problem.apart if len(plan.layers) == len(problem.apart.parts) else problem
+
     def compile_kernels(self, bundled: Callable[[str], Problem]) -> None:
         levels = [{"name": "dram"}, {"name": "buffer", "capacity_bytes": 1000}]
         layer = {"input": [2, 2, 2], "kernels": 2, "kernel": [1, 1]}

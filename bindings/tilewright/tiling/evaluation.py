@@ -12,6 +12,7 @@ from tilewright.core.room import Wider
 from tilewright.spec.errors import InputError
 from tilewright.spec.network import MAX_LAYERS
 from tilewright.tiling import network_fronts
+from tilewright.tiling.attention.plan import AttentionPlan
 from tilewright.tiling.kinds import kind_of
 from tilewright.tiling.operations.plan import OperationPlan
 from tilewright.tiling.plan import Plan
@@ -145,7 +146,11 @@ def at_least(problem: Problem, plan: Plan) -> dict[str, str]:
     for (name, part), one in zip(problem.parts, plans, strict=True):
         for each in one.layers:
             why = None
-            if isinstance(each, OperationPlan):
+            if isinstance(each, AttentionPlan):
+                from tilewright.tiling.attention.kind import at_least as least_of_attention  # start-up time
+
+                why = least_of_attention(part, each)
+            elif isinstance(each, OperationPlan):
                 from tilewright.tiling.operations.kind import at_least as least_of_operation  # start-up time
 
                 why = least_of_operation(part, each)

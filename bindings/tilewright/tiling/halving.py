@@ -10,6 +10,8 @@ from collections.abc import Iterator
 from math import gcd
 
 from tilewright.spec.layer import Layer
+from tilewright.tiling.attention.apart import parts_of
+from tilewright.tiling.attention.plan import AttentionPlan
 from tilewright.tiling.dsp.nest import nest_of
 from tilewright.tiling.dsp.plan import LOOPS as DSP_LOOPS
 from tilewright.tiling.dsp.plan import DspPlan
@@ -22,6 +24,7 @@ from tilewright.tiling.hierarchy.plan import HierarchyPlan
 from tilewright.tiling.npu.cut import cut_of
 from tilewright.tiling.npu.plan import NpuPlan
 from tilewright.tiling.objectives import TilingLimits, TilingObjective
+from tilewright.tiling.operations.plan import OperationPlan
 from tilewright.tiling.operations.search import tiles
 from tilewright.tiling.plan import LayerPlan, Plan
 from tilewright.tiling.problem import Problem
@@ -48,10 +51,15 @@ def halved(problem: Problem) -> Plan | None:
     found: dict[int, LayerPlan | None] = {}
     for _, part in problem.parts:
         if id(part) not in found:
-            found[id(part)] = next((one for one in _plans(part) if _fits(part, one)), None)
+            found[id(part)] = _first(part)
     layers = [found[id(part)] for _, part in problem.parts]
     kept = tuple(layer for layer in layers if layer is not None)
     return Plan(kept) if len(kept) == len(layers) else None
+
+
+def _first(part: Problem) -> LayerPlan | None:
+    """Return the first plan of a layer that fits."""
+    return next((one for one in _plans(part) if _fits(part, one)), None)
 
 
 def _fits(part: Problem, plan: LayerPlan) -> bool:
@@ -61,7 +69,12 @@ def _fits(part: Problem, plan: LayerPlan) -> bool:
 def _plans(part: Problem) -> Iterator[LayerPlan]:
     """Yield plans of a layer, the first of which that fits is taken."""
     machine = part.machine
-    if part.operation is not None:
+    if part.operation is not None and part.operation.attention is not None:
+        each = [_first(one) for one in parts_of(part)]
+        apart = tuple(one for one in each if isinstance(one, HierarchyPlan | OperationPlan))
+        if len(apart) == len(each):
+            yield AttentionPlan(None, apart=apart)
+    elif part.operation is not None:
         yield from tiles(part.operation, machine)
     elif machine.kind == "dsp":
         for tile in _halvings(nest_of(part.one_layer, machine).sizes):

@@ -39,4 +39,6 @@ def _imported(kind: str) -> MachineKind:
 
 def kind_of(problem: Problem) -> MachineKind:
     """Return what is known of a part's plans: by the kind of its machine, or of operations."""
-    return _imported("operations" if problem.operation is not None else problem.machine.kind)
+    if problem.operation is None:
+        return _imported(problem.machine.kind)
+    return _imported("operations" if problem.operation.attention is None else "attention")

@@ -291,13 +291,25 @@ class HierarchyLayer(HierarchyTotals):
 
 
 @measures
+class AttentionBlocks(Table):
+    """How attention is one step, whose tile tells queries, heads and keys."""
+
+    level: str
+    """The memory at which scores stay."""
+    order: Literal["online", "rows"]
+    """Whether softmax is computed block by block, with running maxima and sums, or of whole rows."""
+    stay: list[str]
+    """Of keys and values, those that are there as a whole."""
+
+
+@measures
 class Between(Executed):
     """Of an operation between layers, on any machine."""
 
     operation: str
     """What it does."""
-    on: Literal["vector", "host"]
-    """The unit that does it."""
+    on: Literal["vector", "host", "multipliers"]
+    """The unit that does it; of attention `multipliers`, and the vector unit where there is one."""
     tile: Amounts
     """Maps, rows and columns of a tile of outputs."""
     tiles: Count
@@ -336,9 +348,13 @@ class CycledBetween(Between, InCycles):
     levels_bytes: dict[str, MovedBytes] | None = None
     """By memory, on a hierarchy."""
     levels_aj: dict[str, MovedEnergy] | None = None
-    """By memory; with `vector_aj` they add up to `energy_aj`. Missing where nothing has a price."""
+    """By memory; with `vector_aj` and `mac_aj` they add up to `energy_aj`. Missing if nothing has a price."""
     vector_aj: Count | None = None
     """Energy of the operations themselves."""
+    mac_aj: Count | None = None
+    """Of attention, the energy of all MACs."""
+    attention: AttentionBlocks | None = None
+    """Of attention that is one step; missing where its operations are executed one after the other."""
     inner_loop: str | None = None
     """The loop inside of a tile, on a DSP with a vector unit."""
     front: list[DspPoint | HierarchyPoint] | None = None

@@ -57,6 +57,9 @@ TOLERANCES_OF = ("layer", "network")
 FACTORS = {"dsp": ("even",), "npu": ("even",), "hierarchy": ("perfect", "any")}
 """Sizes of tiles that plans can be limited to, the default first."""
 
+ATTENTION = {"dsp": ("any",), "npu": ("any",), "hierarchy": ("any", "apart")}
+"""How attention may be executed, the default first."""
+
 
 class TilingObjective(ObjectiveList):
     """What is minimised; by default a DSP's accesses to external memory, a multicore NPU's time.
@@ -144,21 +147,24 @@ class TilingLimits(Spec):
     factors
         Hierarchy: ``perfect``, tiles divide the tile outside of them, or ``any``, the last one of a loop may
         be smaller. DSP and NPU: ``even``, tiles of a loop are as large as each other but for the last.
+    attention
+        Hierarchy: ``any``, scores, softmax and context of a network may be one step, or ``apart``.
     """
 
     table_name: ClassVar[str] = "limits"
-    later: ClassVar[tuple[str, ...]] = ("at_most", "factors")
+    later: ClassVar[tuple[str, ...]] = ("at_most", "factors", "attention")
 
     schedule: str = "any"
     partition: str = "any"
     at_most: Ceilings = Ceilings()
     factors: str | None = None
+    attention: str = "any"
 
     @property
     def lifted(self) -> dict[str, Any]:
         """What only leaves plans out, with the value that leaves none out; ``any+weights`` adds some."""
         schedule = {} if self.schedule == "any+weights" else {"schedule": "any"}
-        return {**schedule, "partition": "any", "at_most": Ceilings()}
+        return {**schedule, "partition": "any", "at_most": Ceilings(), "attention": "any"}
 
     @property
     def orders(self) -> str:

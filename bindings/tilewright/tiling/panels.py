@@ -171,7 +171,7 @@ class ExecutedParts:
         for (name, kind), (amount, energy) in moved.items():
             yield Moved(name, OPERANDS.get(kind, kind), amount, energy if priced else None)
         if priced:
-            energy = sum(getattr(layer.measures, "mac_aj", 0) for layer in self.layers) / 1e12
+            energy = sum((getattr(layer.measures, "mac_aj", None) or 0) for layer in self.layers) / 1e12
             yield Moved("multipliers", "MACs", 0.0, energy)
             vector = sum(getattr(layer.measures, "vector_aj", 0) for layer in self.layers) / 1e12
             if vector:

@@ -9,12 +9,13 @@ from typing import Any
 from tilewright.core.plans import RoomPlan
 from tilewright.spec.errors import InputError
 from tilewright.spec.network import MAX_LAYERS
+from tilewright.tiling.attention.plan import AttentionPlan
 from tilewright.tiling.dsp.plan import DspPlan
 from tilewright.tiling.hierarchy.plan import HierarchyPlan
 from tilewright.tiling.npu.plan import NpuPlan
 from tilewright.tiling.operations.plan import OperationPlan
 
-LayerPlan = DspPlan | NpuPlan | HierarchyPlan | OperationPlan
+LayerPlan = DspPlan | NpuPlan | HierarchyPlan | OperationPlan | AttentionPlan
 
 
 @dataclass(frozen=True, repr=False)
@@ -84,6 +85,8 @@ def _are_fronts(layers: Any) -> bool:
 def _layer(data: Any, file: str | None) -> LayerPlan:
     if isinstance(data, dict) and "nest" in data:
         return HierarchyPlan.from_json(data, file)
+    if isinstance(data, dict) and ("attention" in data or "apart" in data):
+        return AttentionPlan.from_json(data, file)
     if isinstance(data, dict) and "operation" in data:
         return OperationPlan.from_json(data, file)
     kind = NpuPlan if isinstance(data, dict) and "partition" in data else DspPlan

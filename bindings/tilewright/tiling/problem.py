@@ -18,6 +18,7 @@ from tilewright.tiling.hierarchy.machine import HierarchyMachine
 from tilewright.tiling.npu.machine import NpuMachine
 from tilewright.tiling.objectives import (
     ALONE,
+    ATTENTION,
     BITS,
     CAPACITY,
     CAPACITY_FRONT,
@@ -78,14 +79,19 @@ class Problem(Minimising):
             for name in self.traded or self.objective.names or (self.minimise,):
                 self.machine.check(self.layer, name)
         elif self.operation is not None:
-            if self.operation.on not in units_of(self.machine):
+            if self.operation.attention is None and self.operation.on not in units_of(self.machine):
                 limit = (
                     f"the machine has no {self.operation.on}: see vector_ops_per_cycle, vector_unit and host"
                 )
                 raise InputError("operation.on", self.operation.on, limit)
-            from tilewright.tiling.operations.search import check as check_operation  # for start-up time
+            if self.operation.attention is None:
+                from tilewright.tiling.operations.search import check as check_operation  # for start-up time
 
-            check_operation(self.operation, self.machine)
+                check_operation(self.operation, self.machine)
+            elif self.machine.kind != "hierarchy":
+                raise InputError(
+                    "operation.attention", self.operation.op, "is for machines of kind hierarchy"
+                )
         elif self.network is not None and not self.parts:  # which are checked as they are built
             limit = "has no convolution and no fully connected layer, which are what is tiled"
             raise InputError("network.layers", [layer.name for layer in self.network.layers], limit)
@@ -115,6 +121,7 @@ class Problem(Minimising):
             ("limits.schedule", limits.schedule, SCHEDULES[kind]),
             ("limits.partition", limits.partition, PARTITIONS[kind]),
             ("limits.factors", limits.factors or FACTORS[kind][0], FACTORS[kind]),
+            ("limits.attention", limits.attention, ATTENTION[kind]),
         ):
             if value in known:
                 continue
@@ -363,7 +370,26 @@ class Problem(Minimising):
         graph, machine = self.executed_graph, self.machine
         if self.trades_capacity:
             return tuple(operations(graph, self.batch, lambda _, __: ""))
-        return tuple(operations(graph, self.batch, partial(unit_of, machine)))
+        apart = tuple(operations(graph, self.batch, partial(unit_of, machine)))
+        if not self.joins_attention:
+            return apart
+        from tilewright.tiling.attention.chains import joined  # for start-up time
+
+        return tuple(joined(graph, self.batch, apart))
+
+    @property
+    def joins_attention(self) -> bool:
+        """Whether attention is an operation of its own, which may be one step: see `TilingLimits.attention`.
+
+        Its operations are executed one by one where constraints, limits, lists or fronts speak of each.
+        """
+        plain = self.network is not None and self.plain and not self.constraints
+        return self.machine.kind == "hierarchy" and plain and self.limits.attention != "apart"
+
+    @property
+    def apart(self) -> Problem:
+        """The problem in which operations of attention are executed one by one."""
+        return self.with_(limits={"attention": "apart"}) if self.joins_attention else self
 
     @cached_property
     def executed_graph(self) -> NetworkGraph:
@@ -406,7 +432,9 @@ class Problem(Minimising):
                 if isinstance(each, tuple):
                     from tilewright.tiling.operations.search import as_it_fits  # for start-up time
 
-                    what: Layer | Operation = as_it_fits(each[1], self.machine)
+                    what: Layer | Operation = each[1]
+                    if each[1].attention is None:
+                        what = as_it_fits(each[1], self.machine)
                 else:
                     what = each.unnamed(self.batch)
                 if (what, ()) not in known:

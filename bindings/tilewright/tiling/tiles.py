@@ -7,6 +7,10 @@ from typing import Any, NamedTuple
 
 from tilewright.core.overview import Decisions
 from tilewright.spec.layer import Layer
+from tilewright.tiling.attention.apart import parts_of
+from tilewright.tiling.attention.blocks import Walk
+from tilewright.tiling.attention.plan import AttentionPlan
+from tilewright.tiling.attention.step import Step
 from tilewright.tiling.dsp.nest import nest_of
 from tilewright.tiling.dsp.plan import LOOPS as DSP_LOOPS
 from tilewright.tiling.dsp.plan import DspPlan
@@ -38,6 +42,8 @@ TITLES = {
     "s": "kernel columns",
 }
 """The loops of a layer as people are told of them; maps are those of the output, of a group."""
+
+SOFTMAX = {"online": "block by block", "rows": "of whole rows"}
 
 STATIONARY = {"IS": "input", "OS": "output", "WS": "weights"}
 
@@ -180,7 +186,9 @@ def _size(cut: tuple[int, int] | None) -> str:
 
 def _lines(part: Problem, plan: Any) -> Iterator[Line]:
     """Yield the lines of a layer."""
-    if isinstance(plan, OperationPlan):
+    if isinstance(plan, AttentionPlan):
+        yield from _attention(part, plan)
+    elif isinstance(plan, OperationPlan):
         yield _operation(part, plan)
     elif isinstance(plan, DspPlan):
         yield _dsp(part, plan)
@@ -299,6 +307,40 @@ def _full(nest: Nest, number: int) -> str:
         capacity = {operand: 8 * int(getattr(level.capacity_bytes, operand)) for operand in bits}
         return ", ".join(f"{name} {_share(held, capacity[name])}" for name, held in bits.items())
     return _share(sum(bits.values()), 8 * level.capacity_bytes)
+
+
+# Attention ----------------------------------------------------------------------------------------------
+
+
+def _attention(part: Problem, plan: AttentionPlan) -> Iterator[Line]:
+    """Yield a line for the memory with the scores, and those of the products of the largest block within.
+
+    Where operations are executed one after the other, yield the lines of each.
+    """
+    attention, machine = part.one_operation.attention, part.machine
+    assert attention is not None and machine.kind == "hierarchy"
+    if plan.blocks is None:
+        for one, of_one in zip(parts_of(part), plan.apart, strict=True):
+            yield from _lines(one, of_one)
+        return
+    blocks = plan.blocks
+    step = Step(machine, Walk(attention, blocks), plan.scores, plan.context)
+    cuts = [("matrices", 1, attention.matrices)]
+    cuts += [(name, getattr(blocks, name), getattr(attention, name)) for name in ("heads", "queries", "keys")]
+    loops = ", ".join(f"{name} {-(-size // tile)} of {tile}" for name, tile, size in cuts if size > tile)
+    capacity = step.level.capacity_bytes
+    assert isinstance(capacity, int)
+    full = _share(sum(step.held_bits().values()), 8 * capacity)
+    stays = ", ".join(("scores", *blocks.stay))
+    yield Line("", f"attention, softmax {SOFTMAX[blocks.order]}", blocks.level, {}, loops or "-", stays, full)
+    shown: set[str] = set()
+    for name, product, nest in step.nests():
+        if name in shown:
+            continue
+        shown.add(name)
+        does = f"{name} of {product.rows} queries, {product.keys} keys"
+        for line in _hierarchy(nest.layer, nest.given, nest.plan):
+            yield line._replace(does=does)
 
 
 # Operations between layers ------------------------------------------------------------------------------

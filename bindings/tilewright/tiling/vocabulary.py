@@ -22,7 +22,8 @@ def vocabulary(problem: Problem) -> Vocabulary:
         if kind is None:
             return Vocabulary.of([], lambda plan: plan)
         return Vocabulary.of(kind.words(problem), lambda plan: kind.view(problem, plan.layers[0]))
-    parts = {part.name: part.problem for part in problem.unconstrained_parts}
+    # What constraints speak of is executed operation by operation.
+    parts = {part.name: part.problem for part in problem.apart.unconstrained_parts}
     places = {name: place for place, name in enumerate(parts)}
     words: dict[str, Word] = {}
     having: dict[str, list[str]] = {}

@@ -19,6 +19,7 @@ from tilewright.codegen.schedule.forms import (
     TilingSchedule,
 )
 from tilewright.codegen.schedule.operations import operation, operation_of
+from tilewright.spec.errors import InputError
 from tilewright.spec.network import OWN_INPUT
 from tilewright.tiling import Plan, Problem
 from tilewright.tiling.dsp.nest import nest_of
@@ -54,6 +55,8 @@ def tiling_schedule(
     others = {op.name: op for op in graph.ops}
     layers, between = {}, {}
     for (name, part), own in zip(problem.parts, plan.layers, strict=True):
+        if part.operation is not None and part.operation.attention is not None:
+            refuse_attention(name)
         op = others.pop(name)
         if part.operation is None:
             shape = operation_of(graph, op, part.one_layer)
@@ -62,6 +65,18 @@ def tiling_schedule(
             between[name] = _between(operation_of(graph, op), measured[name])
     left_out = {name: operation_of(graph, op) for name, op in others.items()}
     return TilingSchedule(**about, layers=layers, operations=between or None, left_out=left_out)
+
+
+def refuse_attention(name: str) -> None:
+    """Refuse attention as one operation, for which a schedule has no form.
+
+    Raises
+    ------
+    InputError
+        Says how to plan its operations one by one.
+    """
+    limit = "a schedule has no form for attention as one step; solve with --set limits.attention=apart"
+    raise InputError("limits.attention", "any", f"operation {name}: {limit}")
 
 
 def _between(shape: Operation, measures: Mapping[str, Any]) -> TiledOperation:

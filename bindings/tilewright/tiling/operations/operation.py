@@ -62,6 +62,66 @@ PLACEMENTS = ("concat", "expand")
 """Functions that leave values as they are: a reader finds each where its maker, or the file, has put it."""
 
 
+class Attention(Spec):
+    """Two products with a softmax between them, whose scores may stay on chip.
+
+    Scores are products of queries and keys of the same head. Functions of single values and the softmax make
+    weights of them. The context is the product of weights and values.
+
+    Attributes
+    ----------
+    matrices
+        Matrices of keys, and of values: those of all images.
+    heads
+        Heads that share each; they differ in their queries.
+    queries, keys
+        Rows of queries of each head, and keys of each matrix.
+    depth, values
+        Elements of a query and of a key, and of a value.
+    causal
+        n where query i sees keys up to i + n; None where each sees all.
+    alike
+        Whether some of queries, keys and values may be the same values.
+    between
+        What the vector unit does with scores, at last the softmax; nothing where no unit does it.
+    mask
+        Which of these is the causal mask, that is none where attention is one step.
+    """
+
+    table_name: ClassVar[str] = "operation.attention"
+
+    matrices: Count
+    heads: Count
+    queries: Count
+    keys: Count
+    depth: Count
+    values: Count
+    causal: Count | None = None
+    alike: bool = False
+    between: tuple[Operation, ...] = ()
+    mask: Count | None = None
+
+    @property
+    def rows(self) -> int:
+        """Rows of queries of all heads and images."""
+        return self.matrices * self.heads * self.queries
+
+    @property
+    def seen(self) -> int:
+        """Keys of a matrix that some query sees."""
+        return self.keys if self.causal is None else min(self.keys, self.queries + self.causal)
+
+    @property
+    def elements(self) -> dict[str, int]:
+        """Elements of queries, keys and values that are needed, and of the context."""
+        return {
+            "queries": self.rows * self.depth,
+            "keys": self.matrices * self.seen * self.depth,
+            "values": self.matrices * self.seen * self.values,
+            "context": self.rows * self.values,
+        }
+
+
 class Operation(Spec):
     """What a network does between its convolutions: pools, sums, functions, moves.
 
@@ -105,10 +165,12 @@ class Operation(Spec):
         Of a recurrent layer that is executed point in time by point in time, its sizes.
     permutation
         Of a move that changes the order of values, that order, where its runs count.
+    attention
+        Of two products with a softmax between them, which are one operation, what they are.
     """
 
     table_name: ClassVar[str] = "operation"
-    later: ClassVar[tuple[str, ...]] = ("across", "along", "recurrence", "permutation")
+    later: ClassVar[tuple[str, ...]] = ("across", "along", "recurrence", "permutation", "attention")
 
     op: Name
     on: Literal["vector", "host"] = "vector"
@@ -127,6 +189,7 @@ class Operation(Spec):
     along: tuple[Axis, ...] = ()
     recurrence: Recurrence | None = None
     permutation: Permutation | None = None
+    attention: Attention | None = None
 
     def model_post_init(self, _context: object) -> None:
         """Refuse windows that do not give the output, and inputs that a windowed operation cannot read."""
@@ -224,8 +287,7 @@ def operations(
         What a machine does an operation with, ``vector`` or ``host``, or "" for nothing; it is told whether
         only a host can do it.
     """
-    convolutions = [op.spec for op in graph.ops if isinstance(op.spec, NamedLayer | MatMul)]
-    images = max((layer.batch for layer in convolutions), default=1)
+    images = images_of(graph)
     now = images if batch is None else batch
     for op in graph.ops:
         layer = op.spec
@@ -237,6 +299,12 @@ def operations(
                 yield layer.name, operation.model_copy(update={"on": unit})
             else:
                 yield Unmodelled(layer.name, layer.kind, operation.elements, operation.macs)
+
+
+def images_of(graph: NetworkGraph) -> int:
+    """Return how many images a network processes together, as its file says."""
+    convolutions = [op.spec for op in graph.ops if isinstance(op.spec, NamedLayer | MatMul)]
+    return max((layer.batch for layer in convolutions), default=1)
 
 
 def _does_nothing(op: GraphOperation) -> bool:

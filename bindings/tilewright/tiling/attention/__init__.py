@@ -1,0 +1,1 @@
+"""Attention on a hierarchy: scores, softmax and context as one step, whose scores stay in one memory."""
