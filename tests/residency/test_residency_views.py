@@ -272,3 +272,23 @@ def test_what_slices_leave_out_need_not_be_anywhere(changes: dict[str, Any]) -> 
     for name in catalogue.heuristics("residency"):
         survives(problem, catalogue.heuristic("residency", name).plan(problem))
     residency_problems.compared(random.Random(0), problem.with_(**changes))
+
+
+def test_values_of_a_state_and_new_ones_are_flattened() -> None:
+    """As a streaming network does it, which keeps all of a concatenation but the oldest part."""
+    state: Json = {"name": "state", "kind": "input", "input": [3, 1, 4]}
+    turned: Json = {"name": "turned", "kind": "reshape", "op": "reshape", "input": [4, 1, 1]}
+    joined: Json = {"name": "joined", "kind": "concat", "inputs": ["state", "turned"], "input": [4, 1, 4]}
+    later: Json = {"name": "later", "kind": "slice", "input": [4, 1, 4], "first": [1, 0, 0]}
+    flat: Json = {"name": "flat", "kind": "reshape", "op": "reshape", "inputs": ["joined"]}
+    layers = [
+        conv("first", "input", (2, 1, 1), 4),
+        turned | {"output": [1, 1, 4]},
+        state,
+        joined,
+        later | {"output": [3, 1, 4]},
+        flat | {"input": [4, 1, 4], "output": [16, 1, 1]},
+        conv("last", "flat", (16, 1, 1), 2),
+    ]
+    problem = problem_of({"layers": layers}, 400)
+    survives(problem, optimum(problem))

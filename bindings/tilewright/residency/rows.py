@@ -344,7 +344,8 @@ class _Rows:
         """Return what an operation does in the shapes that are read and given."""
         spec, output = op.spec, self.shapes[op.number]
         turned, changed = output != spec.output, dict[str, object]()
-        if isinstance(spec, MatMul | Reshape) or turned:
+        joined = isinstance(spec, Reshape) and len(op.operands) > 1  # it reads tensors as the file has them
+        if (isinstance(spec, MatMul | Reshape) or turned) and not joined:
             changed["input"] = output if isinstance(spec, Add | Mul) or not op.accesses else self._operand(op)
         if turned and not isinstance(spec, Map | Add | Mul | Input):
             changed["output"] = output

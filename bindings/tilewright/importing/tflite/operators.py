@@ -97,6 +97,11 @@ def window(
     stride = [options.StrideH(), options.StrideW()]
     extent = [(size - 1) * step + 1 for size, step in zip(kernel, dilation, strict=True)]
     same = options.Padding() == tflite.Padding.SAME
+    if not same and any(size > given for size, given in zip(extent, own.shape[1:3], strict=True)):
+        told = "x".join(map(str, extent)), "x".join(map(str, own.shape[1:3]))
+        raise Unread(
+            f"its window of {told[0]} is larger than its input of {told[1]}, as sizes left open are 1"
+        )
     return {
         "kernel_shape": list(kernel),
         "strides": stride,
