@@ -398,7 +398,59 @@ def sparse(*, blocks: bool) -> Made:
     return make
 
 
+def dilated(operator: str, options: str) -> Made:
+    """Return what adds a convolution of each second row and third column as TensorFlow writes it."""
+
+    def make(file: TfliteFile) -> int:
+        own = file.input([1, 7, 8, 2])
+        by_channel = operator == "DEPTHWISE_CONV_2D"
+        parts, taken = file.value([6, 5, 4, 2]), file.value([6, 3, 2, 2])
+        block, pads, crops = ([2, 3], [[2, 1], [2, 2]], [[0, 1], [0, 0]])
+        told = [file.tensor(np.shape(each), "int32", numbers=np.array(each, np.int32))
+                for each in (block, pads, crops)]  # fmt: skip
+        weights = file.weights([1, 3, 3, 2] if by_channel else [2, 3, 3, 2], 0)
+        bias = file.tensor([2], numbers=file.rng.standard_normal(2).astype(np.float32))
+        fields: dict[str, Any] = {"strideH": 1, "strideW": 1, "dilationHFactor": 1, "dilationWFactor": 1}
+        fields |= {"padding": 1, "fusedActivationFunction": 1} | (
+            {"depthMultiplier": 1} if by_channel else {}
+        )
+        file.add("SPACE_TO_BATCH_ND", [own, *told[:2]], [parts], "SpaceToBatchNDOptions")
+        file.add(operator, [parts, weights, bias], [taken], options, **fields)
+        result = file.value([1, 5, 6, 2])
+        file.add("BATCH_TO_SPACE_ND", [taken, told[0], told[2]], [result], "BatchToSpaceNDOptions")
+        return result
+
+    return make
+
+
+def recurrent(*, major: bool) -> Made:
+    """Return what adds an LSTM as Keras' are converted."""
+
+    def make(file: TfliteFile) -> int:
+        steps, features, hidden = 4, 3, 5
+        images = 2 if major else 1
+        own = file.input([steps, images, features] if major else [images, steps, features])
+        given = [file.weights([hidden, width], 0) for width in 4 * [features] + 4 * [hidden]]
+        biases = [file.weights([hidden], 0) for _ in range(4)]
+        kept = [file.value([images, hidden]) for _ in range(2)]
+        for number in kept:
+            file.graph.tensors[number].isVariable = True
+        result = file.value([steps, images, hidden] if major else [images, steps, hidden])
+        reads = [own, *given, -1, -1, -1, *biases, -1, -1, *kept, -1, -1, -1, -1]
+        fields = {"fusedActivationFunction": 4, "timeMajor": major}
+        file.add(
+            "UNIDIRECTIONAL_SEQUENCE_LSTM", reads, [result], "UnidirectionalSequenceLSTMOptions", **fields
+        )
+        return result
+
+    return make
+
+
 IN_FLOATS: dict[str, Made] = {
+    "dilated": dilated("CONV_2D", "Conv2DOptions"),
+    "dilated by channel": dilated("DEPTHWISE_CONV_2D", "DepthwiseConv2DOptions"),
+    "recurrent": recurrent(major=False),
+    "recurrent, time first": recurrent(major=True),
     "truths": truths,
     "selected": chosen("SELECT_V2", [2, 1, 4]),
     "selected along the first axis": chosen("SELECT", [2]),
@@ -504,6 +556,19 @@ def test_mediapipe_transposes_convolutions_with_a_bias(tmp_path: Path) -> None:
         given = {each.name: rng.standard_normal(each.shape).astype("f") for each in session.get_inputs()}
         found += session.run(None, given)
     np.testing.assert_allclose(*found, rtol=1e-6)
+
+
+def test_detections_are_functions_of_all_boxes(tmp_path: Path) -> None:
+    """How many are given is fixed by the file; anchors are its numbers."""
+    file = TfliteFile()
+    boxes, scores, anchors = file.input([1, 20, 4]), file.input([1, 20, 3]), file.weights([20, 4], 0)
+    found = [file.value(shape) for shape in ([1, 5, 4], [1, 5], [1, 5], [1])]
+    file.add("CUSTOM", [boxes, scores, anchors], found)
+    file.codes[-1].customCode = "TFLite_Detection_PostProcess"
+    network = importing.network(file.save(tmp_path / "network.tflite", *found))
+    functions = [layer for layer in network.layers if layer.kind == "function"]
+    assert [layer.op for layer in functions] == 4 * ["detection_post_process"]
+    assert [layer.parameters for layer in functions] == [80, 0, 0, 0]
 
 
 def test_variables_are_inputs_and_outputs(tmp_path: Path) -> None:

@@ -48,10 +48,13 @@ POOLS = ("AveragePool", "LpPool", "MaxPool")
 PRODUCTS = ("Conv", "ConvTranspose", "DeformConv", "Einsum", "Gemm", "MatMul")
 RECURRENT = ("GRU", "LSTM", "RNN")
 
+DETECTIONS = ("tflite.DetectionPostProcess", "tflite.NonMaxSuppression")
+"""Operators that choose as many boxes as they give, of all that they read."""
+
 UNDERSTOOD = frozenset(
     (
         *MOVES, *COMPARES, *VALUE_BY_VALUE, *REDUCES, *NORMALISES, *POOLS, *PRODUCTS, *RECURRENT,
-        "GridSample", "MaxUnpool", "Resize", "RoiAlign",
+        *DETECTIONS, "GridSample", "MaxUnpool", "Resize", "RoiAlign",
     )
 )  # fmt: skip
 """Operators that are functions where no kind of layer does what they do."""
@@ -72,7 +75,7 @@ WORDS = re.compile(r"(?<=[a-z0-9])(?=[A-Z])|(?<=[A-Z])(?=[A-Z][a-z])")
 def function(operation: OnnxOperation) -> list[Table]:
     """Return a layer for each output of an operation, the first with its work."""
     own = shape(operation, operation.given[0])
-    name = WORDS.sub("_", operation.operator).lower()
+    name = WORDS.sub("_", operation.operator.removeprefix("tflite.")).lower()
     if operation.operator in ("Resize", "Upsample"):
         name = f"resize_{operation.attributes.get('mode', 'nearest')}"
     table: Table = {"kind": "function", "op": name, "input": own}

@@ -10,7 +10,7 @@ from onnx import ModelProto, helper
 from tilewright.importing.tflite.file import File, Operator, damage_told, read_file
 from tilewright.importing.tflite.graph import PRODUCER, Graph, Unread
 from tilewright.importing.tflite.operators import OPERATORS
-from tilewright.importing.tflite.stored_values import with_states, with_stored_values
+from tilewright.importing.tflite.stored_values import with_dilations, with_states, with_stored_values
 from tilewright.spec.errors import InputError
 
 __all__ = ["PRODUCER", "SUFFIX", "graph_of", "translated"]
@@ -35,7 +35,8 @@ def translated(path: Path, sizes: Mapping[str, Sequence[int]], *, allow_unknown:
             told = ", ".join(f"{each}={','.join(map(str, shape))}" for each, shape in known.items())
             limit = f"shapes of a TFLite file are fixed: {told}"
             raise InputError("--input", f"{name}={','.join(map(str, asked))}", limit)
-    return graph_of(with_states(with_stored_values(file)), allow_unknown=allow_unknown).model()
+    file = with_states(with_dilations(with_stored_values(file)))
+    return graph_of(file, allow_unknown=allow_unknown).model()
 
 
 def graph_of(file: File, *, allow_unknown: bool = False) -> Graph:

@@ -84,6 +84,8 @@ class Operator:
     ----------
     custom
         Options of an operator that is none of TFLite's own.
+    dilation, pads
+        Of a convolution that has been written as three operators: see `stored_values.with_dilations`.
     """
 
     number: int
@@ -92,6 +94,8 @@ class Operator:
     outputs: tuple[int, ...]
     options: Any
     custom: bytes = b""
+    dilation: tuple[int, int] | None = None
+    pads: tuple[int, int, int, int] | None = None
 
     def __str__(self) -> str:
         return f"operator {self.number} ({self.type})"

@@ -183,13 +183,20 @@ class Graph:
         )
 
     def give_several(
-        self, operator: str, reads: Sequence[str], gives: Sequence[tuple[str, Tensor]], **attributes: Any
+        self,
+        operator: str,
+        reads: Sequence[str],
+        gives: Sequence[tuple[str, Tensor]],
+        domain: str = "",
+        **attributes: Any,
     ) -> None:
         """Add a node that gives several tensors, by name, in the types and shapes of some."""
         for name, tensor in gives:
             self.shapes[name] = tensor.type, tensor.shape
         called, names = _unused(self.called, self._nodes), [name for name, _ in gives]
-        self.nodes.append(helper.make_node(operator, list(reads), names, name=called, **attributes))
+        self.nodes.append(
+            helper.make_node(operator, list(reads), names, name=called, domain=domain, **attributes)
+        )
 
     def size(self) -> tuple[int, ...]:
         """Return how much there is, so that all that comes after it can be `forgotten <forget>`."""

@@ -97,6 +97,8 @@ def window(
     stride = [options.StrideH(), options.StrideW()]
     extent = [(size - 1) * step + 1 for size, step in zip(kernel, dilation, strict=True)]
     same = options.Padding() == tflite.Padding.SAME
+    if operator.pads is not None:
+        return {"kernel_shape": list(kernel), "strides": stride, "pads": list(operator.pads)}
     if not same and any(size > given for size, given in zip(extent, own.shape[1:3], strict=True)):
         told = "x".join(map(str, extent)), "x".join(map(str, own.shape[1:3]))
         raise Unread(
@@ -114,8 +116,8 @@ def convolution(graph: Graph, operator: Operator, *, by_channel: bool = False) -
     own, weights, output = graph.tensor(operator, 0), graph.tensor(operator, 1), graph.output(operator)
     if len(weights.shape) != 4:
         raise Unread(f"its weights have {len(weights.shape)} dimensions")
-    dilation = [operator.options.DilationHFactor(), operator.options.DilationWFactor()]
-    attributes = window(graph, operator, weights.shape[1:3], dilation) | {"dilations": dilation}
+    dilation = operator.dilation or (operator.options.DilationHFactor(), operator.options.DilationWFactor())
+    attributes = window(graph, operator, weights.shape[1:3], dilation) | {"dilations": list(dilation)}
     order = (3, 0, 1, 2) if by_channel else (0, 3, 1, 2)
     groups = own.shape[3] if by_channel else own.shape[3] // max(1, weights.shape[3])
     numbers = np.transpose(graph.known(operator, 1), order)
@@ -683,6 +685,60 @@ def backwards(graph: Graph, operator: Operator) -> None:
     graph.give("Slice", [graph.name(own), *reads], graph.output(operator))
 
 
+def detected(graph: Graph, operator: Operator, *, kind: str) -> None:
+    """Add what chooses boxes, whose number the file fixes."""
+    reads = [graph.in_floats(graph.tensor(operator, place)) for place in range(len(operator.inputs))]
+    gives = [graph.output(operator, place) for place in range(len(operator.outputs))]
+    graph.give_several(kind, reads, [(each.name, each) for each in gives], domain="tflite")
+
+
+def states(graph: Graph, operator: Operator) -> None:
+    """Add an LSTM, all of whose states are given, without peepholes, projections and normalisations.
+
+    TFLite's gates are input, forget, candidate and output, ONNX's input, output, forget and candidate.
+    """
+    own, output, options = graph.tensor(operator, 0), graph.output(operator), operator.options
+    if any(graph.optional(operator, place) is not None for place in (9, 10, 11, 16, 17, 20, 21, 22, 23)):
+        raise Unread("it has peepholes, a projection or a normalisation")
+    if options is None or ACTIVATIONS[options.FusedActivationFunction()] != "TANH" or options.CellClip():
+        raise Unread("it has another activation than TANH, or a limit of its cells")
+    if quantised(own) or len(own.shape) != 3 or len(output.shape) != 3:
+        raise Unread("it is in integers, or not of three dimensions")
+    order = (0, 3, 1, 2)
+    by_input, by_state = (
+        np.concatenate([_as_floats(graph, operator, first + gate) for gate in order])[None]
+        for first in (1, 5)
+    )
+    hidden = by_state.shape[2]
+    biases = np.concatenate([_as_floats(graph, operator, 12 + gate) for gate in order])
+    numbers = {"W": by_input, "R": by_state, "B": np.concatenate([biases, np.zeros_like(biases)])[None]}
+    major = bool(options.TimeMajor())
+    steps, images = own.shape[:2] if major else own.shape[1::-1]
+    name = graph.name(own)
+    if not major:
+        name = graph.step("Transpose", [name], own.type, (steps, images, own.shape[2]), perm=(1, 0, 2))
+    reads = [name, *(graph.constant(f"{graph.called}/{key}", each) for key, each in numbers.items())]
+    found = graph.step("LSTM", reads, "float32", (steps, 1, images, hidden), hidden_size=hidden)
+    if major:
+        graph.give("Squeeze", [found, graph.constant("axes", np.array([1]))], output)
+        return
+    flat = graph.step(
+        "Squeeze", [found, graph.constant("axes", np.array([1]))], "float32", (steps, images, hidden)
+    )
+    graph.give("Transpose", [flat], output, perm=(1, 0, 2))
+
+
+def _as_floats(graph: Graph, operator: Operator, place: int) -> NDArray[np.float32]:
+    """Return the numbers of an input that the file has to store, as what they stand for."""
+    tensor, numbers = graph.tensor(operator, place), graph.known(operator, place)
+    if tensor.scales is None or tensor.zero_points is None:
+        return numbers.astype(np.float32)
+    if len(tensor.scales) > 1:
+        raise Unread(f"{tensor.name} has several scales")
+    found: NDArray[np.float32] = ((numbers - tensor.zero_points[0]) * tensor.scales[0]).astype(np.float32)
+    return found
+
+
 def cast(graph: Graph, operator: Operator) -> None:
     """Add numbers of another type."""
     output = graph.output(operator)
@@ -793,5 +849,9 @@ OPERATORS: dict[str, Callable[[Graph, Operator], None]] = {
     "REDUCE_PROD": partial(reduction, kind="ReduceProd"),
     "REVERSE_V2": backwards,
     "FLOOR_DIV": divided_down,
+    "UNIDIRECTIONAL_SEQUENCE_LSTM": states,
+    "TFLite_Detection_PostProcess": partial(detected, kind="DetectionPostProcess"),
+    "NON_MAX_SUPPRESSION_V4": partial(detected, kind="NonMaxSuppression"),
+    "NON_MAX_SUPPRESSION_V5": partial(detected, kind="NonMaxSuppression"),
 }
 """What is read, by TFLite's name."""

@@ -12,6 +12,7 @@ from dataclasses import replace
 from typing import Any
 
 import numpy as np
+import tflite
 from numpy.typing import NDArray
 
 from tilewright.importing.tflite.file import File, Operator, Tensor
@@ -82,6 +83,64 @@ COMPUTED: dict[str, Callable[[list[Tensor], Tensor, Operator], Values | None]] =
     "SHAPE": _shape,
 }
 """What is computed of stored numbers, by TFLite's name."""
+
+
+# Dilated convolutions ---------------------------------------------------------------------------------
+
+CONVOLUTIONS = ("CONV_2D", "DEPTHWISE_CONV_2D")
+
+
+def with_dilations(file: File) -> File:
+    """Return a file whose convolutions of parts of a map, taken apart and put together, are dilated ones.
+
+    So TensorFlow writes a convolution that reads each second row and column, or fewer: SPACE_TO_BATCH_ND
+    makes an image of each set of such rows and columns, and BATCH_TO_SPACE_ND puts results in their places.
+    """
+    readers: dict[int, list[Operator]] = {}
+    for operator in file.operators:
+        for number in operator.inputs:
+            readers.setdefault(number, []).append(operator)
+    made, gone = dict[int, Operator](), set[int]()
+    for apart in file.operators:
+        if apart.type != "SPACE_TO_BATCH_ND" or len(apart.inputs) != 3 or len(apart.outputs) != 1:
+            continue
+        chain = [apart]
+        for kinds in (CONVOLUTIONS, ("BATCH_TO_SPACE_ND",)):
+            follow = readers.get(chain[-1].outputs[0], []) if len(chain[-1].outputs) == 1 else []
+            alone = len(follow) == 1 and follow[0].type in kinds and chain[-1].outputs[0] not in file.outputs
+            if not alone or follow[0].inputs[0] != chain[-1].outputs[0]:
+                break
+            chain.append(follow[0])
+        found = _dilated(file, chain) if len(chain) == 3 else None
+        if found is not None:
+            made[chain[1].number] = found
+            gone |= {chain[0].number, chain[2].number}
+    left = [made.get(each.number, each) for each in file.operators if each.number not in gone]
+    return replace(file, operators=tuple(left))
+
+
+def _dilated(file: File, chain: list[Operator]) -> Operator | None:
+    """Return the convolution that three operators are, None where they are another."""
+    apart, own, together = chain
+    if len(together.inputs) != 3 or len(together.outputs) != 1 or own.options is None:
+        return None
+    told = [file.tensors[number].numbers for number in (*apart.inputs[1:], *together.inputs[1:])]
+    numbers = [each.astype(int).tolist() for each in told if each is not None]
+    options = own.options
+    plain = (options.StrideH(), options.StrideW(), options.DilationHFactor(), options.DilationWFactor())
+    if len(numbers) != 4 or options.Padding() != tflite.Padding.VALID or plain != (1, 1, 1, 1):
+        return None
+    block, pads, same, crops = numbers
+    pairs = np.shape(pads) == np.shape(crops) == (2, 2)
+    if block != same or len(block) != 2 or not pairs or crops[0][0] or crops[1][0] or min(block) < 1:
+        return None
+    after = [behind - crop[1] for (_, behind), crop in zip(pads, crops, strict=True)]
+    before = [first for first, _ in pads]
+    if min(*before, *after) < 0:
+        return None
+    inputs = (apart.inputs[0], *own.inputs[1:])
+    border = (before[0], before[1], after[0], after[1])
+    return replace(own, inputs=inputs, outputs=together.outputs, dilation=(block[0], block[1]), pads=border)
 
 
 # Variables -------------------------------------------------------------------------------------------
