@@ -426,12 +426,19 @@ def dilated(operator: str, options: str) -> Made:
 def recurrent(*, major: bool) -> Made:
     """Return what adds an LSTM as Keras' are converted."""
 
+    def weights(file: TfliteFile, *shape: int) -> int:
+        number = file.weights(shape, 0)
+        if file.kind != "float32":
+            told = file.graph.tensors[number].quantization
+            told.scale, told.zeroPoint = told.scale[:1], [0]
+        return number
+
     def make(file: TfliteFile) -> int:
         steps, features, hidden = 4, 3, 5
         images = 2 if major else 1
         own = file.input([steps, images, features] if major else [images, steps, features])
-        given = [file.weights([hidden, width], 0) for width in 4 * [features] + 4 * [hidden]]
-        biases = [file.weights([hidden], 0) for _ in range(4)]
+        given = [weights(file, hidden, width) for width in 4 * [features] + 4 * [hidden]]
+        biases = [weights(file, hidden) for _ in range(4)]
         kept = [file.value([images, hidden]) for _ in range(2)]
         for number in kept:
             file.graph.tensors[number].isVariable = True
@@ -523,6 +530,17 @@ def test_every_operator_is_a_layer(name: str, kind: str, tmp_path: Path) -> None
     path = file.save(tmp_path / "network.tflite", CASES[name](file))
     found = importing.network(path)
     assert found.layers and not any(layer.kind == "opaque" for layer in found.layers)
+
+
+def test_states_in_integers_are_planned_in_floats(tmp_path: Path) -> None:
+    file = TfliteFile("int8")
+    path = file.save(tmp_path / "network.tflite", recurrent(major=True)(file))
+    (layer,) = (each for each in importing.network(path).layers if getattr(each, "op", "") == "lstm")
+    assert layer.recurrence is None  # of two sequences
+    file = TfliteFile("int8")
+    path = file.save(tmp_path / "network.tflite", recurrent(major=False)(file))
+    (layer,) = (each for each in importing.network(path).layers if getattr(each, "op", "") == "lstm")
+    assert (layer.recurrence.steps, layer.recurrence.hidden) == (4, 5)
 
 
 @pytest.mark.parametrize("name", IN_FLOATS)

@@ -702,8 +702,8 @@ def states(graph: Graph, operator: Operator) -> None:
         raise Unread("it has peepholes, a projection or a normalisation")
     if options is None or ACTIVATIONS[options.FusedActivationFunction()] != "TANH" or options.CellClip():
         raise Unread("it has another activation than TANH, or a limit of its cells")
-    if quantised(own) or len(own.shape) != 3 or len(output.shape) != 3:
-        raise Unread("it is in integers, or not of three dimensions")
+    if len(own.shape) != 3 or len(output.shape) != 3:
+        raise Unread("it is not of three dimensions")
     order = (0, 3, 1, 2)
     by_input, by_state = (
         np.concatenate([_as_floats(graph, operator, first + gate) for gate in order])[None]
@@ -714,24 +714,26 @@ def states(graph: Graph, operator: Operator) -> None:
     numbers = {"W": by_input, "R": by_state, "B": np.concatenate([biases, np.zeros_like(biases)])[None]}
     major = bool(options.TimeMajor())
     steps, images = own.shape[:2] if major else own.shape[1::-1]
-    name = graph.name(own)
+    name = graph.in_floats(own)
     if not major:
-        name = graph.step("Transpose", [name], own.type, (steps, images, own.shape[2]), perm=(1, 0, 2))
+        name = graph.step("Transpose", [name], "float32", (steps, images, own.shape[2]), perm=(1, 0, 2))
     reads = [name, *(graph.constant(f"{graph.called}/{key}", each) for key, each in numbers.items())]
     found = graph.step("LSTM", reads, "float32", (steps, 1, images, hidden), hidden_size=hidden)
     if major:
-        graph.give("Squeeze", [found, graph.constant("axes", np.array([1]))], output)
+        graph.give_floats("Squeeze", [found, graph.constant("axes", np.array([1]))], output)
         return
     flat = graph.step(
         "Squeeze", [found, graph.constant("axes", np.array([1]))], "float32", (steps, images, hidden)
     )
-    graph.give("Transpose", [flat], output, perm=(1, 0, 2))
+    graph.give_floats("Transpose", [flat], output, perm=(1, 0, 2))
 
 
 def _as_floats(graph: Graph, operator: Operator, place: int) -> NDArray[np.float32]:
     """Return the numbers of an input that the file has to store, as what they stand for."""
     tensor, numbers = graph.tensor(operator, place), graph.known(operator, place)
     if tensor.scales is None or tensor.zero_points is None:
+        if numbers.dtype.kind != "f":
+            raise Unread(f"{tensor.name} has integers without a scale")
         return numbers.astype(np.float32)
     if len(tensor.scales) > 1:
         raise Unread(f"{tensor.name} has several scales")
