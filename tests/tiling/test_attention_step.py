@@ -12,7 +12,7 @@ from tests.oracles import Refused
 from tests.oracles import attention_step as oracle
 
 from tilewright.tiling.attention.blocks import Walk
-from tilewright.tiling.attention.bounds import any_schedule, room_of
+from tilewright.tiling.attention.bounds import any_schedule
 from tilewright.tiling.attention.execution import Counting, computes
 from tilewright.tiling.attention.plan import AttentionPlan, Blocks
 from tilewright.tiling.attention.search import Goal, Search, best_step, outside_of_space
@@ -91,7 +91,7 @@ def test_no_step_of_all_that_there_are_moves_less(seed: int) -> None:
     found = best_step(one, on, Goal("accesses", "dram", False))
     assert (None if found is None else found.value) == oracle.best(told(one, on))
     if found is not None:
-        assert found.bound == found.value >= any_schedule(one, room_of(on))
+        assert found.bound == found.value >= any_schedule(one, on)
 
 
 @settings(max_examples=examples(300))

@@ -60,18 +60,22 @@ class Rows(NamedTuple):
 @lru_cache(maxsize=1 << 16)
 def rows_of(queries: int, keys: int, causal: int | None, tall: int, wide: int) -> Rows:
     """Return how blocks of `tall` queries see blocks of `wide` keys."""
+    if causal is None:
+        blocks, (whole, left) = -(-keys // wide), divmod(queries, tall)
+        alike = {(size, blocks): many for size, many in ((tall, whole), (left, 1)) if size and many}
+        merged, divided = queries * (blocks - 1), queries if blocks > 1 else 0
+        return Rows(alike, keys * -(-queries // tall), queries * keys, merged, divided, keys)
     starts = np.arange(0, queries, tall)
     sizes = np.minimum(tall, queries - starts)
-    seen = np.full(len(starts), keys) if causal is None else np.minimum(keys, starts + sizes + causal)
-    blocks = -(-seen // wide)
-    covered = np.minimum(keys, blocks * wide)
-    kinds = Counter(zip(sizes.tolist(), blocks.tolist(), strict=True))
+    numbers = -(-np.minimum(keys, starts + sizes + causal) // wide)
+    covered = np.minimum(keys, numbers * wide)
+    kinds = Counter(zip(sizes.tolist(), numbers.tolist(), strict=True))
     return Rows(
         dict(kinds),
         int(covered.sum()),
         int((sizes * covered).sum()),
-        int((sizes * (blocks - 1)).sum()),
-        int(sizes[blocks > 1].sum()),
+        int((sizes * (numbers - 1)).sum()),
+        int(sizes[numbers > 1].sum()),
         int(covered.max()),
     )
 

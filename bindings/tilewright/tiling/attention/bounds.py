@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
-from math import prod
+from collections.abc import Iterator
+from itertools import product
+from math import prod, sqrt
 
 import numpy as np
 
@@ -33,23 +35,31 @@ def room_of(machine: HierarchyMachine) -> int:
     return bits // min(widths.input, widths.weights, widths.output, widths.partial)
 
 
-def any_schedule(attention: Attention, room: int) -> int:
-    """Return the elements that every schedule moves with so many on chip: docs/residency-bounds.md."""
-    elements, pairs = attention.elements, pairs_of(attention)
+def any_schedule(attention: Attention, machine: HierarchyMachine) -> int:
+    """Return the elements that every schedule moves from and to the outermost memory.
+
+    Proofs are in docs/residency-bounds.md. A sum that leaves before it is complete is written and read, two
+    elements, so that a stay of one on chip may count two, if it takes as much room.
+    """
+    elements, room = attention.elements, room_of(machine)
     if attention.alike:  # what is loaded for one is there for the other
         return max(count for name, count in elements.items() if name != "context") + elements["context"]
-    found = 0
-    # Queries, keys, values and sums of the context; each may be left out of the game.
-    for counted in range(1, 16):
-        with_queries, with_keys, with_values, with_sums = (bool(counted >> place & 1) for place in range(4))
-        query = with_queries * attention.depth + with_sums * attention.values
-        key = with_keys * attention.depth + with_values * attention.values
+    widths = machine.bits
+    wide = widths.partial // min(widths.input, widths.weights, widths.output, widths.partial)
+    excess = (arrivals(game, room) - game.first for game in _games(attention, min(2, wide)))
+    return sum(elements.values()) + max(0, *excess)
+
+
+def _games(attention: Attention, most: int) -> Iterator[Game]:
+    """Return all ways to count: with or without queries, keys, values and sums, which count up to `most`."""
+    elements, pairs = attention.elements, pairs_of(attention)
+    for *counted, charge in product((0, 1), (0, 1), (0, 1), range(most + 1)):
+        queries, keys, values = counted
+        query = queries * attention.depth + charge * attention.values
+        key = keys * attention.depth + values * attention.values
         if not query or not key:
             continue
-        names = ("queries", "keys", "values", "context")
-        first = sum(elements[name] for place, name in enumerate(names) if counted >> place & 1)
-        weight = (attention.depth if with_queries and with_keys else 0) + (
-            attention.values if with_values and with_sums else 0
-        )
-        found = max(found, arrivals(Game(pairs, query, key, first, 1, float(weight)), room) - first)
-    return sum(elements.values()) + found
+        times = {"queries": queries, "keys": keys, "values": values, "context": charge}
+        first = sum(often * elements[name] for name, often in times.items())
+        weight = queries * keys * attention.depth + values * sqrt(charge) * attention.values
+        yield Game(pairs, query, key, first, max(1, charge), weight)

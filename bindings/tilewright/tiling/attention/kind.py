@@ -15,7 +15,7 @@ from tilewright.spec.errors import OutOfTimeError
 from tilewright.tiling.attention import execution
 from tilewright.tiling.attention.apart import parts_of
 from tilewright.tiling.attention.blocks import Walk
-from tilewright.tiling.attention.bounds import any_schedule, pairs_of, room_of
+from tilewright.tiling.attention.bounds import any_schedule, pairs_of
 from tilewright.tiling.attention.plan import AttentionPlan
 from tilewright.tiling.attention.search import Goal, best_step, outside_of_space
 from tilewright.tiling.attention.step import Moved, Step
@@ -208,7 +208,7 @@ def _measures(problem: LayerProblem, step: Step, counts: execution.Counting, rep
         tiles=counts.count,
         buffers_elements={name: size for name, size in step.walk.held.items() if size},
         vector_operations=step.flow.work,
-        least_accesses_elements=any_schedule(attention, room_of(machine)),
+        least_accesses_elements=any_schedule(attention, machine),
         limited_by=step.limited_by(),
         attention=AttentionBlocks(level=blocks.level, order=blocks.order, stay=list(blocks.stay)),
     )
@@ -283,7 +283,7 @@ def _measures_apart(
         tiles=sum(getattr(one, "tiles", 1) for one in each),
         buffers_elements={},
         vector_operations=sum(part.operation.work for part in parts if part.operation is not None),
-        least_accesses_elements=any_schedule(_attention(problem), room_of(machine)),
+        least_accesses_elements=any_schedule(_attention(problem), machine),
         limited_by=longest.limited_by or "",
     )
 
@@ -315,7 +315,7 @@ def _least(problem: LayerProblem) -> int:
     macs = pairs_of(attention) * (attention.depth + attention.values)
     if problem.counted == "accesses":
         outermost = problem.level == machine.levels[0].name
-        return any_schedule(attention, room_of(machine)) if outermost else 0
+        return any_schedule(attention, machine) if outermost else 0
     if problem.counted == "energy":
         return macs * attojoules(machine.mac_pj, 1)
     return -(-macs // machine.most_macs_per_cycle) if problem.counted == "cycles" else 0
@@ -337,7 +337,7 @@ def exhaustive(problem: LayerProblem, deadline: float) -> Exact | None:
         step = best_step(_attention(problem), problem.machine, goal, deadline)
         if step is not None:
             found.append(Exact(step.value, (step.plan,), step.bound == step.value, step.bound))
-            bounds.append(step.bound)
+            bounds.append(max(step.bound, _least(problem)))
     except OutOfTimeError:
         bounds.append(_least(problem))
     if not found:

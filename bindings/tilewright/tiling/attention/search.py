@@ -21,7 +21,7 @@ from tilewright.core.branch_and_bound import check_deadline
 from tilewright.simulator.levels import READ, WRITTEN
 from tilewright.spec.errors import OutOfTimeError
 from tilewright.spec.layer import Layer
-from tilewright.tiling.attention.blocks import MOST_BLOCKS, Walk
+from tilewright.tiling.attention.blocks import MOST_BLOCKS, Walk, rows_of
 from tilewright.tiling.attention.plan import STAYING, AttentionPlan, Blocks, Order
 from tilewright.tiling.attention.step import (
     INPUT,
@@ -29,6 +29,7 @@ from tilewright.tiling.attention.step import (
     PARTIAL,
     WEIGHTS,
     Frame,
+    Room,
     Step,
     layer_of,
     levels_for,
@@ -36,10 +37,12 @@ from tilewright.tiling.attention.step import (
 )
 from tilewright.tiling.hierarchy.bounds import lower_bound
 from tilewright.tiling.hierarchy.cost import KINDS, attojoules
+from tilewright.tiling.hierarchy.loops import OPERANDS
 from tilewright.tiling.hierarchy.machine import HierarchyMachine
 from tilewright.tiling.hierarchy.plan import HierarchyPlan
 from tilewright.tiling.hierarchy.task import Task
 from tilewright.tiling.operations.operation import Attention
+from tilewright.tiling.operations.search import Deadline
 from tilewright.tiling.tile import even_steps
 
 MOST_SECONDS = 1.0
@@ -70,26 +73,42 @@ class Found(NamedTuple):
     bound: int
 
 
-@lru_cache(maxsize=64)
-def candidates(attention: Attention, machine: HierarchyMachine) -> tuple[Blocks, ...]:
+def candidates(
+    attention: Attention, machine: HierarchyMachine, deadline: float = float("inf")
+) -> tuple[Blocks, ...]:
     """Return the blocks of the space that fit, large ones first, without those that others are as good as.
 
     Where more stays, no less is moved; with whole rows the vector unit does less than block by block. So
     blocks are left out where as much, or more, stays with whole rows, or with the same order.
+
+    Raises
+    ------
+    OutOfTimeError
+        When the deadline passes.
     """
+    return _candidates(attention, machine, Deadline(deadline))
+
+
+@lru_cache(maxsize=64)
+def _candidates(attention: Attention, machine: HierarchyMachine, deadline: Deadline) -> tuple[Blocks, ...]:
     found: list[Blocks] = []
     for level in levels_for(machine):
-        for tall, wide, heads in product(
-            *(even_steps(size)[::-1] for size in (attention.queries, attention.keys, attention.heads))
-        ):
-            known: list[tuple[str, ...]] = []
-            for order, stay in WAYS:
-                if any(set(stay) <= set(other) for other in known):
+        room = Room(machine, level)
+        for tall, wide in product(even_steps(attention.queries)[::-1], even_steps(attention.keys)[::-1]):
+            check_deadline(deadline.at)
+            seen = rows_of(attention.queries, attention.keys, attention.causal, tall, wide)
+            blocks_of_head = sum(many * blocks for (_, blocks), many in seen.kinds.items())
+            for heads in even_steps(attention.heads)[::-1]:
+                if -(-attention.heads // heads) * blocks_of_head > MOST_BLOCKS:
                     continue
-                blocks = Blocks(level.name, tall, heads, wide, order, stay)
-                if outside_of_space(attention, machine, blocks) is None and _fits(attention, machine, blocks):
-                    known.append(stay)
-                    found.append(blocks)
+                known: list[tuple[str, ...]] = []
+                for order, stay in WAYS if seen.divided else WAYS[:1]:
+                    if any(set(stay) <= set(other) for other in known):
+                        continue
+                    blocks = Blocks(level.name, tall, heads, wide, order, stay)
+                    if room.fits(attention, seen, blocks):
+                        known.append(stay)
+                        found.append(blocks)
     return tuple(found)
 
 
@@ -98,10 +117,6 @@ WAYS: tuple[tuple[Order, tuple[str, ...]], ...] = (
     *(("online", stay) for stay in (STAYING, STAYING[:1], STAYING[1:], ())),
 )
 """Orders, and what stays."""
-
-
-def _fits(attention: Attention, machine: HierarchyMachine, blocks: Blocks) -> bool:
-    return Frame(machine, Walk(attention, blocks)).overflow() is None
 
 
 def outside_of_space(attention: Attention, machine: HierarchyMachine, blocks: Blocks) -> str | None:
@@ -145,6 +160,8 @@ class Search:
     ----------
     mapped, bounds
         The products that were mapped, and what others cost at least.
+    passing
+        See `_passing`.
     """
 
     attention: Attention
@@ -153,6 +170,7 @@ class Search:
     deadline: float
     mapped: dict[Size, Mapped | None] = field(default_factory=dict)
     bounds: dict[Size, int] = field(default_factory=dict)
+    passing: dict[str, tuple[int, ...]] = field(default_factory=dict)
 
     def best(self, among: Iterable[Blocks], most: int | None = None) -> Found | None:
         """Return the best step of some blocks, None if none is possible, or none costs at most `most`.
@@ -166,13 +184,19 @@ class Search:
             If none is known when the deadline passes.
         """
         waiting: list[tuple[int, int, int, Blocks]] = []
+        best: Found | None = None
         for number, blocks in enumerate(among):
-            if number % 256 == 0:
-                check_deadline(self.deadline)
+            if best is None and most is None:
+                best = self._found(blocks)
+            if number % 256 == 0 and time.monotonic() > self.deadline:
+                if best is None:
+                    raise OutOfTimeError
+                return best._replace(bound=0)
             waiting.append((self._cost(blocks, self._at_once), 0, number, blocks))
         heapify(waiting)
-        best: Found | None = None
         left: int | None = None  # the least bound of blocks whose products are not proven to be the best
+        if best is not None and best.bound < best.value:
+            left = best.bound
         while waiting:
             bound, stage, number, blocks = heappop(waiting)
             if (best is not None and bound >= best.value) or (most is not None and bound > most):
@@ -199,6 +223,8 @@ class Search:
 
     def _cost(self, blocks: Blocks, price: Callable[[Size], int]) -> int:
         """Return what a step costs at least if each product costs that."""
+        if self._is_outside(blocks):
+            return self._accesses_outside(blocks)
         frame = Frame(self.machine, Walk(self.attention, blocks))
         sizes = [(size, often) for pair, often in self._sizes(frame.walk) for size in pair]
         if self.goal.minimise == "cycles":
@@ -206,16 +232,30 @@ class Search:
             return frame.cycles(inside, self._least_moved(frame))
         if self.goal.minimise == "energy":
             return frame.energy + sum(often * price(size) for size, often in sizes)
-        moved = frame.accesses(self.goal.level)
-        if self._is_outside(blocks):
-            return moved
-        return moved + sum(often * price(size) for size, often in sizes)
+        return frame.accesses(self.goal.level) + sum(often * price(size) for size, often in sizes)
 
     def _is_outside(self, blocks: Blocks) -> bool:
         """Whether the memory whose accesses are counted is further out than the step's."""
         names = [level.name for level in self.machine.levels]
         accesses = self.goal.minimise == "accesses"
         return accesses and names.index(self.goal.level) < names.index(blocks.level)
+
+    def _accesses_outside(self, blocks: Blocks) -> int:
+        """Return the accesses of a memory further out than the step's, which do not depend on products."""
+        attention, walk = self.attention, Walk(self.attention, blocks)
+        maps, weights, outputs = self._passing(blocks.level)
+        moved = attention.rows * (attention.depth * maps + attention.values * outputs)
+        brought = walk.brought("keys") * attention.depth + walk.brought("values") * attention.values
+        return moved + weights * brought
+
+    def _passing(self, level: str) -> tuple[int, ...]:
+        """Return how often the memory whose accesses are counted moves what comes to a level or leaves it."""
+        if level not in self.passing:
+            memories = [each for each in self.machine.levels if not each.fanout]
+            first, own = memories[0].name, next(each for each in memories if each.name == self.goal.level)
+            times = 1 if own.name == first else 2
+            self.passing[level] = tuple(times if operand in own.holds else 0 for operand in OPERANDS)
+        return self.passing[level]
 
     def _sizes(self, walk: Walk) -> list[tuple[tuple[Size, Size], int]]:
         """Return the products of scores and of context, and how often there are such."""
@@ -344,7 +384,7 @@ def best_step(
     """
     began = time.monotonic()
     search = Search(attention, machine, goal, deadline)
-    best = search.best(candidates(attention, machine))
+    best = search.best(candidates(attention, machine, deadline))
     if best is None or best.bound < best.value:
         return best
     if goal.minimise == "accesses":
@@ -363,7 +403,7 @@ def _fastest(search: Search, best: Found, seconds: float) -> tuple[Search, Found
         return search, best
     among = [
         blocks
-        for blocks in candidates(search.attention, search.machine)
+        for blocks in candidates(search.attention, search.machine, deadline)
         if search._is_outside(blocks) and search._cost(blocks, search._at_once) == best.value
     ]
     goal = search.goal._replace(minimise="cycles")

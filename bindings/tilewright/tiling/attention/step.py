@@ -13,7 +13,8 @@ from numpy.typing import NDArray
 
 from tilewright.simulator.levels import READ, WRITTEN
 from tilewright.spec.layer import Layer
-from tilewright.tiling.attention.blocks import Product, Walk
+from tilewright.tiling.attention.blocks import Product, Rows, Walk, held
+from tilewright.tiling.attention.plan import Blocks
 from tilewright.tiling.hierarchy.cost import (
     KINDS,
     TICKS,
@@ -148,8 +149,35 @@ def held_widths(machine: HierarchyMachine, level: Level) -> dict[str, int]:
     }
 
 
-def longest_row(machine: HierarchyMachine, unit: Level) -> int:
-    """Return the most scores of a row that fit, with as many weights, where the vector unit works."""
+class Room:
+    """What a level has room for.
+
+    Attributes
+    ----------
+    bits
+        All that it holds.
+    widths
+        See `held_widths`.
+    longest
+        Most scores of a row that fit, with as many weights, where the vector unit works; None where it works
+        on the level itself, or there is none.
+    """
+
+    def __init__(self, machine: HierarchyMachine, level: Level) -> None:
+        assert isinstance(level.capacity_bytes, int)
+        self.bits, self.widths = 8 * level.capacity_bytes, held_widths(machine, level)
+        self.longest: int | None = None
+        if machine.vector_ops_per_cycle is not None and machine.vector_memory.name != level.name:
+            self.longest = _longest_row(machine, machine.vector_memory)
+
+    def fits(self, attention: Attention, seen: Rows, blocks: Blocks) -> bool:
+        """Whether blocks fit."""
+        needed = sum(size * self.widths[name] for name, size in held(attention, seen, blocks).items())
+        wide = seen.most if blocks.order == "rows" else blocks.keys
+        return needed <= self.bits and (self.longest is None or wide <= self.longest)
+
+
+def _longest_row(machine: HierarchyMachine, unit: Level) -> int:
     widths, room = {"input": machine.bits.input, "output": machine.bits.output}, unit.capacity_bytes
     if isinstance(room, int):
         return 8 * room // (unit.copies * sum(widths.values()))
@@ -283,22 +311,26 @@ class Frame:
 
     # What fits ------------------------------------------------------------------------------------------
 
+    @cached_property
+    def room(self) -> Room:
+        """What there is room for."""
+        return Room(self.machine, self.level)
+
     def held_bits(self) -> dict[str, int]:
         """Return the bits that the level reserves."""
-        widths = held_widths(self.machine, self.level)
-        return {name: size * widths[name] for name, size in self.walk.held.items()}
+        return {name: size * self.room.widths[name] for name, size in self.walk.held.items()}
 
     def overflow(self) -> str | None:
         """Say what does not fit, or None."""
-        needed, given = sum(self.held_bits().values()), self.level.capacity_bytes
-        assert isinstance(given, int)
-        if needed > 8 * given:
-            return f"memory overflow: {self.level.name} needs {-(-needed // 8)} bytes, it has {given}"
-        unit = self.reached[-1]
-        if unit is not self.level and (most := longest_row(self.machine, unit)) < self.walk.wide:
+        room, name, wide = self.room, self.level.name, self.walk.wide
+        needed = sum(self.held_bits().values())
+        if needed > room.bits:
+            return f"memory overflow: {name} needs {-(-needed // 8)} bytes, it has {room.bits // 8}"
+        if room.longest is not None and room.longest < wide:
+            unit = self.reached[-1].name
             return (
-                f"memory overflow: a row has {self.walk.wide} scores, and {unit.name}, on which the vector "
-                f"unit works, holds {most}"
+                f"memory overflow: a row has {wide} scores, and {unit}, on which the vector unit works, "
+                f"holds {room.longest}"
             )
         return None
 

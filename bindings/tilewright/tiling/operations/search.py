@@ -251,7 +251,7 @@ def outside_of_space(operation: Operation, machine: Machine, plan: OperationPlan
 
 def priced(operation: Operation, machine: Machine, level: str, deadline: float) -> list[Priced]:
     """Return all plans of `tiles` with their costs; raises OutOfTimeError when the deadline passes."""
-    return list(_priced(operation, machine, level, _Deadline(deadline)))
+    return list(_priced(operation, machine, level, Deadline(deadline)))
 
 
 def ranked(costs: Costs, walk: AnyWalk) -> tuple[int, ...]:
@@ -261,21 +261,21 @@ def ranked(costs: Costs, walk: AnyWalk) -> tuple[int, ...]:
     return (*named, sum(walk.buffers.values()))
 
 
-class _Deadline:
+class Deadline:
     """A deadline that does not tell searches apart that are cached."""
 
     def __init__(self, at: float) -> None:
         self.at = at
 
     def __eq__(self, other: object) -> bool:
-        return isinstance(other, _Deadline)
+        return isinstance(other, Deadline)
 
     def __hash__(self) -> int:
         return 0
 
 
 @lru_cache(maxsize=1024)
-def _priced(operation: Operation, machine: Machine, level: str, deadline: _Deadline) -> tuple[Priced, ...]:
+def _priced(operation: Operation, machine: Machine, level: str, deadline: Deadline) -> tuple[Priced, ...]:
     most = (plan for plan in tiles(operation, machine) if walk_of(operation, plan).steps <= MOST_TILES)
     found: list[Priced] = []
     for plan, costs in unit(machine, operation).choices(list(most), level):
