@@ -221,10 +221,10 @@ def test_what_there_is_no_c_for_is_refused(changes: dict[str, Any], told: str) -
     assert tells(str(error.value), told)
 
 
-def test_a_network_in_onnx_is_refused(tilewright, tmp_path: Path) -> None:
+def test_a_network_in_floats_is_refused(tilewright, tmp_path: Path) -> None:
     told = (str(ROOT / "docs" / "files" / "lenet5.onnx"), "--machine", "cortex-m4")
     result = str(tmp_path / "lenet5.json")
     assert tilewright("solve", *told, "--time-limit", "20", "-o", result).returncode == 0
     refused = tilewright("emit", told[0], result, *told[1:], "-o", f"{tmp_path}/c/")
     assert refused.returncode == 2
-    assert tells(refused.stderr, "lenet5.onnx .. quantised .tflite file")
+    assert tells(refused.stderr, "lenet5.onnx .. has no quantised operators")

@@ -189,19 +189,33 @@ def _trained(
     if network is None:
         return None
     if isinstance(problem.problem, Residency) and not problem.problem.machine.dram:
-        from tilewright.importing.tflite.exact import exact_operations  # for start-up time: onnx
+        from tilewright.importing.exact import exact_operations  # for start-up time: onnx
 
-        if network.suffix.lower() != ".tflite":
-            limit = "is emitted for micro-controllers only as a quantised .tflite file"
+        if network.suffix.lower() not in (".tflite", ".onnx"):
+            limit = "is emitted for micro-controllers only as a quantised .tflite or .onnx file"
             raise InputError("network", network.name, limit)
         note(f"numbers: those of {network.name}")
-        return exact_operations(network)
+        found = exact_operations(network)
+        if network.suffix.lower() == ".onnx":
+            _compare(network, found, seed)
+        return found
     from tilewright.importing.training import read_floats, read_trained  # for start-up time: onnx
 
     read = read_floats if floats or codegen.is_in_floats(problem.problem) else read_trained
     given = read(network, dict(sizes), codegen.images_of(problem.problem), seed)
     note(f"numbers: {given.origin}")
     return given
+
+
+def _compare(path: Path, network: ExactNetwork, seed: int) -> None:
+    """Tell how many outputs of a project of an ONNX file are those of onnxruntime."""
+    from tilewright.codegen.microcontroller import images_of
+    from tilewright.importing.exact.judge import compared  # for start-up time: onnx
+    from tilewright.simulator.arithmetic.quantised import inside
+
+    own = inside(network)
+    if all(tensor.type == "int8" for tensor in map(own.network.tensors.get, own.network.inputs) if tensor):
+        note(compared(path, own, images_of(own.network, seed)))
 
 
 def _save_folder(

@@ -244,7 +244,7 @@ def _in_flash(name: str, source: str, problem: Any, plan: Any, given: Any, seed:
     if not isinstance(problem, residency.Problem):
         raise InputError("numbers", "int8", "a file's integers are those of plans of residency")
     if not isinstance(given, ExactNetwork):
-        limit = "is emitted for micro-controllers from a quantised .tflite file alone"
+        limit = "is emitted for micro-controllers from a quantised .tflite or .onnx file alone"
         raise InputError("network", name, limit)
     broken = residency.violation(problem, plan)
     if broken is not None:

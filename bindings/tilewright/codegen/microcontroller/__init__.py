@@ -1,4 +1,4 @@
-"""A plan without DRAM as a C project for a micro-controller: int8 layers, weights in flash, one arena in RAM.
+"""A plan without DRAM as a C project for a micro-controller: weights in flash, one arena of bytes in RAM.
 
 Each step is a function. Its operations take turns as the plan has it: the last one asks for what its next
 pixel reads, and so on, by `goto` and without recursion.
@@ -6,14 +6,20 @@ pixel reads, and so on, by `goto` and without recursion.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from itertools import accumulate
 from math import prod
 
 import numpy as np
 
-from tilewright.codegen.microcontroller.operations import coded_operations, number_rows, padding_name
-from tilewright.codegen.microcontroller.steps import planned_steps
+from tilewright.codegen.c_text import safe_text
+from tilewright.codegen.microcontroller.operations import (
+    coded_operations,
+    number_rows,
+    padding_name,
+    single,
+)
+from tilewright.codegen.microcontroller.steps import PlannedStep, planned_steps
 from tilewright.codegen.microcontroller.turns import StepCode
 from tilewright.codegen.project_files import (
     Files,
@@ -25,7 +31,8 @@ from tilewright.codegen.project_files import (
 )
 from tilewright.residency import Plan, Problem
 from tilewright.residency.evaluation import costs_of
-from tilewright.simulator.arithmetic.quantised import ExactNetwork
+from tilewright.simulator.arithmetic.quantised import ExactNetwork, Inside, inside
+from tilewright.simulator.arithmetic.quantised.operation import Array
 from tilewright.spec.errors import InputError
 
 RUNTIME = (
@@ -67,23 +74,37 @@ def microcontroller_project(
     return _Project(problem, plan, network, name, source, seed).files()
 
 
+def images_of(network: ExactNetwork, seed: int) -> list[list[Array]]:
+    """Return the inputs that a project of a network of integers is run on."""
+    rng = np.random.default_rng(seed)
+    shapes = [network.tensors[each].shape for each in network.inputs]
+    return [[rng.integers(-128, 128, shape, dtype=np.int8) for shape in shapes] for _ in range(IMAGES)]
+
+
 class _Project:
     def __init__(
         self, problem: Problem, plan: Plan, network: ExactNetwork, name: str, source: str, seed: int
     ) -> None:
+        self.inside = inside(network)
+        network = self.inside.network
         self.problem, self.network, self.name, self.source = problem, network, name, source
-        _refuse(problem, network)
+        _refuse(problem, self.inside)
         self.graph = problem.graph
         self.steps = planned_steps(problem, plan)
         self.coded = coded_operations(problem, network)
         self.outside = places_outside(problem, network)
+        self.input_type, self.output_type = (
+            "uint8_t" if borders and borders[0].unsigned else "int8_t"
+            for borders in (self.inside.inputs, self.inside.outputs)
+        )
+        self.unsigned = {
+            number
+            for number in self.outside
+            if (self.input_type if self.graph.tensors[number].given else self.output_type) == "uint8_t"
+        }
         self.costs = costs_of(problem, plan)
         self.inputs, self.outputs = self._sizes(network.inputs), self._sizes(network.outputs)
-        rng = np.random.default_rng(seed)
-        shapes = [network.tensors[each].shape for each in network.inputs]
-        self.images = [
-            [rng.integers(-128, 128, shape, dtype=np.int8) for shape in shapes] for _ in range(IMAGES)
-        ]
+        self.images = images_of(network, seed)
         self.expected = [[*network.run(given).values()] for given in self.images]
 
     def _sizes(self, names: Sequence[str]) -> list[int]:
@@ -123,19 +144,40 @@ class _Project:
             f'#define NETWORK_ARENA __attribute__((section(".bss.network_arena"), aligned({ALIGNMENT})))',
             "#endif",
             "",
+            f"typedef {self.input_type} network_input_t;",
+            f"typedef {self.output_type} network_output_t;",
+            "",
+            *self._scales(),
             "/* Compute the outputs of an input; maps have all channels of a pixel side by side. */",
-            "void network_run(const int8_t *input, int8_t *output);",
+            "void network_run(const network_input_t *input, network_output_t *output);",
             "",
             "/* Bytes that have been read and written outside, where COUNT_BYTES is defined. */",
             "extern long long network_moved_bytes;",
         ]
         return header_file("network", file_head(self.name, self.source), lines)
 
+    def _scales(self) -> Iterator[str]:
+        """Yield what integers stand for, of inputs and outputs that are floats in the file."""
+        for what, borders in (("INPUT", self.inside.inputs), ("OUTPUT", self.inside.outputs)):
+            for number, border in enumerate(borders):
+                if border.floats:
+                    named = f"{what.capitalize()} {number} is floats in the file, scale * (q - zero)"
+                    yield f"/* {named}: {safe_text(border.name)}. */"
+                    yield f"#define NETWORK_{what}_{number}_SCALE {single(border.scale)}"
+                    yield f"#define NETWORK_{what}_{number}_ZERO {border.zero_point}"
+                    yield ""
+
     def _vectors(self) -> str:
         lines = ["#include <stdint.h>", "", f"#define VECTORS {IMAGES}", ""]
-        for name, every in (("inputs", self.images), ("expected", self.expected)):
-            flat = [np.concatenate([each.reshape(-1) for each in one]).tolist() for one in every]
-            lines += [f"static const int8_t {name}[VECTORS][{len(flat[0])}] = {{"]
+        for name, kind, borders, every in (
+            ("inputs", self.input_type, self.inside.inputs, self.images),
+            ("expected", self.output_type, self.inside.outputs, self.expected),
+        ):
+            outside = [
+                [border.outside(each) for border, each in zip(borders, one, strict=True)] for one in every
+            ]
+            flat = [np.concatenate([each.reshape(-1) for each in one]).tolist() for one in outside]
+            lines += [f"static const {kind} {name}[VECTORS][{len(flat[0])}] = {{"]
             for one in flat:
                 lines += ["    {", *number_rows(one, "        "), "    },"]
             lines += ["};", ""]
@@ -158,10 +200,19 @@ class _Project:
         for coded in self.coded.values():
             lines += coded.before()
         for number, step in enumerate(self.steps):
-            lines += [*StepCode(self.graph, self.coded, self.outside, number, step).function(), ""]
-        lines += ["void network_run(const int8_t *input, int8_t *output)", "{"]
-        lines += [f"    step_{number}(input, output);" for number in range(len(self.steps))]
+            lines += [*self._step(number, step), ""]
+        lines += ["void network_run(const network_input_t *input, network_output_t *output)", "{"]
+        given = ", ".join(
+            name if kind == "int8_t" else f"({cast}int8_t *){name}"
+            for name, kind, cast in (("input", self.input_type, "const "), ("output", self.output_type, ""))
+        )
+        lines += [f"    step_{number}({given});" for number in range(len(self.steps))]
         return "\n".join([*lines, "}", ""])
+
+    def _step(self, number: int, step: PlannedStep) -> Iterator[str]:
+        """Yield the function of a step."""
+        code = StepCode(self.graph, self.coded, self.outside, number, step, self.unsigned)
+        yield from code.function()
 
     def _padding(self) -> list[str]:
         """Return pixels of which places of the padding are, one for each number that stands for zero."""
@@ -210,8 +261,9 @@ def _linker_script(flash: int, arena: int, others: int, size: int) -> str:
     return "\n".join(lines)
 
 
-def _refuse(problem: Problem, network: ExactNetwork) -> None:
+def _refuse(problem: Problem, given: Inside) -> None:
     """Refuse machines and numbers that there is no C for."""
+    network = given.network
     if problem.machine.dram:
         raise InputError("machine.dram", True, "integers of a file are emitted for machines without DRAM")
     if problem.machine.element_bytes != 1:
@@ -222,6 +274,10 @@ def _refuse(problem: Problem, network: ExactNetwork) -> None:
     for name, kind in kinds.items():
         if kind != "int8":
             raise InputError(f"tensor {name}", kind, "there is no C for other numbers than int8")
+    for what, borders in (("inputs", given.inputs), ("outputs", given.outputs)):
+        if len({border.unsigned for border in borders}) > 1:
+            limit = "there is no C for int8 and uint8 beside each other; one of both would do"
+            raise InputError(f"network.{what}", [border.name for border in borders], limit)
 
 
 def places_outside(problem: Problem, network: ExactNetwork) -> dict[int, int]:

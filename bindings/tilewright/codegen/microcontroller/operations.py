@@ -12,9 +12,12 @@ from tilewright.codegen.c_text import identifier
 from tilewright.residency import Problem
 from tilewright.residency.graph import Graph, Operation
 from tilewright.simulator.arithmetic.quantised import (
+    AveragePoolInSingles,
     ExactNetwork,
     ExactOperation,
+    MeanInSingles,
     Padded,
+    ProductInSingles,
     QuantisedAveragePool,
     QuantisedConvolution,
     QuantisedFullyConnected,
@@ -26,6 +29,8 @@ from tilewright.simulator.arithmetic.quantised import (
     QuantisedSum,
     QuantisedTable,
     Reshaped,
+    SoftmaxInSingles,
+    SumInSingles,
 )
 from tilewright.simulator.arithmetic.quantised.operation import Clamped
 from tilewright.simulator.arithmetic.quantised.windows import Pooled, Weighted
@@ -80,6 +85,10 @@ class Places(Protocol):
     @property
     def result_leaves(self) -> bool:
         """Whether the only pixel of running values leaves the network."""
+
+    @property
+    def result_unsigned(self) -> bool:
+        """Whether the only pixel of running values has no sign outside."""
 
 
 Pair = tuple[int, int]
@@ -136,6 +145,11 @@ def _coded(graph: Graph, operation: Operation, given: list[ExactOperation], name
         QuantisedTable: OfOneValue,
         QuantisedRescaling: OfOneValue,
         Padded: Border,
+        AveragePoolInSingles: AveragesInSingles,
+        MeanInSingles: MeanOfSums,
+        SumInSingles: SumOfSingles,
+        ProductInSingles: TimesInSingles,
+        SoftmaxInSingles: SoftmaxOfPowers,
     }
     if type(main) not in kinds:
         raise refusal(operation, f"there is no C for {main.operator}")
@@ -242,6 +256,12 @@ class CodedOperation:
         assert isinstance(self.exact, Clamped)
         return f"{self.exact.least}, {self.exact.most}"
 
+    def nearest(self, value: str, zero: int) -> str:
+        """Return a number of single precision to the nearest within the limits, and a zero point added."""
+        assert isinstance(self.exact, Clamped)
+        least, most = single(self.exact.least - zero), single(self.exact.most - zero)
+        return f"nearest({value}, {least}, {most}) + {zero}"
+
     def plane_result(self, step: Places) -> Lines:
         """Return where the only pixel of running values goes."""
         yield f"    int8_t *result = {step.only_result};"
@@ -252,6 +272,8 @@ class CodedOperation:
             yield f"    for (int c = 0; c < {self.outputs}; c++)"
             yield f"        result[c] = (int8_t){each.value.format('result[c]')};"
         if step.result_leaves:
+            if step.result_unsigned:
+                yield f"    flip_signs(result, {self.outputs});"
             yield f"    MOVED({self.outputs});"
 
 
@@ -275,8 +297,8 @@ class WithWeights(CodedOperation):
 
     def __init__(self, graph: Graph, operation: Operation, exact: ExactOperation, name: str) -> None:
         super().__init__(graph, operation, exact, name)
-        if self.exact.weight_zero_point:
-            raise refusal(operation, "there is no C for weights with a zero point")
+        if self.exact.weight_zero_point or self.exact.weights.dtype != np.int8:
+            raise refusal(operation, "there is no C for weights with a zero point that int8 does not hold")
         if self.exact.rounding == "wide":
             raise refusal(operation, "there is no C for sums of 64 bits")
         weights = self.exact.weights.reshape(len(self.exact.weights), -1).astype(np.int64)
@@ -295,8 +317,13 @@ class WithWeights(CodedOperation):
         yield from _array("int32_t", f"{self.name}_bias", self.bias)
         zero = self.exact.output_zero_point
         if self.exact.rounding == "doubles":
-            yield from _doubles(f"{self.name}_scale", self.exact.scale)
+            yield from _reals("double", f"{self.name}_scale", self.exact.scale)
             scaled = f"scaled_in_doubles(sum, {self.name}_scale[output])"
+        elif self.exact.rounding == "singles":
+            yield from _reals("float", f"{self.name}_scale", self.exact.scale)
+            scaled = self.nearest(f"(float)sum * {self.name}_scale[output]", zero)
+            yield from self._rescaled(scaled)
+            return
         else:
             yield from _array("int32_t", f"{self.name}_multiplier", self.exact.multiplier)
             yield from _array("int8_t", f"{self.name}_shift", self.exact.shift)
@@ -304,9 +331,12 @@ class WithWeights(CodedOperation):
             if (self.exact.shift <= 0).all():
                 high = f"multiply_high(sum, {self.name}_multiplier[output])"
                 scaled = f"divide_by_power({high}, -{self.name}_shift[output])"
+        yield from self._rescaled(f"limited({scaled} + {zero}, {self.limits()})")
+
+    def _rescaled(self, value: str) -> Lines:
         yield f"INLINE int32_t {self.name}_rescaled(int output, int32_t sum)"
         yield "{"
-        yield f"    return limited({scaled} + {zero}, {self.limits()});"
+        yield f"    return {value};"
         yield "}"
         yield ""
 
@@ -318,12 +348,17 @@ class WithWeights(CodedOperation):
         yield f"CONVOLUTION(result, taps, {sizes}, {names});"
 
 
-def _doubles(name: str, values: NDArray[np.float64]) -> Lines:
-    yield f"static const double {name}[{values.size}] = {{"
+def _reals(kind: str, name: str, values: NDArray[np.floating[Any]]) -> Lines:
+    yield f"static const {kind} {name}[{values.size}] = {{"
     for value in values.tolist():
-        yield f"    {float(value).hex()},"
+        yield f"    {single(value) if kind == 'float' else float(value).hex()},"
     yield "};"
     yield ""
+
+
+def single(value: float) -> str:
+    """Return a number of single precision as C has it, exactly."""
+    return f"{float(np.float32(value)).hex()}f"
 
 
 def blocked(weights: NDArray[np.int8]) -> NDArray[np.int8]:
@@ -482,10 +517,53 @@ def running_values(
     yield "}"
 
 
+class AveragesInSingles(Pool):
+    """Averages of what numbers stand for, in single precision."""
+
+    exact: AveragePoolInSingles
+
+    def average_in_singles(self, sum_: str, count: str) -> str:
+        """Return the average of a sum."""
+        e = self.exact
+        average = f"{sum_} / (float)({count}) / {single(e.output_scale)}"
+        return self.nearest(f"{average} + {single(e.output_zero_point)}", -e.offset)
+
+    def stands_for(self, value: str) -> str:
+        """Return what a number stands for."""
+        zero = self.exact.input_zero_point - self.exact.offset
+        return f"{single(self.exact.input_scale)} * (float)({value} - {zero})"
+
+    def pixel(self, step: Places, own: StepMap) -> Lines:
+        """Return what computes a pixel; places of the padding are left out."""
+        if self.taps > MOST_TAPS:
+            raise refusal(self.operation, f"there is no C for windows of more than {MOST_TAPS} places")
+        yield f"const int8_t *taps[{self.taps}];"
+        yield from step.window(self.source, own, self)
+        yield f"int8_t *result = {step.result(own)};"
+        yield f"for (int c = 0; c < {self.outputs}; c++) {{"
+        yield "    float found = 0;"
+        yield "    int32_t count = 0;"
+        yield f"    for (int tap = 0; tap < {self.taps}; tap++)"
+        yield "        if (taps[tap]) {"
+        yield f"            found += {self.stands_for('taps[tap][c]')};"
+        yield "            count++;"
+        yield "        }"
+        count = "count"
+        if self.exact.counts_padding:
+            yield "    (void)count;"
+            count = str(self.taps)
+        yield f"    result[c] = (int8_t)({self.average_in_singles('found', count)});"
+        yield "}"
+
+    def running(self, step: Places, own: StepMap) -> Lines:
+        """Refuse running values: those of a whole plane are sums of integers, which `MeanOfSums` has."""
+        raise refusal(self.operation, "there is no C for averages with running values")
+
+
 class Mean(CodedOperation):
     """A mean over a plane."""
 
-    exact: QuantisedMean
+    exact: QuantisedMean | MeanInSingles
     reads_row = True
 
     def __init__(self, graph: Graph, operation: Operation, exact: ExactOperation, name: str) -> None:
@@ -497,6 +575,7 @@ class Mean(CodedOperation):
     def value(self, sum_: str) -> str:
         """Return the mean of a sum."""
         exact = self.exact
+        assert isinstance(exact, QuantisedMean)
         whole = f"{sum_} - {exact.count * exact.input_zero_point}"
         scaled = f"scaled({whole}, {exact.multiplier}, {exact.shift}) + {exact.output_zero_point}"
         return f"limited({scaled}, {self.limits()})"
@@ -515,6 +594,18 @@ class Mean(CodedOperation):
     def running(self, step: Places, own: StepMap) -> Lines:
         """Return what adds a pixel to sums."""
         yield from running_values(self, step, own, self.value)
+
+
+class MeanOfSums(Mean):
+    """A mean over a plane: a sum of integers, which is multiplied in single precision."""
+
+    exact: MeanInSingles
+
+    def value(self, sum_: str) -> str:
+        """Return the mean of a sum."""
+        exact = self.exact
+        whole = f"({sum_} - {exact.count * exact.input_zero_point})"
+        return self.nearest(f"(float){whole} * {single(exact.scale)}", exact.output_zero_point)
 
 
 class OfValues(CodedOperation):
@@ -577,6 +668,31 @@ class Times(OfValues):
         product = f"({a} - {e.first_zero_point}) * ({b} - {e.second_zero_point})"
         scaled = f"scaled({product}, {e.multiplier}, {e.shift}) + {e.output_zero_point}"
         return f"limited({scaled}, {self.limits()})"
+
+
+class SumOfSingles(OfValues):
+    """A sum in single precision."""
+
+    exact: SumInSingles
+
+    def value(self, *operands: str) -> str:
+        """Return the sum of two numbers."""
+        e, (a, b) = self.exact, (f"(float)({each} + {self.exact.offset})" for each in operands)
+        total = f"{single(e.fixed)} + {a} * {single(e.first_ratio)} + {b} * {single(e.second_ratio)}"
+        return self.nearest(total, -e.offset)
+
+
+class TimesInSingles(OfValues):
+    """A product of two maps in single precision."""
+
+    exact: ProductInSingles
+
+    def value(self, *operands: str) -> str:
+        """Return the product of two numbers."""
+        e, (a, b) = self.exact, operands
+        first, second = e.first_zero_point - e.offset, e.second_zero_point - e.offset
+        product = f"(float)(({a} - {first}) * ({b} - {second})) * {single(e.ratio)}"
+        return self.nearest(f"{product} + {single(e.output_zero_point)}", -e.offset)
 
 
 class OfOneValue(OfValues):
@@ -657,6 +773,37 @@ class Softmax(CodedOperation):
         yield f"int8_t *result = {step.result(own)};"
         yield f"softmax(result, arena + {step.address(self.source)}, {self.outputs}, {e.multiplier},"
         yield f"    {e.left_shift}, {e.least_difference});"
+
+
+class SoftmaxOfPowers(CodedOperation):
+    """Softmax of the channels of a pixel, of a table of powers in single precision."""
+
+    exact: SoftmaxInSingles
+    reads_row = True
+
+    def __init__(self, graph: Graph, operation: Operation, exact: ExactOperation, name: str) -> None:
+        super().__init__(graph, operation, exact, name)
+        if graph.tensors[self.source].pixels != 1:
+            raise refusal(operation, "there is no C for softmax of several pixels")
+
+    def constants(self) -> Lines:
+        """Return the powers."""
+        yield from _reals("float", f"{self.name}_powers", self.exact.powers)
+
+    def pixel(self, step: Places, own: StepMap) -> Lines:
+        """Return what computes the only pixel."""
+        part = f"powers[x[c]] * {single(self.exact.output_scale)} / sum"
+        yield f"int8_t *result = {step.result(own)};"
+        yield f"const int8_t *x = arena + {step.address(self.source)};"
+        yield "int32_t largest = x[0];"
+        yield f"for (int c = 1; c < {self.outputs}; c++)"
+        yield "    largest = x[c] > largest ? x[c] : largest;"
+        yield f"const float *powers = {self.name}_powers + (255 - largest);"
+        yield "float sum = 0;"
+        yield f"for (int c = 0; c < {self.outputs}; c++)"
+        yield "    sum += powers[x[c]];"
+        yield f"for (int c = 0; c < {self.outputs}; c++)"
+        yield f"    result[c] = (int8_t)({self.nearest(part, self.exact.output_zero_point)});"
 
 
 def padding_name(value: int) -> str:

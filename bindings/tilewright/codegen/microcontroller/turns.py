@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterator, Mapping, Sequence
 
 from tilewright.codegen.c_text import block_comment, safe_text
 from tilewright.codegen.microcontroller.operations import CodedOperation, padding_name
@@ -22,6 +22,8 @@ class StepCode:
         Where inputs and outputs of the network begin among all of them, by tensor.
     number
         Of the step.
+    unsigned
+        Tensors whose integers have no sign outside.
     """
 
     def __init__(
@@ -31,7 +33,9 @@ class StepCode:
         outside: Mapping[int, int],
         number: int,
         step: PlannedStep,
+        unsigned: Collection[int] = (),
     ) -> None:
+        self.unsigned = unsigned
         self.graph, self.coded, self.outside, self.number, self.step = graph, coded, outside, number, step
         self.maps = {each.tensor: each for each in step.maps}
         self.strips = step.strips
@@ -51,6 +55,8 @@ class StepCode:
             if each.fetched:
                 size = self.graph.tensors[each.tensor].size
                 yield f"    MOVE(arena + {each.address}, input + {self.outside[each.tensor]}, {size});"
+                if each.tensor in self.unsigned:
+                    yield f"    flip_signs(arena + {each.address}, {size});"
         indent = "    "
         if self.strips > 1:
             yield f"    for (int strip = 0; strip < {self.strips}; strip++) {{"
@@ -110,6 +116,8 @@ class StepCode:
         source = f"input + {self.outside[t]} + {where}"
         yield f"ask{t}:"
         yield f"    MOVE(m{t}.base + m{t}.slot * {channels}, {source}, {channels});"
+        if t in self.unsigned:
+            yield f"    flip_signs(m{t}.base + m{t}.slot * {channels}, {channels});"
         yield from self._advance(each)
 
     def _advance(self, each: StepMap) -> Iterator[str]:
@@ -231,6 +239,11 @@ class StepCode:
         return f"arena + {self.step.result}"
 
     @property
+    def result_unsigned(self) -> bool:
+        """Whether the only pixel of running values has no sign outside."""
+        return self.step.group.output in self.unsigned
+
+    @property
     def result_leaves(self) -> bool:
         """Whether the only pixel of running values leaves the network."""
         return self.step.result is None
@@ -243,7 +256,11 @@ class StepCode:
         where = f"(y{t} * {columns} + {self.begin(own)} + x{t}) * {channels}"
         write = f"MOVE(output + {self.outside[t]} + {where}, result, {channels});"
         if self.leaves_at_once(own):
+            if t in self.unsigned:
+                yield f"flip_signs(result, {channels});"
             write = f"MOVED({channels});"
+        elif t in self.unsigned:
+            write = f"{{ {write} flip_signs(output + {self.outside[t]} + {where}, {channels}); }}"
         if self.strips > 1:  # columns that the strip before has written are not written again
             yield f"if (!strip || x{t} + {self.begin(own)} >= begin{t}[strip - 1] + width{t}[strip - 1])"
             write = "    " + write

@@ -1,5 +1,5 @@
 /*
- * Integer arithmetic of TensorFlow Lite's kernels, bit for bit, for a pixel at a time.
+ * Arithmetic of TensorFlow Lite's kernels and of onnxruntime's, bit for bit, for a pixel at a time.
  *
  * All sizes are constants where the functions are called, so that the compiler makes loops for each layer.
  */
@@ -52,6 +52,16 @@ INLINE int32_t scaled_in_doubles(int32_t sum, double scale)
     const double product = (double)sum * scale, size = product < 0 ? -product : product;
     const int32_t whole = (int32_t)size, nearest = whole + (size - whole >= 0.5);
     return product < 0 ? -nearest : nearest;
+}
+
+/*
+ * A number to the nearest within limits of at most 2 ** 22, halves to even, as onnxruntime rounds. All is in
+ * single precision, and products are rounded before they are added: compile with -ffp-contract=off.
+ */
+INLINE int32_t nearest(float value, float least, float most)
+{
+    const float kept = value < least ? least : value > most ? most : value;
+    return (int32_t)((kept + 12582912.0f) - 12582912.0f);
 }
 
 /* Where pixels of a map lie, and how far it has come. */

@@ -7,7 +7,7 @@
 #define RUNS VECTORS /* how many of the inputs are taken */
 #endif
 
-static int8_t output[NETWORK_OUTPUT_BYTES];
+static network_output_t output[NETWORK_OUTPUT_BYTES];
 
 static void print_number(uint64_t value)
 {

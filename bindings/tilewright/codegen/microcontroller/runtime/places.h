@@ -11,6 +11,13 @@
 #endif
 #define MOVE(to, from, bytes) (MOVED(bytes), memcpy((to), (from), (bytes)))
 
+/* Integers with a sign from those without, or the reverse: 128 less, or more. */
+INLINE void flip_signs(int8_t *values, int count)
+{
+    for (int i = 0; i < count; i++)
+        values[i] = (int8_t)(values[i] ^ -128);
+}
+
 INLINE int smaller(int a, int b)
 {
     return a < b ? a : b;

@@ -1,9 +1,10 @@
-"""Quantised networks, computed bit for bit as LiteRT (TensorFlow Lite) computes them.
+"""Quantised networks, computed bit for bit as LiteRT (TensorFlow Lite) or onnxruntime computes them.
 
 Each operation is a frozen record of integers and arrays, which `compute` executes and of which printers make
 code. Maps have channels last: (images, rows, columns, channels).
 """
 
+from tilewright.simulator.arithmetic.quantised.borders import Border, Inside, inside
 from tilewright.simulator.arithmetic.quantised.curves import QuantisedSigmoid, QuantisedWideSoftmax
 from tilewright.simulator.arithmetic.quantised.moves import (
     Concatenated,
@@ -14,6 +15,14 @@ from tilewright.simulator.arithmetic.quantised.moves import (
 )
 from tilewright.simulator.arithmetic.quantised.network import ExactNetwork
 from tilewright.simulator.arithmetic.quantised.operation import ExactOperation, ExactTensor
+from tilewright.simulator.arithmetic.quantised.singles import (
+    AveragePoolInSingles,
+    MeanInSingles,
+    ProductInSingles,
+    Recoded,
+    SoftmaxInSingles,
+    SumInSingles,
+)
 from tilewright.simulator.arithmetic.quantised.softmax import QuantisedSoftmax
 from tilewright.simulator.arithmetic.quantised.values import (
     Dequantised,
@@ -38,12 +47,17 @@ from tilewright.simulator.arithmetic.quantised.windows import (
 )
 
 __all__ = [
+    "AveragePoolInSingles",
+    "Border",
     "Concatenated",
     "Dequantised",
     "ExactNetwork",
     "ExactOperation",
     "ExactTensor",
+    "Inside",
+    "MeanInSingles",
     "Padded",
+    "ProductInSingles",
     "Quantised",
     "QuantisedAveragePool",
     "QuantisedConvolution",
@@ -64,6 +78,10 @@ __all__ = [
     "QuantisedTransposedConvolution",
     "QuantisedWideSoftmax",
     "Rearranged",
+    "Recoded",
     "Reshaped",
+    "SoftmaxInSingles",
     "Stacked",
+    "SumInSingles",
+    "inside",
 ]

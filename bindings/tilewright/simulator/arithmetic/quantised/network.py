@@ -28,6 +28,9 @@ class ExactNetwork:
     layers
         Layers of the imported network that stand for an operation, by its name, the one that gives its
         result last. An operation that moves nothing may have none.
+    borders
+        Names of operations between inputs or outputs of the file and the integers inside, as they are
+        stored; no layer stands for them.
     """
 
     tensors: Mapping[str, ExactTensor]
@@ -35,6 +38,7 @@ class ExactNetwork:
     outputs: tuple[str, ...]
     operations: tuple[ExactOperation, ...]
     layers: Mapping[str, tuple[str, ...]] = field(default_factory=dict)
+    borders: frozenset[str] = frozenset()
 
     def run(self, inputs: Sequence[Array], *, every: bool = False) -> dict[str, Array]:
         """Return what the network gives, by name.
@@ -118,9 +122,13 @@ class ExactNetwork:
             own = tuple(name for name in computing if name in layers)[:1]
             own = own or (owners.get(layers[-1], ()) if layers else ())
             part_of[operation.name] = own or self._of_readers(operation, part_of)
+            if operation.name in self.borders:
+                part_of[operation.name] = ()
             for name in dict.fromkeys(part_of[operation.name]):
                 found[name].insert(0, operation)
-        left = [each.name for each in self.operations if not part_of[each.name]]
+        left = [
+            each.name for each in self.operations if not part_of[each.name] and each.name not in self.borders
+        ]
         if left:
             raise InputError("operations of the file", left, "are part of no operation of the graph")
         empty = [op.name for op in graph.ops if op.spec.kind not in KEEP and not found[op.name]]

@@ -125,3 +125,10 @@ def limits_of(kind: str) -> tuple[int, int]:
     """Return the least and the most number of a type of integers."""
     known = np.iinfo(kind)
     return int(known.min), int(known.max)
+
+
+def scaled_in_singles(values: Integers, scale: NDArray[Any] | float) -> NDArray[np.int64]:
+    """Return integers times a number, both in single precision, to the nearest, halves to even."""
+    products = values.astype(np.float32) * np.asarray(scale, np.float32)
+    found: NDArray[np.int64] = np.rint(products.astype(np.float64)).astype(np.int64)
+    return found

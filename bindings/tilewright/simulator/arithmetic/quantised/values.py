@@ -153,15 +153,24 @@ class QuantisedRescaling(Clamped):
 
 @dataclass(frozen=True, eq=False)
 class Quantised(Clamped):
-    """Integers that stand for floats: ``round(x / scale) + zero_point``, halves away from zero, limited."""
+    """Integers that stand for floats: ``round(x / scale) + zero_point``, limited.
+
+    Attributes
+    ----------
+    to_even
+        Whether halves go to even, as of onnxruntime; else they go away from zero.
+    """
 
     scale: float
     zero_point: int
+    to_even: bool = False
 
     def compute(self, *given: Array) -> Array:
         """Return the integers of 32-bit floats."""
         quotients = given[0].astype(np.float32) / np.float32(self.scale)
-        rounded = np.copysign(np.floor(np.abs(quotients) + np.float32(0.5)), quotients)
+        rounded = np.rint(quotients)
+        if not self.to_even:
+            rounded = np.copysign(np.floor(np.abs(quotients) + np.float32(0.5)), quotients)
         kept = np.clip(rounded.astype(np.float64), -(2.0**31), 2.0**31 - 1)
         return self.limited(kept.astype(np.int64) + self.zero_point)
 

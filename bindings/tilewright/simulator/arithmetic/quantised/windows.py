@@ -15,9 +15,15 @@ from numpy.lib.stride_tricks import sliding_window_view
 from numpy.typing import NDArray
 
 from tilewright.simulator.arithmetic.quantised.operation import Array, Clamped
-from tilewright.simulator.arithmetic.quantised.scaling import scaled, scaled_in_doubles, scaled_wide, wrapped
+from tilewright.simulator.arithmetic.quantised.scaling import (
+    scaled,
+    scaled_in_doubles,
+    scaled_in_singles,
+    scaled_wide,
+    wrapped,
+)
 
-Rounding = Literal["twice", "wide", "doubles"]
+Rounding = Literal["twice", "wide", "doubles", "singles"]
 """How a sum is multiplied by a factor: see `Weighted`."""
 
 
@@ -30,6 +36,8 @@ class Weighted(Clamped):
 
     Attributes
     ----------
+    weights
+        int8, or int16 where zero points of the outputs differ and have been taken away.
     bias : shape (outputs,)
         int32, or int64 where sums are; zeros where the file has none.
     multiplier, shift : int32, shape (outputs,)
@@ -39,10 +47,11 @@ class Weighted(Clamped):
     rounding
         "twice": sums of 32 bits; a product of 64 bits is rounded to 32, then shifted and rounded again.
         "wide": sums of 64 bits, factors of 16 bits, one rounding. "doubles": sums times `scale` in double
-        precision, to the nearest, halves away from zero.
+        precision, to the nearest, halves away from zero. "singles": the same in single precision, halves to
+        even, as onnxruntime does.
     """
 
-    weights: NDArray[np.int8]
+    weights: Array
     bias: Array
     input_zero_point: int
     weight_zero_point: int
@@ -59,6 +68,8 @@ class Weighted(Clamped):
             values = scaled_wide(whole, self.multiplier, self.shift)
         elif self.rounding == "twice":
             values = scaled(wrapped(whole), self.multiplier, self.shift)
+        elif self.rounding == "singles":
+            values = scaled_in_singles(wrapped(whole), self.scale)
         else:
             sums_kept = whole if self.bias.dtype == np.int64 else wrapped(whole)
             values = scaled_in_doubles(sums_kept, self.scale)
@@ -249,7 +260,9 @@ class QuantisedMatrixProduct(Clamped):
     first_turned, second_turned
         Whether rows and columns of an operand change places.
     rounding
-        "twice" or "wide": see `Weighted`.
+        "twice", "wide" or "singles": see `Weighted`.
+    scale
+        The factor as a number.
     """
 
     first_zero_point: int
@@ -260,6 +273,7 @@ class QuantisedMatrixProduct(Clamped):
     first_turned: bool
     second_turned: bool
     rounding: Rounding
+    scale: float = 0.0
 
     def compute(self, *given: Array) -> Array:
         """Return the products."""
@@ -268,5 +282,7 @@ class QuantisedMatrixProduct(Clamped):
         first = first.swapaxes(-1, -2) if self.first_turned else first
         second = second.swapaxes(-1, -2) if self.second_turned else second
         sums = (first @ second).astype(np.int64)
+        if self.rounding == "singles":
+            return self.limited(scaled_in_singles(wrapped(sums), self.scale) + self.output_zero_point)
         scale = scaled_wide if self.rounding == "wide" else scaled
         return self.limited(scale(sums, self.multiplier, self.shift) + self.output_zero_point)
