@@ -306,6 +306,8 @@ class Attention(NamedTuple):
         Tensors that functions of scores read, too, and how many groups have keys of their own in each.
     causal
         n where row i sees keys up to i + n; None if all. Nothing may be read beside the scores then.
+    source
+        The tensor of scores, where no operation of the chain computes it.
     """
 
     chain: tuple[int, ...]
@@ -315,6 +317,7 @@ class Attention(NamedTuple):
     values: int
     beside: dict[int, int]
     causal: int | None
+    source: int | None = None
 
     def seen(self, row: int) -> int:
         """Return how many keys a row sees."""
@@ -437,9 +440,42 @@ class Group:
                 for t in {t for t, second in flags if second and t in self.sources}:
                     self.blocked[op.number, t] = "beside" if (t, False) in flags else "alone"
         self.passing = [each for each in graph.attention if each.mask <= self.mask]
+        end, self.tiled = self._end(), False
+        if end is not None and not self.passing:
+            self.passing = [end]
+            if self.mask == end.mask:  # matrix by matrix, and not where keys of a mask cannot be loaded alone
+                readers = {t: [op for op in self.ops if t in op.reads] for t in end.beside}
+                self.tiled = all(t in self.sources and len(those) == 1 for t, those in readers.items())
+                self.passing = [end] if self.tiled else []
+        if graph.tiles and len(ops) == 1 and self.last.columns is not None:
+            table, (first, *others) = self.last.table, [not each for each in self.last.table["second"]]
+            plain = first and not any(others) and table["at"][0] is None and not self._is_copied()
+            self.tiled = plain and graph.shapes[self.last.reads[0]][1:] == tuple(self.last.plane)
         self.course = lru_cache(maxsize=None)(self._courses)
         self.cut = lru_cache(maxsize=None)(self._cut)
         self.known: dict[Any, list[Spent]] = {}
+
+    def _is_copied(self) -> bool:
+        """Whether the first operand has another shape than its tensor, or is made of copies."""
+        table, name = self.last.table, self.graph.name(self.last.reads[0])
+        copied = name in table.get("copies", ()) or name in table.get("expanded", {})
+        return copied or len(self.last.parts[0]) != self.last.groups * table["depth"]
+
+    def _end(self) -> Attention | None:
+        """Return the end of the only attention of which the step has the context, and not the scores."""
+        own = [each for each in self.graph.attention if each.chain[-1] in self.mask]
+        if len(own) != 1 or not self.graph.tiles:
+            return None
+        chain_ = own[0].chain
+        begin = max((place + 1 for place, number in enumerate(chain_) if number not in self.mask), default=0)
+        if not 0 < begin < len(chain_) - 1:
+            return None
+        rest = chain_[begin:]
+        read = {t for number in rest for t in self.graph.ops[number].reads}
+        beside = {t: n for t, n in own[0].beside.items() if t in read}
+        return own[0]._replace(
+            chain=rest, mask=frozenset(rest), beside=beside, causal=None, source=chain_[begin - 1] + 1
+        )
 
     def passed(self, running: bool) -> tuple[int, int]:
         """Return rows and columns that passes go over: of the output, or of what is added up to it."""
@@ -553,11 +589,23 @@ class Group:
                     found |= {
                         ("kernels", rows * width, many, (), None, None, True) for many in fewest(kernels[-1])
                     }
+        if self.tiled:
+            found |= self._tiled_ways()
         if any(op.columns is not None for op in self.ops):
             # Larger blocks of columns take more memory, and change nothing else.
             for pixels, many, kept in product(fewest(last.pixels), {1, self.most_kernels}, subsets(all_kept)):
-                for keys in (None, *range(1, self.most_keys + 1)):
+                for keys in (None, *range(1, (0 if self.tiled else self.most_keys) + 1)):
                     found.add(("pixels", pixels, many, kept, None, None, False, False, True, keys))
+        return found
+
+    def _tiled_ways(self) -> set[tuple[Any, ...]]:
+        """Return the ways in tiles of a product, by itself or with the softmax before it."""
+        last, found = self.last, set[tuple[Any, ...]]()
+        assert last.columns is not None
+        terms = range(1, last.table["depth"] + 1)
+        for pixels, many, each in product(fewest(last.pixels), range(1, len(last.columns[0]) + 1), terms):
+            channels, keys = (each, None) if len(self.ops) == 1 else (None, each)
+            found.add(("pixels", pixels, many, (), None, channels, False, False, True, keys))
         return found
 
     def _adding(self, kernels: range, straight: bool) -> set[tuple[Any, ...]]:
@@ -594,7 +642,9 @@ class Group:
         keys = told.get("keys")
         if told.get("blocks"):
             flags = bool(told.get("double_buffering")), bool(told.get("running"))
-            if (order, pixels, 1, kept, columns, channels, *flags, True, keys) not in self.ways:
+            in_tiles = self.tiled and (channels if len(self.ops) == 1 else keys) is not None
+            listed = kernels if in_tiles else 1
+            if (order, pixels, listed, kept, columns, channels, *flags, True, keys) not in self.ways:
                 raise Refused("blocks")
             return self.cut(order, pixels, kernels, kept, columns, channels, False, False, True, keys)
         if keys is not None:
@@ -630,6 +680,8 @@ class Group:
         step = {"order": order, "pixels": pixels, "kernels": kernels, "kept": kept, "columns": columns,
                 "channels": channels, "double_buffering": doubled, "running": running, "blocks": blocks,
                 "keys": keys}  # fmt: skip
+        if blocks and self.tiled and (channels if len(self.ops) == 1 else keys) is not None:
+            return self._in_product_tiles(step)
         if blocks:
             return self._in_second_blocks(step)
         how: Callable[[Json], Cut] = {"pixels": self._in_pixels, "kernels": self._in_kernels}.get(
@@ -747,7 +799,7 @@ class Group:
             held[t] = self._lines([course], t, False)[0]
             own = deep[t]
             for each in passing:
-                inside = t - 1 in each.chain[:-1]
+                inside = t - 1 in each.chain[:-1] or t == each.source
                 readers = [op for op in self.ops if t in op.reads]
                 mask = t in each.beside and t in self.sources and len(readers) == 1
                 if inside or mask:
@@ -775,6 +827,55 @@ class Group:
         block = None if last.number in sums else min(step["pixels"], last.pixels) * wide
         once = sum(op.weights for op in self.heavy if op.name in step["kept"])
         return Cut(step, passes, lines, weights, block, False, once, operands, sums)
+
+    def _in_product_tiles(self, step: Json) -> Cut:
+        """Pass by pass, matrix by matrix, block of columns by block, terms of a product are added up."""
+        graph, last, ops = self.graph, self.last, self.graph.ops
+        pixels, kernels, terms = step["pixels"], step["kernels"], step["channels"] or step["keys"]
+        end, depth = self.passing[0] if self.passing else None, last.table["depth"]
+        assert last.columns is not None
+        share, left = last.groups // len(last.columns), last.reads[0] if end is None else end.source
+        assert left is not None
+        passes: list[Pass] = []
+        width = {left: share}
+        for number in range(len(last.columns)):
+            heads = range(number * share, (number + 1) * share)
+            for t, groups in end.beside.items() if end is not None else ():
+                width[t] = len({head % groups for head in heads})
+        for start in range(0, last.pixels, pixels):
+            rows = min(pixels, last.pixels - start)
+            for matrix in last.columns:
+                for at in range(0, len(matrix), kernels):
+                    columns = matrix[at : at + kernels]
+                    for low in range(0, depth, terms):
+                        high = min(depth, low + terms)
+                        taken = [t for column in columns for t, _ in column[low:high]]
+                        new = {t: taken.count(t) for t in self.sources}
+                        for t, many in width.items():
+                            again = at == 0 or end is not None or terms < depth
+                            new[t] += rows * many * (high - low) * again * (t in self.sources)
+                        done = rows * share * len(columns) * (high == depth)
+                        pairs = rows * share * (high - low)
+                        macs = pairs * len(columns)
+                        before = [ops[n] for n in end.chain[:-1]] if end is not None else []
+                        vector = pairs * sum(op.vector for op in before)
+                        if end is not None and low:  # what has been added up is brought to a new maximum
+                            vector += rows * share * (len(columns) + 1)
+                        touched = 2 * macs + done + pairs * sum(op.touched for op in before)
+                        passes.append(Pass(new, {self.output: done}, 0, macs, vector, touched))
+        held = width | {n + 1: share for n in (end.chain[:-1] if end is not None else ())}
+        lines = {t: (pixels * many * terms,) * 3 for t, many in held.items()}
+        operands = {
+            t: min(last.second_size(t, "all"), kernels * min(terms, last.second_size(t, "unit")))
+            for number, t in self.blocked
+        }
+        values, wide = pixels * share * kernels, graph.sum_elements
+        if end is not None:
+            sums = {last.number: values * wide + 2 * pixels * share * wide}
+            return Cut(step, passes, lines, {}, None, False, 0, {last.number: operands}, sums)
+        partial = terms < depth
+        block = values * (wide if partial else 1)
+        return Cut(step, passes, lines, {}, block, partial, 0, {last.number: operands}, {})
 
     def _adds(self, pixels: int, ends: bool, channels: int | None = None) -> list[int]:
         """Return MACs, operations on values and accesses for some pixels, and at the end for the output."""

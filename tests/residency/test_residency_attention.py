@@ -87,9 +87,9 @@ def test_attention_moves_what_a_plan_by_hand_moves(positions: int, elements: int
 @pytest.mark.parametrize(
     ("positions", "elements", "traffic"),
     [
-        *((256, 1024, 3_010_560), (256, 2048, 1_355_776), (256, 4096, 847_872), (256, 8192, 503_808)),
+        *((256, 1024, 1_306_624), (256, 2048, 864_256), (256, 4096, 618_496), (256, 8192, 471_040)),
         *((256, 16384, 339_968), (256, 32768, 208_896), (256, 65536, 45_056)),
-        *((512, 1024, 17_444_864), (512, 2048, 7_221_248), (512, 4096, 3_190_784), (512, 8192, 1_716_224)),
+        *((512, 1024, 4_501_504), (512, 2048, 2_961_408), (512, 4096, 2_043_904), (512, 8192, 1_519_616)),
         *((512, 16384, 995_328), (512, 32768, 667_648), (512, 65536, 405_504)),
     ],
 )
@@ -97,7 +97,8 @@ def test_the_page_tells_what_attention_moves_in_some_memory(
     positions: int, elements: int, traffic: int
 ) -> None:
     problem = problem_of(attention(positions, 64), elements)
-    assert problem.least_memory == 458
+    assert problem.least_memory == 15
+    assert problem.with_(limits={"tiles": False}).least_memory == 458
     answer = search(problem)
     assert answer.plan is not None and answer.bound == objective(problem, answer.plan) == traffic
     assert tw.residency.violation(problem, answer.plan) is None
@@ -106,7 +107,7 @@ def test_the_page_tells_what_attention_moves_in_some_memory(
 def test_the_least_memory_of_attention_has_a_query_a_key_and_what_has_been_added_up() -> None:
     sums = (16 + 2) * 4  # context, maximum and sum
     least = 16 + 2 * 16 + 2 + sums  # a query, its key and value, score and exponential
-    problem = problem_of(attention(64, 16), least)
+    problem = problem_of(attention(64, 16), least, limits={"tiles": False})
     assert problem.least_memory == least
     assert problem.grounds is None
     plan = optimum(problem)
@@ -116,6 +117,19 @@ def test_the_least_memory_of_attention_has_a_query_a_key_and_what_has_been_added
     report = simulate(problem, plan)
     # Each query passes all keys and values.
     assert report.measures.steps_of_plan["scores+softmax+context"].loaded_bytes == 64 * (16 + 2 * 64 * 16)
+
+
+def test_the_least_memory_of_tiles_has_a_score_a_value_and_what_has_been_added_up() -> None:
+    least = 3 + (1 + 2) * 4  # score, exponential, value; a column of the context, maximum and sum
+    problem = problem_of(attention(64, 16), least)
+    assert problem.least_memory == least
+    plan = optimum(problem)
+    (end,) = [step for step in plan.steps if "context" in step.operations]
+    assert end.operations == ("softmax", "context")
+    assert (end.pixels, end.kernels, end.keys, end.blocks) == (1, 1, 1, True)
+    report = simulate(problem, plan)
+    # For each of 16 columns of the context, all scores and, for each query, a column of the values.
+    assert report.measures.steps_of_plan["softmax+context"].loaded_bytes == 2 * 16 * 64 * 64
 
 
 def test_a_product_that_does_not_say_how_its_second_operand_is_stored_has_all_of_it_on_chip() -> None:

@@ -4,7 +4,9 @@ from __future__ import annotations
 
 from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, field, replace
+from functools import reduce
 from math import prod
+from operator import or_
 from typing import NamedTuple, TypeVar
 
 import numpy as np
@@ -162,6 +164,10 @@ class Attention:
     loads
         Then, for scores and context, by number: of each tensor in the second operand, its elements for the
         first keys, from none on.
+    share
+        Heads that share a matrix of values.
+    source
+        Of the end of an attention, without the product that gives scores: the tensor that it reads.
     """
 
     operations: tuple[int, ...]
@@ -172,6 +178,8 @@ class Attention:
     beside: Mapping[int, int]
     seen: NDArray[np.int64] | None = None
     loads: Mapping[int, Mapping[int, NDArray[np.int64]]] = field(default_factory=dict)
+    share: int = 1
+    source: int | None = None
 
     @property
     def scores(self) -> int:
@@ -202,6 +210,34 @@ class Attention:
     def rescaled(self) -> int:
         """What a block of keys, but the first, brings to a new maximum in a row: contexts and sums."""
         return self.groups * (self.values + 1)
+
+    def end_from(self, mask: int, reads: Sequence[int]) -> Attention | None:
+        """Return what is left of it behind the last operation that a group lacks, if softmax and context are.
+
+        Its keys pass by for all rows alike.
+
+        Parameters
+        ----------
+        mask
+            Operations of the group.
+        reads
+            For each operation, a bit mask of the tensors that it reads.
+        """
+        lacking = (place for place, each in enumerate(self.operations) if self.required & ~mask & 1 << each)
+        begin = max(lacking, default=-1) + 1
+        if not 0 < begin <= len(self.operations) - 2:
+            return None
+        own = self.operations[begin:]
+        read = reduce(or_, (reads[number] for number in own))
+        return replace(
+            self,
+            operations=own,
+            required=self.required & sum(1 << number for number in own),
+            beside={tensor: groups for tensor, groups in self.beside.items() if read >> tensor & 1},
+            seen=None,
+            loads={},
+            source=self.operations[begin - 1] + 1,
+        )
 
     def count_blocks(self, keys: int, rows: int) -> int:
         """Return the blocks of some keys each, but the first, that all rows together see."""
@@ -264,7 +300,10 @@ def _attention(
         return None
     numbers.insert(0, op.number)
     required = sum(1 << number for number in numbers if graph.ops[number].name not in free)
-    found = Attention(tuple(numbers), required, spec.groups, spec.depth, spec.columns, beside)
+    values = seconds[context.number]
+    assert values is not None
+    share = spec.groups // values.matrices
+    found = Attention(tuple(numbers), required, spec.groups, spec.depth, spec.columns, beside, share=share)
     if softmax.causal is None or beside:  # what is beside scores is loaded for all keys
         return found
     seen = np.minimum(spec.depth, np.arange(1, prod(spec.output[1:]) + 1) + softmax.causal)

@@ -38,7 +38,7 @@ class _Program(Protocol):
         """Return the numbers that running maxima and sums of attention have."""
 
 
-class _Step(Protocol):
+class StepOfBlocks(Protocol):
     """What is known of a step's program: see `lowering.StepProgram`."""
 
     step: Step
@@ -104,7 +104,7 @@ class BlockSteps:
         The keys that pass by at the moment.
     """
 
-    def __init__(self, step: _Step, area: InBlocks) -> None:
+    def __init__(self, step: StepOfBlocks, area: InBlocks) -> None:
         self.step, self.area, self.shape = step, area, step.shape
         self.passing = {each.context: each for each in area.passing(self.shape.keys)}
         self.inside = {number for each in self.passing.values() for number in each.operations[:-1]}
@@ -114,6 +114,10 @@ class BlockSteps:
             for operation in step.group.operations
             if operation.second is not None
         }
+
+    def elements_of(self, operation: Operation) -> NDArray[np.int64]:
+        """Return where the values of a product's second operand lie: see `elements_of_second`."""
+        return self._elements[operation.number]
 
     def instructions(self, operation: Operation, pixels: Numbers) -> Iterator[Instruction]:
         """Return how some pixels of a product are computed, or of attention whose context it gives."""
@@ -139,7 +143,7 @@ class BlockSteps:
         for begin in range(0, second.units, self.shape.kernels):
             units = np.arange(begin, min(begin + self.shape.kernels, second.units))
             places = np.divmod(units, second.columns)
-            loads, second_at = self._block(operation, tensors[places], elements[places])
+            loads, second_at = self.block(operation, tensors[places], elements[places])
             yield from loads
             for matrix in np.unique(places[0]).tolist():
                 own = np.flatnonzero(places[0] == matrix)
@@ -185,7 +189,7 @@ class BlockSteps:
 
         return product
 
-    def _block(self, operation: Operation, tensors: Numbers, elements: Numbers) -> tuple[list[Load], Place]:
+    def block(self, operation: Operation, tensors: Numbers, elements: Numbers) -> tuple[list[Load], Place]:
         """Return loads of a block of a second operand, and where it lies then.
 
         Parameters
@@ -225,8 +229,11 @@ class BlockSteps:
             causal = operations[attention.softmax].op.causal
             seen = arithmetic.sees(np.arange(first, end), pixels, causal)
             self.keys = Keys(attention, first, end, room, seen)
-            yield from self._scores(operations[attention.scores], pixels)
-            for number in attention.operations[1:-2]:
+            functions = attention.operations[:-2]
+            if attention.source is None:
+                yield from self._scores(operations[attention.scores], pixels)
+                functions = functions[1:]
+            for number in functions:
                 yield from self._function(operations[number], pixels)
             yield from self._softmax(operations[attention.softmax], pixels)
             yield from self._values(operations[attention.context], pixels)
@@ -247,7 +254,7 @@ class BlockSteps:
         if not of_rows:
             tensors, elements = tensors.transpose(0, 2, 1), elements.transpose(0, 2, 1)
         span = slice(self.keys.first, self.keys.end)
-        loads, place = self._block(operation, tensors[:, span], elements[:, span])
+        loads, place = self.block(operation, tensors[:, span], elements[:, span])
         share = spec.groups // len(tensors)
         return loads, Place(*(np.repeat(each, share, axis=0) for each in place))
 
@@ -296,11 +303,7 @@ class BlockSteps:
     def _function(self, operation: Operation, pixels: Numbers) -> Iterator[Instruction]:
         """Compute a function of single values, of the keys that pass by."""
         assert self.keys is not None
-        for access in operation.op.accesses:
-            tensor = access.source + 1
-            streamed = tensor in self.area.sources and tensor not in self.step.whole
-            if streamed and self.area.of_keys(tensor) is not None:
-                yield Load(self.rows(tensor, pixels))
+        yield from self._load_keys(operation, pixels)
         places = tuple(self.rows(access.source + 1, pixels) for access in operation.op.accesses)
         result = self.rows(operation.number + 1, pixels)
         kind = operation.op.spec.kind
@@ -315,9 +318,18 @@ class BlockSteps:
         work = work_of_value(operation.op).times(self._pairs(result))
         yield Apply(places, (result,), self.step.numeric_only(function), work)
 
+    def _load_keys(self, operation: Operation, pixels: Numbers) -> Iterator[Load]:
+        """Load what functions of scores read of the keys that pass by, from DRAM."""
+        for access in operation.op.accesses:
+            tensor = access.source + 1
+            streamed = tensor in self.area.sources and tensor not in self.step.whole
+            if streamed and self.area.of_keys(tensor) is not None:
+                yield Load(self.rows(tensor, pixels))
+
     def _softmax(self, operation: Operation, pixels: Numbers) -> Iterator[Instruction]:
         """Take the exponentials of the keys' scores, and bring what has been added up to the new maximum."""
         assert self.keys is not None
+        yield from self._load_keys(operation, pixels)
         attention, first, *_, seen = self.keys
         (source,) = operation.op.accesses
         scores, powers = self.rows(source.source + 1, pixels), self.rows(operation.number + 1, pixels)

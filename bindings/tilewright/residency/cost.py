@@ -15,7 +15,14 @@ import numpy as np
 from tilewright.residency.machine import OneMemory
 from tilewright.residency.shapes.groups import Group
 from tilewright.residency.shapes.in_blocks import in_blocks
-from tilewright.residency.shapes.shape import Shape, count_rounds, group_of_passes, planes_or_strips
+from tilewright.residency.shapes.shape import (
+    Shape,
+    count_rounds,
+    cut_of,
+    group_of_passes,
+    planes_or_strips,
+    tiles_of_product,
+)
 from tilewright.residency.shapes.strips import Strips
 from tilewright.simulator.arithmetic.pixel_arithmetic import Work
 from tilewright.simulator.program import Counts
@@ -25,8 +32,10 @@ MOST_TIME = 2**60
 
 
 def work_of_step(group: Group, shape: Shape) -> Work:
-    """Return what a step does: strips compute again what they share."""
+    """Return what a step does: strips compute again what they share, and blocks of columns the softmax."""
     where, total = planes_or_strips(group, shape), Work()
+    in_tiles = tiles_of_product(group, shape)
+    blocks = 1 if in_tiles is None else int(in_tiles.count_blocks(cut_of(shape)))
     passing = () if shape.keys is None else in_blocks(group).attentions
     seen = {number for each in passing if each.seen is not None for number in each.operations}
     for operation in group.operations:
@@ -34,13 +43,16 @@ def work_of_step(group: Group, shape: Shape) -> Work:
         values = tensor.size
         if isinstance(where, Strips) and not (shape.running and operation is group.last):
             values = where.read(operation.number + 1) * tensor.shape[0] * tensor.shape[1]
+        if operation is not group.last:
+            values *= blocks
         if operation.number in seen:
             total = total.plus(group.graph.least_work(operation.number))
         else:
             total = total.plus(operation.work.times(values))
     for attention in passing:
         rows = group.graph.tensors[attention.context + 1].pixels
-        total = total.plus(Work(0, attention.count_blocks(shape.keys or 1, rows) * attention.rescaled, 0))
+        more = attention.rescaled + attention.groups * (blocks - 1)
+        total = total.plus(Work(0, attention.count_blocks(shape.keys or 1, rows) * more, 0))
     return total
 
 

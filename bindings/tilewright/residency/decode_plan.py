@@ -15,12 +15,14 @@ from tilewright.residency.problem import Problem
 from tilewright.residency.shapes import tiles
 from tilewright.residency.shapes.groups import Group, group_mask
 from tilewright.residency.shapes.in_blocks import may_have_blocks, most_keys, pixels_in_blocks
+from tilewright.residency.shapes.product_tiles import product_tiles
 from tilewright.residency.shapes.shape import (
     Shape,
     elements_moved,
     most_kernels,
     replaces,
     step_buffers,
+    tiles_of_product,
     why_not_double_buffered,
     why_not_interleaved,
 )
@@ -329,7 +331,8 @@ def _shape_in_blocks(step: Step, group: Group, kept: frozenset[int]) -> Shape:
     """Return the shape of a step that loads second operands in blocks."""
     if not may_have_blocks(group):
         raise InvalidPlanError("blocks: has no product whose second operand may be loaded in blocks")
-    if step.order != "pixels" or step.columns is not None or step.channels is not None or step.running:
+    in_tiles = product_tiles(group)
+    if step.order != "pixels" or step.columns is not None or step.running:
         raise InvalidPlanError(
             "blocks: only passes over pixels load second operands in blocks, without strips or running values"
         )
@@ -338,7 +341,20 @@ def _shape_in_blocks(step: Step, group: Group, kept: frozenset[int]) -> Shape:
     most = most_keys(group)
     if step.keys is not None and not 1 <= step.keys <= most:
         raise InvalidPlanError(f"keys: {step.keys} pass by at a time, there are {most}")
-    return Shape("pixels", step.pixels, step.kernels, kept, blocks=True, keys=step.keys)
+    if step.channels is not None:
+        if in_tiles is None or in_tiles.attention is not None:
+            raise InvalidPlanError(
+                "channels: only a product by itself adds up blocks of terms, "
+                "whose first operand is one tensor or some of its channels"
+            )
+        if not 1 <= step.channels <= in_tiles.depth:
+            wrong = f"adds up blocks of {step.channels} terms, there are {in_tiles.depth}"
+            raise InvalidPlanError(f"channels: {wrong}")
+    shape = Shape("pixels", step.pixels, step.kernels, kept, None, step.channels, blocks=True, keys=step.keys)
+    if in_tiles is not None and tiles_of_product(group, shape) and step.kernels > in_tiles.columns:
+        wrong = f"has blocks of {step.kernels} columns, a matrix has {in_tiles.columns}"
+        raise InvalidPlanError(f"kernels: {wrong}")
+    return shape
 
 
 def _check_strips(step: Step, group: Group, kept: frozenset[int]) -> None:

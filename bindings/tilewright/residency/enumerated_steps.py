@@ -12,6 +12,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Sequence
 from functools import reduce
+from itertools import product
 from operator import or_
 from typing import NamedTuple, TypeVar
 
@@ -41,6 +42,7 @@ from tilewright.residency.reader_choices import Choice, reader_choices
 from tilewright.residency.shapes.groups import Group
 from tilewright.residency.shapes.in_blocks import is_causal, key_sizes
 from tilewright.residency.shapes.pareto_shapes import Limits, pareto_shapes
+from tilewright.residency.shapes.product_tiles import column_parts
 from tilewright.residency.shapes.shape import Shape, double_buffered_shapes, replaces
 from tilewright.residency.shapes.strips import strip_widths
 from tilewright.residency.transitions import ANYTHING, StepChoice, TensorChoice, Transitions, subsets
@@ -432,18 +434,22 @@ class Columns:
         group, tensors = way.group, way.tensors
         whole = frozenset(members(tensors.whole & group.touched))
         streamed = priced.steps.streamed(group, tensors.streamed)
-        ways: list[tuple[tuple[int | None, ...], int]] = [((None, *strip_widths(group)), 1)]
+        ways: list[tuple[tuple[int | None, ...], int, int]] = [((None, *strip_widths(group)), 1, 0)]
         if self.names != ("traffic",):
-            ways = [((each,), 1) for each in ways[0][0]]
-            if is_causal(group):
-                ways = [(columns, 0) for columns, _ in ways]
-                ways += [((None,), -keys) for keys in key_sizes(group)]
+            ways = [((each,), 1, 0) for each in ways[0][0]]
+            if column_parts(group):
+                ways = [(columns, 0, 0) for columns, *_ in ways]
+                numbers = product(key_sizes(group), column_parts(group))
+                ways += [((None,), -keys, parts) for keys, parts in numbers]
+            elif is_causal(group):
+                ways = [(columns, 0, 0) for columns, *_ in ways]
+                ways += [((None,), -keys, 0) for keys in key_sizes(group)]
             elif sizes := key_sizes(group):
-                ways += [((None,), keys) for keys in [0, *sizes[1:]]]
+                ways += [((None,), keys, 0) for keys in [0, *sizes[1:]]]
         again = more if self.names[:1] == ("traffic",) else ANYTHING
-        for columns, keys in ways:
+        for columns, keys, parts in ways:
             limits = Limits(room, again)
-            found = pareto_shapes(group, whole, streamed, limits, columns, tensors.in_place, keys)
+            found = pareto_shapes(group, whole, streamed, limits, columns, tensors.in_place, keys, parts)
             yield from (each.shape for each in found)
         if self.problem.machine.double_buffering and self.names not in ((), ("traffic",)):
             for shape in double_buffered_shapes(group):

@@ -26,8 +26,10 @@ from tilewright.residency.shapes.shape import (
     line_pixels,
     step_buffers,
     tile_size,
+    tiles_of_product,
 )
 from tilewright.residency.shapes.strips import Strips, strips_of
+from tilewright.residency.tile_steps import TileSteps
 from tilewright.simulator.addressed import Elements
 from tilewright.simulator.addressed_machine import (
     Check,
@@ -239,6 +241,10 @@ class StepProgram:
             yield from self._load(tensor, pixels, self.graph.all & ~self.decoded.before.done)
         if self.shape.order in tiles.SUMMED:
             yield from self._in_tiles() if self.shape.order == "tiles" else self._by_channels()
+            return
+        in_tiles = tiles_of_product(self.group, self.shape)
+        if in_tiles is not None and self.blocks is not None:
+            yield from TileSteps(self, in_tiles, self.blocks).instructions()
             return
         if self.shape.doubled:
             yield from self._double_buffered()

@@ -51,7 +51,8 @@ class Step:
         Pixels of the last operation's output that are computed in a pass: row by row, from left to right; or
         in a tile.
     kernels
-        Output channels of which weights are on chip at a time, where they are not kept.
+        Output channels of which weights are on chip at a time, where they are not kept; columns of a tile of
+        a product.
     kept
         Operations whose weights are loaded once and stay during the step (order ``pixels``).
     dropped
@@ -65,7 +66,8 @@ class Step:
     columns
         Columns of a tile (order ``tiles``).
     channels
-        Input channels that are added up at a time (orders ``tiles`` and ``channels``).
+        Input channels that are added up at a time (orders ``tiles`` and ``channels``); terms of a product by
+        itself, in tiles (with `blocks`).
     keys
         Keys of attention that pass by at a time, with a running maximum and sum of each row of scores.
     blocks

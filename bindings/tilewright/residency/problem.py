@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Hashable, Mapping, Sequence
+from collections.abc import Callable, Hashable, Iterator, Mapping, Sequence
 from dataclasses import replace
 from functools import cached_property
 from typing import Annotated, ClassVar
@@ -17,7 +17,7 @@ from tilewright.residency.graph import Graph, Operation
 from tilewright.residency.machine import OBJECTIVES, ONE, OneMemory, ResidencyLimits, ResidencyObjective
 from tilewright.residency.rows import executed_graph
 from tilewright.residency.shapes.groups import Group, Groups
-from tilewright.residency.shapes.in_blocks import may_have_blocks
+from tilewright.residency.shapes.in_blocks import in_blocks, may_have_blocks
 from tilewright.residency.shapes.pareto_shapes import Limits, pareto_shapes
 from tilewright.residency.shapes.shape import Shape, buffer_sizes, step_buffers
 from tilewright.residency.shapes.strips import strip_widths
@@ -273,10 +273,21 @@ class Problem(Minimising):
         """
         found = dict(self._least_alone)
         for attention in self.graph.attentions:
-            together = self._least_together(attention)
-            for number in attention.operations:
-                found[number] = min(found[number], together)
+            for part in self._parts_of(attention):
+                together = self._least_together(part)
+                for number in part.operations:
+                    found[number] = min(found[number], together)
         return found
+
+    def _parts_of(self, attention: Attention) -> Iterator[Attention]:
+        """Return attention, and the ends of it that a step can have."""
+        yield attention
+        numbers = attention.operations
+        for begin in range(1, len(numbers) - 1) if self.graph.tiles else ():
+            mask = sum(1 << number for number in numbers[begin:])
+            end = in_blocks(self.groups[mask]).end_of_attention
+            if end is not None:
+                yield end
 
     @cached_property
     def _least_alone(self) -> dict[int, int]:
@@ -310,7 +321,9 @@ class Problem(Minimising):
         most, mask = self.limits.most_operations, sum(1 << number for number in attention.operations)
         if most is not None and len(attention.operations) > most:
             return MOST_ELEMENTS**2
-        return min(self._least_in_blocks(self.groups[mask], keys) for keys in (None, 1))
+        group = self.groups[mask]
+        passing = [1] if in_blocks(group).attentions else []
+        return min(self._least_in_blocks(group, keys) for keys in (None, *passing))
 
     def _least_in_blocks(self, group: Group, keys: int | None) -> int:
         """Return the fewest elements of a step that loads second operands in blocks, a pixel a pass.
@@ -364,9 +377,12 @@ class Problem(Minimising):
         """Return the operations, as bit masks, with which those of attention run that do not fit alone."""
         alone, found = self._least_alone, dict[int, int]()
         for attention in self.graph.attentions:
-            if any(alone[number] > capacity for number in attention.operations):
-                mask = sum(1 << number for number in attention.operations)
-                found |= dict.fromkeys(attention.operations, mask)
+            for part in self._parts_of(attention):
+                fits = self._least_together(part) <= capacity
+                if fits and any(alone[number] > capacity for number in attention.operations):
+                    mask = sum(1 << number for number in part.operations)
+                    found |= dict.fromkeys(part.operations, mask)
+                    break
         return found
 
     def derived(self, key: Hashable, make: Callable[[], Problem]) -> Problem:

@@ -19,6 +19,7 @@ from tilewright.residency.shapes import tiles
 from tilewright.simulator.arithmetic.pixel_arithmetic import Work
 from tilewright.spec.constraints import Term
 from tilewright.spec.constraints.parts import terms
+from tilewright.spec.network import MatMul
 
 __all__ = ["data", "decisions", "plan", "relax", "scale", "size", "start", "suits", "term", "why_not"]
 
@@ -97,9 +98,15 @@ def worst_costs(problem: Problem) -> dict[str, int]:
         moved += output.pixels * (operation.weights + operation.units * read) + 2 * output.size + read
         transfers += 2 + 2 * len(operation.readings)
         work = work.plus(operation.work.times(output.size * graph.tensors[operation.number + 1].shape[2]))
+        if operation.second is not None:  # in tiles of a column, rows are read for each
+            moved += operation.second.columns * read
     for attention in graph.attentions:
         rows = graph.tensors[attention.context + 1].pixels
-        work = work.plus(Work(vectors=attention.keys * rows * attention.rescaled))
+        work = work.plus(Work(vectors=attention.keys * rows * 2 * attention.rescaled))
+        for number in attention.operations[:-1]:  # in tiles of a column, softmax is computed for each
+            every = graph.tensors[number + 1].size * attention.values
+            work = work.plus(graph.operations[number].work.times(every))
+            moved += every * len(attention.operations)
     spent = problem.spent(prices.spent(moved, work, transfers))
     return spent | {"memory": problem.machine.memory_bytes}
 
@@ -235,6 +242,7 @@ def _of_second_operands(network: Network) -> dict[str, Any]:
         "second_units": [
             0 if each.operation.second is None else each.operation.second.units for each in network.executions
         ],
+        **_of_tiles(network),
         "n_attentions": len(attentions),
         "attending": [{place[number] for number in each.operations} for each in attentions],
         "scoring": [place[each.scores] for each in attentions],
@@ -245,6 +253,25 @@ def _of_second_operands(network: Network) -> dict[str, Any]:
         "values_of_key": [each.values for each in attentions],
         "key_groups": [[_groups_of_keys(each, tensor) for tensor in network.repeated] for each in attentions],
     }
+
+
+def _of_tiles(network: Network) -> dict[str, Any]:
+    """Return what tiles of products have."""
+    matrices, sharing, terms = [], [], []
+    for operation in (each.operation for each in network.executions):
+        spec, second = operation.op.spec, operation.second
+        product = isinstance(spec, MatMul) and second is not None
+        matrices.append(second.matrices if second is not None else 1)
+        sharing.append(spec.groups // matrices[-1] if isinstance(spec, MatMul) and product else 1)
+        terms.append(spec.depth if isinstance(spec, MatMul) and product and _has_plain_rows(operation) else 0)
+    return {"matrices": matrices, "sharing": sharing, "terms": terms}
+
+
+def _has_plain_rows(operation: Operation) -> bool:
+    """Whether the first operand of a product is one tensor, or channels of it, whose pixels are its rows."""
+    (first, *others), reading = operation.op.operands[0], operation.readings[0]
+    plain = not others and (first.at, first.copies, first.shape) == (None, None, None)
+    return plain and reading.plane == reading.output
 
 
 def _groups_of_keys(attention: Attention, tensor: int) -> int:

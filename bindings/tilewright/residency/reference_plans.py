@@ -11,11 +11,12 @@ from tilewright.residency.plan import MAP, ORDERS, Plan, Step, key_of
 from tilewright.residency.problem import Problem
 from tilewright.residency.reference_network import Network
 from tilewright.residency.shapes import tiles
+from tilewright.spec.network import MatMul
 
 _DECISIONS = (
     *("used", "step", "staying", "kept", "resident", "written", "fetched", "on_chip"),
     *("order", "pixels", "columns", "kernels", "deep", "in_place"),
-    *("running", "doubled", "in_blocks", "keys"),
+    *("running", "doubled", "in_blocks", "keys", "tiled"),
     *("address", "line_at", "weights_at", "block_at", "operand_at", "sums_at"),
 )
 """What `start` has, in the order of the model."""
@@ -49,6 +50,7 @@ class _Decided:
         self.step, self.kept, self.in_place = [0 for _ in steps], [False for _ in steps], [0 for _ in steps]
         self.running, self.doubled = [False for _ in steps], [False for _ in steps]
         self.in_blocks, self.keys = [False for _ in steps], [0 for _ in steps]
+        self.tiled = [False for _ in steps]
         self.order, self.pixels = [1 for _ in steps], [1 for _ in steps]
         self.kernels, self.deep = [1 for _ in steps], [1 for _ in steps]
         self.columns = [problem.graph.tensors[each.operation.number + 1].shape[2] for each in every]
@@ -89,6 +91,7 @@ class _Decided:
         loaded = [p for p in places if every[p].operation.weights and not self.staying[p]]
         self.running[last], self.doubled[last] = step.running, step.double_buffering
         self.in_blocks[last], self.keys[last] = step.blocks, step.keys or 0
+        self.tiled[last] = step.blocks and step.channels is not None
         running = every[last].operation.running
         for place in places:
             self.kept[place] = every[place].name in step.kept
@@ -212,7 +215,7 @@ class _Stated:
             in_place=graph.tensors[tensor.index(taken - 1)].name if taken else None,
             addresses=self._addresses(mine, number, now, [*fetched, *resident]),
             columns=columns if cut else None,
-            channels=solution.deep[last] if order in tiles.SUMMED else None,
+            channels=solution.deep[last] if order in tiles.SUMMED or solution.tiled[last] else None,
             running=adds,
             double_buffering=bool(solution.doubled[last]),
             blocks=bool(solution.in_blocks[last]),
@@ -242,15 +245,23 @@ class _Stated:
                 at[key_of("weights", name)] = solution.weights_at[own]
             if any(each.tensor not in now for each in by_block[number]):
                 at[key_of("operand", name)] = solution.operand_at[own]
+        attending = [each for each in graph.attentions if each.context in mine]
+        passed = [each for each in attending if {*each.operations} <= {*mine}]
+        if (
+            not passed and len(attending) == 1 and attending[0].softmax in mine
+        ):  # the scores are in an earlier step
+            passed = attending
         passing = [
             (attention, sums_at)
             for attention, sums_at in zip(graph.attentions, solution.sums_at, strict=False)
-            if solution.keys[last] and {*attention.operations} <= {*mine}
+            if solution.keys[last] and attention in passed
         ]
         for attention, sums_at in passing:
             at[key_of("partial sums", graph.operations[attention.context].name)] = sums_at
         summed = ORDERS[solution.order[last] - 1] in tiles.SUMMED
         partial = summed and solution.deep[last] < tiles.summed_channels(graph, final)
+        if solution.tiled[last] and isinstance(final.op.spec, MatMul):
+            partial = solution.deep[last] < final.op.spec.depth
         summed_up = any(attention.context == final.number for attention, _ in passing)
         if partial or solution.running[last] or (final.number + 1 not in now and not summed_up):
             at[key_of("block", final.name)] = solution.block_at[last]

@@ -104,6 +104,8 @@ def outer_loop(step: StepMeasures) -> str:
     """Return what is told of a step's order: strips, running values, blocks of second operands, too."""
     if step.keys is not None:
         return f"{step.order}, {step.keys} {'keys' if step.keys > 1 else 'key'} at a time"
+    if step.blocks and step.channels is not None:
+        return f"{step.order}, tiles of {step.kernels} {'columns' if step.kernels > 1 else 'column'}"
     if step.blocks:
         return f"{step.order}, second operands in blocks"
     strips = step.columns is not None and step.order == "pixels"

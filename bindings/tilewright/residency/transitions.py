@@ -212,7 +212,8 @@ class Transitions:
         leading = self.graph.ops.ancestors[group.last.number] | 1 << group.last.number
         for each in self.graph.attentions:
             if tensor in each.rows and leading >> each.context & 1:
-                return min(elements, each.groups)
+                alone = self.graph.tiles and each.context == group.last.number  # matrix by matrix
+                return min(elements, each.share if alone else each.groups)
         return elements
 
     # Tensors -------------------------------------------------------------------------------------------
@@ -283,6 +284,7 @@ class Transitions:
         in_place: int = -1,
         columns: tuple[int | None, ...] | None = None,
         keys: int = 1,
+        parts: int = 0,
     ) -> ParetoShape | None:
         """Return how to cut up a group so that least is moved again in some room; None if it does not fit.
 
@@ -298,11 +300,13 @@ class Transitions:
             Of strips that are looked at, None for whole rows; by default all.
         keys
             That pass by at a time, where keys do; 0 if they are not to.
+        parts
+            Blocks of columns in which the softmax of a tile is computed again; 0 for any number.
         """
         if len(group.operations) == 1:
             in_place = -1  # any shape will do
         whole &= group.touched
-        key = group.mask, whole, streamed, in_place, columns, keys
+        key = group.mask, whole, streamed, in_place, columns, keys, parts
         if key not in self._shapes:
             found = pareto_shapes(
                 group,
@@ -312,6 +316,7 @@ class Transitions:
                 (None, *strip_widths(group)) if columns is None else columns,
                 in_place,
                 keys,
+                parts,
             )
             self._shapes[key] = [each.memory for each in found], found
         memories, shapes = self._shapes[key]

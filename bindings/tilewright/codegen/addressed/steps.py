@@ -20,6 +20,7 @@ from tilewright.residency.shapes.shape import (
     planes_or_strips,
     step_buffers,
     tile_size,
+    tiles_of_product,
 )
 from tilewright.residency.shapes.strips import Strips
 from tilewright.residency.views import reads_whole
@@ -291,6 +292,11 @@ class _Placing:
         self._numbers = sorted({*self._group.lines, *self._group.computed})
         self._blocks = in_blocks(self._group) if self._shape.blocks else None
         self._passing = self._blocks.passing(self._shape.keys) if self._blocks else ()
+        in_tiles = tiles_of_product(self._group, self._shape) is not None
+        if in_tiles or any(each.source is not None for each in self._passing):
+            what = "tiles of a product" if in_tiles else "softmax and context without the scores"
+            limit = f"there is no C for {what} in blocks; limits.tiles = false leaves such steps out"
+            raise InputError(f"{field}.blocks", True, limit)
 
     def _known(self, buffer: Buffer) -> Buffer:
         if buffer.what not in BUFFERS:

@@ -20,6 +20,7 @@ from tilewright.residency.shapes import tiles
 from tilewright.residency.shapes.groups import Group, pass_sizes
 from tilewright.residency.shapes.in_blocks import key_sizes, most_keys, pixels_in_blocks
 from tilewright.residency.shapes.pareto_shapes import fixed_size
+from tilewright.residency.shapes.product_tiles import product_tiles
 from tilewright.residency.shapes.shape import (
     Shape,
     buffer_sizes,
@@ -186,8 +187,19 @@ def _kernels(group: Group, told: Collection[str]) -> Sequence[int]:
 
 def _in_blocks(group: Group, told: Collection[str]) -> Iterator[Shape]:
     """Return passes that load second operands, and all weights, in blocks."""
-    passing = range(1, most_keys(group) + 1) if KEYS in told else key_sizes(group)
-    blocks = range(1, most_kernels(group) + 1) if KERNELS in told else (1,)
+    passing: Sequence[int] = range(1, most_keys(group) + 1) if KEYS in told else key_sizes(group)
+    blocks: Sequence[int] = range(1, most_kernels(group) + 1) if KERNELS in told else (1,)
+    if (tiles_of := product_tiles(group)) is not None:
+        columns = range(1, tiles_of.columns + 1) if KERNELS in told else pass_sizes(tiles_of.columns)
+        passes = pixels_in_blocks(group)
+        if tiles_of.attention is None:
+            terms = range(1, tiles_of.depth + 1) if CHANNELS in told else sorted({1, tiles_of.depth})
+            for pixels, kernels, deep in product(passes, columns, terms):
+                yield Shape("pixels", pixels, kernels, channels=deep, blocks=True)
+        else:
+            for pixels, kernels, deep in product(passes, columns, passing):
+                yield Shape("pixels", pixels, kernels, keys=deep, blocks=True)
+            passing = ()
     for pixels, kernels, keys in product(pixels_in_blocks(group), blocks, (None, *passing)):
         yield Shape("pixels", pixels, kernels, blocks=True, keys=keys)
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator, Sequence
+from itertools import product
 from operator import add, le
 from typing import NamedTuple
 
@@ -12,6 +13,7 @@ from tilewright.residency.problem import Problem
 from tilewright.residency.shapes.groups import Group
 from tilewright.residency.shapes.in_blocks import is_causal, key_sizes
 from tilewright.residency.shapes.pareto_shapes import ParetoShape
+from tilewright.residency.shapes.product_tiles import column_parts
 from tilewright.residency.shapes.shape import (
     Shape,
     double_buffered_shapes,
@@ -97,7 +99,7 @@ class PricedSteps:
         self._timed = names != ("traffic",)
         self._doubled: dict[tuple[int, int, int, int, int], list[PricedShape]] = {}
         self._least: dict[tuple[int, ...], Costs] = {}
-        self._work: dict[tuple[int, int | None, int | None], Work] = {}
+        self._work: dict[tuple[int | None, ...], Work] = {}
 
     def costs(self, spent: Spent) -> Costs:
         """Return what is spent of all that counts."""
@@ -169,7 +171,8 @@ class PricedSteps:
 
     def _work_of(self, group: Group, shape: Shape) -> Work:
         """Return the work of a step; tiles compute nothing again."""
-        key = group.mask, None if shape.order == "tiles" else shape.columns, shape.keys
+        columns = None if shape.order == "tiles" else shape.columns
+        key = group.mask, columns, shape.keys, shape.kernels if shape.keys is not None else None
         if key not in self._work:
             self._work[key] = work_of_step(group, shape)
         return self._work[key]
@@ -188,14 +191,14 @@ class PricedSteps:
         """Return the shapes that fit and are not worse than another."""
         room = self.capacity - tensors.taken
 
-        def best(*columns: int | None, keys: int = 1) -> ParetoShape | None:
+        def best(*columns: int | None, keys: int = 1, parts: int = 0) -> ParetoShape | None:
             """Return what moves least in whole rows, or in strips: it costs least, whatever is counted.
 
-            In whole rows nothing is computed again, and in strips of a width, or blocks of keys, always as
-            much.
+            In whole rows nothing is computed again, and in strips of a width, blocks of keys, or blocks of
+            columns, always as much.
             """
             _, _, _, streamed, whole, in_place, _ = tensors
-            return self.steps.best_shape(group, whole, streamed, room, in_place, columns or None, keys)
+            return self.steps.best_shape(group, whole, streamed, room, in_place, columns or None, keys, parts)
 
         if not self._timed:
             shape = best()
@@ -209,6 +212,10 @@ class PricedSteps:
         if is_causal(group):  # what is computed depends on whether keys pass by
             shapes = [best(None, keys=0), *(best(columns, keys=0) for columns in strip_widths(group))]
             shapes += [best(None, keys=-keys) for keys in key_sizes(group)]
+        elif column_parts(group):
+            shapes = [best(None, keys=0), *(best(columns, keys=0) for columns in strip_widths(group))]
+            numbers = product(key_sizes(group), column_parts(group))
+            shapes += [best(None, keys=-keys, parts=parts) for keys, parts in numbers]
         elif rows is not None and rows.shape.keys is not None:
             shapes += [best(None, keys=keys) for keys in [0, *key_sizes(group)[1:]]]
         found = [self._priced(group, shape, tensors) for shape in shapes if shape is not None]

@@ -15,6 +15,7 @@ from tilewright.residency.exact.line_tables import OUTPUT, LineTables
 from tilewright.residency.graph import members
 from tilewright.residency.shapes.groups import Group
 from tilewright.residency.shapes.in_blocks import in_blocks, most_keys, pixels_in_blocks
+from tilewright.residency.shapes.product_tiles import Cut, ProductTiles, product_tiles
 from tilewright.residency.shapes.shape import Shape, computed_whole, replaces
 from tilewright.simulator.program import Counts
 
@@ -112,8 +113,8 @@ class PassArrays:
     places
         The tensors that are not of this step alone, sources and outputs, and their rows in `sizes`, `lines`
         and `again`, which have a column for each shape: see `LineTables`. Then there are passes of some more
-        pixels, with all weights kept, in which the output can take the place of an operand, and passes that
-        load second operands in blocks.
+        pixels, with all weights kept, in which the output can take the place of an operand, passes that load
+        second operands in blocks, and tiles of a product with the softmax before it.
     lines, again
         Elements of line buffers, or of the output's block; what is read again of what is not whole on chip.
     rough
@@ -140,31 +141,40 @@ class PassArrays:
             for tensor, place in rows.items():
                 buffers.estimate(group, tensor, place)
         self._added = self._more_shapes()
+        self._tiles, self._cut = self._in_tiles(capacity)
         self._own = np.array([rows.pop(tensor, OUTPUT) for tensor in ends])
         self._others = rows
         self.places = {tensor: place for place, tensor in enumerate(ends)}
         self.sizes = np.array([tensors[tensor].size for tensor in ends], dtype=np.int64)
         held = buffers.all(total, blocks) + buffers.running
+        tiles = len(self._cut.pixels)
         if not len(self.weighted) and all(shape.blocks for shape in self._added):
             held[buffers.by_rows] = knapsack.NEVER
         if total > capacity:
             held[0] = held[buffers.by_rows.stop :] = knapsack.NEVER
         every = total if total <= capacity else knapsack.NEVER
-        self._held = self._with(held, [blocks if shape.blocks else every for shape in self._added])
-        self._held += self._with(buffers.all(0, 0), [self._sums(shape) for shape in self._added])
-        self._own_added, self._others_added = self._lines_of(ends), self._lines_of([*self._others])
+        more = [blocks if shape.blocks else every for shape in self._added]
+        self._held = self._with(held, more, np.zeros(tiles, dtype=np.int64))
+        more = [self._sums(shape) for shape in self._added]
+        self._held += self._with(buffers.all(0, 0), more, self._tile("partial sums", group.last.number))
+        others = [*self._others]
+        self._own_added, self._others_added = self._lines_of(ends), self._lines_of(others)
+        self._own_tiles, self._others_tiles = self._tile_lines(ends), self._tile_lines(others)
         self._look()
         self.extras = buffers.weights[self.weighted] - buffers.blocks[self.weighted]
-        self.savings = self._with(buffers.loaded_again(group, self.weighted), self._loaded_again())
+        none = np.zeros((len(self.weighted), tiles), dtype=np.int64)
+        self.savings = self._with(buffers.loaded_again(group, self.weighted), self._loaded_again(), none)
         self.last = len(self.weighted) - 1 if group.last.weights else -1
         channels = tensors[group.output].channels
         wide = [(channels - 1) * shape.pixels * shape.blocks for shape in self._added]
-        self.wide = self._with(buffers.wide, wide if group.last.weights else [0] * len(wide))
+        wide = wide if group.last.weights else [0] * len(wide)
+        self.wide = self._with(buffers.wide, wide, np.zeros(tiles, dtype=np.int64))
         self.again = np.zeros_like(self.lines)
         for source in group.sources:
             place = self.places[source]
             strips = buffers.again(self._own[place]) if total <= capacity else buffers.all(0, 0)
-            self.again[place] = self._with(strips, self._again(source))
+            again = [] if self._tiles is None else self._tiles.reloaded(source, self._cut)
+            self.again[place] = self._with(strips, self._again(source), again)
 
     def _more_shapes(self) -> list[Shape]:
         """Return passes of some more pixels: in the place of an operand, and with blocks."""
@@ -178,24 +188,46 @@ class PassArrays:
         more = [size for size in sorted(sizes - {1}) if size % self.buffers.width]
         found = [Shape("pixels", size, 1, every, running=running) for size in more]
         self._plain = len(found)
-        self._keys: list[int | None] = [None, 1] if most_keys(group) else [None]
+        in_tiles = product_tiles(group)
+        passing = most_keys(group) and (in_tiles is None or in_tiles.attention is None)
+        self._keys: list[int | None] = [None, 1] if passing else [None]
         for pixels, each in product(pixels_in_blocks(group), self._keys):
             found.append(Shape("pixels", pixels, 1, blocks=True, keys=each))
         return found
 
-    def _with(self, shapes: Any, added: Any) -> Any:
-        """Return what there is for each shape of the buffers, and then for the shapes that are added."""
-        more = np.array(added, dtype=shapes.dtype).reshape(*shapes.shape[:-1], len(self._added))
-        return np.concatenate((shapes, more), axis=-1)
+    def _in_tiles(self, capacity: int) -> tuple[ProductTiles | None, Cut]:
+        """Return how tiles of a product and the softmax before it are computed, and what may fit."""
+        tiles, none = product_tiles(self.group), np.zeros(0, dtype=np.int64)
+        if tiles is None or tiles.attention is None:
+            return None, Cut(none, none, none)
+        every = tiles.every(1)
+        needed = sum(tiles.buffers(every, members(self.group.touched)).values())
+        return tiles, Cut(*(each[needed <= capacity] for each in every))
+
+    def _tile(self, what: str, number: int) -> Counts:
+        """Return what tiles take of something."""
+        if self._tiles is None:
+            return np.zeros(0, dtype=np.int64)
+        found: Counts = self._tiles.buffers(self._cut, ()).get((what, number), 0 * self._cut.pixels)
+        return found
+
+    def _with(self, shapes: Any, added: Any, tiles: Any) -> Any:
+        """Return what there is for each shape of the buffers, for those that are added, and for tiles."""
+        sizes = (len(self._added), len(self._cut.pixels))
+        more = (
+            np.array(each, dtype=shapes.dtype).reshape(*shapes.shape[:-1], size)
+            for each, size in zip((added, tiles), sizes, strict=True)
+        )
+        return np.concatenate((shapes, *more), axis=-1)
 
     def _look(self) -> None:
         """Pick rows of the line buffers, as far as they are known."""
         buffers, others = self.buffers, np.array([*self._others.values()], dtype=np.int64)
-        self.lines = self._with(buffers.lines[self._own], self._own_added)
-        rest = self._with(buffers.lines[others], self._others_added)
+        self.lines = self._with(buffers.lines[self._own], self._own_added, self._own_tiles)
+        rest = self._with(buffers.lines[others], self._others_added, self._others_tiles)
         self.fixed = self._held + rest.sum(axis=0)
         rough = buffers.rough[self._own].any(axis=0) | buffers.rough[others].any(axis=0)
-        self.rough = self._with(rough, [False] * len(self._added))
+        self.rough = self._with(rough, [False] * len(self._added), [False] * len(self._cut.pixels))
 
     # Passes of some more pixels -------------------------------------------------------------------------
 
@@ -204,6 +236,15 @@ class PassArrays:
         found = np.zeros((len(tensors), len(self._added)), dtype=np.int64)
         for place, tensor in enumerate(tensors):
             found[place] = self._line(tensor)
+        return found
+
+    def _tile_lines(self, tensors: Sequence[int]) -> Counts:
+        """Return what tiles take of tensors."""
+        found = np.zeros((len(tensors), len(self._cut.pixels)), dtype=np.int64)
+        for place, tensor in enumerate(tensors):
+            found[place] = self._tile("lines", tensor)
+            if self._tiles is not None and tensor in self._tiles.parts:
+                found[place] += self._tiles.operand(tensor, self._cut)
         return found
 
     def _line(self, tensor: int) -> Counts:
@@ -282,6 +323,9 @@ class PassArrays:
             kept = frozenset(self.weighted[weights].tolist()) & self.group.keepable
             return Shape("pixels", pixels, 1, kept, running=running)
         every, more = self.group.keepable, number - self.buffers.count
+        if more >= len(self._added):
+            pixels, kernels, keys = (int(each[more - len(self._added)]) for each in self._cut)
+            return Shape("pixels", pixels, kernels, blocks=True, keys=keys)
         if more >= 0:
             added = self._added[more]
             return replace(added, kept=frozenset(self.weighted[weights].tolist())) if added.blocks else added

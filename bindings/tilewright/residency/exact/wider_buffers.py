@@ -10,13 +10,17 @@ from tilewright.residency.placement import Item, Placed
 from tilewright.residency.plan import MAP, kind_of
 from tilewright.residency.shapes.groups import Groups, pass_sizes
 from tilewright.residency.shapes.in_blocks import most_keys, pixels_in_blocks
+from tilewright.residency.shapes.product_tiles import Cut
 from tilewright.residency.shapes.shape import (
     Shape,
+    cut_of,
     elements_moved,
     group_of_passes,
+    in_tiles_of,
     most_kernels,
     replaces,
     step_buffers,
+    tiles_of_product,
 )
 from tilewright.residency.shapes.tiles import summed_channels
 from tilewright.residency.transitions import StepChoice
@@ -116,6 +120,14 @@ def _wider(groups: Groups, choice: StepChoice, alive: int, room: int) -> Shape:
     if choice.shape.doubled:
         return choice.shape
     best, most = choice.shape, cost(choice.shape)
+    if (in_tiles := tiles_of_product(group, best)) is not None:
+        cut, every = cut_of(best), Cut(in_tiles.rows, in_tiles.columns, in_tiles.depth)
+        for place in (1, 0, 2):  # columns, rows, and then terms
+            larger = [size for size in reversed(pass_sizes(every[place])) if size > cut[place]]
+            ways = (Cut._make((*cut[:place], size, *cut[place + 1 :])) for size in larger)
+            best = first((in_tiles_of(best, each) for each in ways), best)
+            cut = cut_of(best)
+        return best
     if best.channels is not None or best.running:  # whole sums are simpler, and as good where there is room
         simple = [Shape("pixels", 1, 1, group.weighted), Shape("kernels", 1, 1)]
         best = first(simple[: 1 + (len(group.operations) == 1)], best)

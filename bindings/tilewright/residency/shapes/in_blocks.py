@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Collection, Hashable, Iterator, Mapping
 from functools import cached_property
+from typing import Any
 
 import numpy as np
 
@@ -26,9 +27,12 @@ class InBlocks(Group):
         The group as it is without blocks.
     loaded
         For each product by number, what it reads in blocks of which source.
+    in_tiles
+        How its tiles are computed, in a tuple of one: see `product_tiles.product_tiles`.
     """
 
     def __init__(self, group: Group) -> None:
+        self.in_tiles: Any = None
         counted: dict[Hashable, object] = group.groups.alike.share(("in blocks", group.last.number), dict)
         super().__init__(group.groups, group.operations, counted)
         self.whole_planes = group
@@ -173,9 +177,37 @@ class InBlocks(Group):
 
     @cached_property
     def attentions(self) -> tuple[Attention, ...]:
-        """Attention of which the group has all operations."""
+        """Attention whose keys can pass by: the group has all operations, or of one attention the end."""
         every = (each for each in self.graph.attentions if self.mask >> each.context & 1)
-        return tuple(each for each in every if not each.required & ~self.mask)
+        found = tuple(each for each in every if not each.required & ~self.mask)
+        if found or self.end_of_attention is None or (self.is_end and not self._end_has_keys):
+            return found
+        return (self.end_of_attention,)
+
+    @cached_property
+    def end_of_attention(self) -> Attention | None:
+        """Softmax and context of the only attention of which the group has the end, and not the scores."""
+        own = [each for each in self.graph.attentions if self.mask >> each.context & 1]
+        if len(own) != 1 or not self.graph.tiles or not own[0].required & ~self.mask:
+            return None
+        return own[0].end_from(self.mask, self.graph.reads)
+
+    @property
+    def is_end(self) -> bool:
+        """Whether the group is that end and nothing else."""
+        end = self.end_of_attention
+        if end is None:
+            return False
+        # What may be executed again may have been executed before.
+        return not end.required & ~self.mask and {each.number for each in self.operations} <= {
+            *end.operations
+        }
+
+    @property
+    def _end_has_keys(self) -> bool:
+        """Whether all that functions of scores read beside these can be loaded for some keys."""
+        assert self.end_of_attention is not None
+        return all(self._is_alone(tensor) for tensor in self.end_of_attention.beside)
 
     def passing(self, keys: int | None) -> tuple[Attention, ...]:
         """Return the attention whose keys pass by, in blocks of so many; None for no keys."""
@@ -184,13 +216,16 @@ class InBlocks(Group):
     def of_keys(self, tensor: int) -> tuple[Attention, int] | None:
         """Return the attention of which a line buffer has some keys, if keys pass by, and its groups."""
         for each in self.attentions:
-            if tensor in each.rows:
+            if tensor in each.rows or tensor == each.source:
                 return each, each.groups
-            readers = self.graph.readers[tensor] & self.mask
-            alone = readers and not readers & (readers - 1)
-            if tensor in each.beside and self.read >> tensor & 1 and alone:
+            if tensor in each.beside and self._is_alone(tensor):
                 return each, each.beside[tensor]
         return None
+
+    def _is_alone(self, tensor: int) -> bool:
+        """Whether one operation alone reads a source here."""
+        readers = self.graph.readers[tensor] & self.mask
+        return bool(self.read >> tensor & 1 and readers and not readers & (readers - 1))
 
     def width(self, tensor: int, keys: int | None) -> int:
         """Return how many channels of a tensor a line buffer holds."""

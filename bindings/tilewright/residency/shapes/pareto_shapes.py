@@ -13,6 +13,7 @@ from numpy.typing import NDArray
 from tilewright.residency.shapes import tiles
 from tilewright.residency.shapes.groups import Group, pass_sizes
 from tilewright.residency.shapes.in_blocks import in_blocks, most_keys, pixels_in_blocks
+from tilewright.residency.shapes.product_tiles import Cut, product_tiles
 from tilewright.residency.shapes.shape import (
     Shape,
     buffer_sizes,
@@ -59,6 +60,7 @@ def pareto_shapes(
     columns: Sequence[int | None] = (None,),
     in_place: int = -1,
     keys: int = 1,
+    parts: int = 0,
 ) -> list[ParetoShape]:
     """Return the shapes of which none takes less memory and moves no more than another, least memory first.
 
@@ -75,6 +77,8 @@ def pareto_shapes(
     keys
         That pass by at a time, where keys do: one at a time takes least. 0 if they are not to pass by; less
         than 0 for shapes in which as many pass by, and no others.
+    parts
+        Blocks of columns in which the softmax of a tile is computed again; 0 for any number.
     """
 
     def best(found: Iterable[ParetoShape]) -> list[ParetoShape]:
@@ -86,11 +90,11 @@ def pareto_shapes(
             and (in_place < 0 or replaces(group, each.shape, in_place))
         )
 
-    found: list[ParetoShape] = []
     if group.mask & group.graph.alone:
         return best([_all_kept(group, whole, None, group.pixels)] if None in columns else [])
+    found: list[ParetoShape] = [*_tiles_of_product(group, whole, limits, keys, parts)]
     if keys < 0:
-        return best(_by_blocks(group, whole, limits, keys))
+        return best([*found, *_by_blocks(group, whole, limits, keys)])
     if None in columns:
         for area in (group, group.running):
             if area is not None:
@@ -166,6 +170,9 @@ def _by_blocks(group: Group, whole: frozenset[int], limits: Limits, keys: int) -
     passing: list[int | None] = [None, keys] if keys and most_keys(group) else [None]
     if keys < 0:
         passing = [-keys]
+    in_tiles = product_tiles(group)
+    if in_tiles is not None and in_tiles.attention is not None:  # then keys pass by in tiles
+        passing = [each for each in passing if each is None]
     for pixels, each in product(pixels_in_blocks(group), passing):
         area = in_blocks(group)
         streamed = (tensor for tensor in group.sources if tensor not in whole)
@@ -235,6 +242,25 @@ def _in_strips(
             continue
         if not any(each.memory <= least and each.again <= again for each in known):
             yield _all_kept(group, whole, columns)
+
+
+def _tiles_of_product(
+    group: Group, whole: frozenset[int], limits: Limits, keys: int, parts: int
+) -> Iterator[ParetoShape]:
+    """Return the shapes in tiles of a product, by itself or with the softmax before it."""
+    area = product_tiles(group)
+    if area is None or (keys == 0 if area.attention is not None else keys < 0):
+        return
+    every = area.every(abs(keys))
+    if parts:
+        chosen = area.count_blocks(every) == parts
+        every = Cut(*(each[chosen] for each in every))
+    memory, again = area.table(every, whole)
+    for number in _undominated_rows(_TileTable(memory, again, np.stack(every, axis=1)), limits):
+        pixels, kernels, terms = (int(each[number]) for each in every)
+        own = (terms, None) if area.attention is None else (None, terms)
+        shape = Shape("pixels", pixels, kernels, channels=own[0], keys=own[1], blocks=True)
+        yield ParetoShape(int(memory[number]), int(again[number]), shape)
 
 
 # Tiles and blocks of input channels ---------------------------------------------------------------------

@@ -8,7 +8,7 @@ are as even as they can be: whole rows, the fewest for their number, and blocks 
 from __future__ import annotations
 
 from collections.abc import Collection, Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import NamedTuple
 
 from tilewright.residency.graph import Graph, Operation
@@ -16,6 +16,7 @@ from tilewright.residency.plan import key_of
 from tilewright.residency.shapes import tiles
 from tilewright.residency.shapes.groups import Group, pass_sizes
 from tilewright.residency.shapes.in_blocks import in_blocks
+from tilewright.residency.shapes.product_tiles import Cut, ProductTiles, product_tiles
 from tilewright.residency.shapes.strips import Strips, strips_of
 
 
@@ -83,6 +84,9 @@ def step_buffers(group: Group, shape: Shape, whole: Collection[int]) -> list[Buf
     """
     if shape.order in tiles.SUMMED:
         return _of_sums(group, shape, whole)
+    if (in_tiles := tiles_of_product(group, shape)) is not None:
+        sizes = in_tiles.buffers(cut_of(shape), whole)
+        return [Buffer(*what, int(size)) for what, size in sizes.items()]
     if shape.blocks:
         return _of_blocks(group, shape, whole)
     graph, found = group.graph, []
@@ -118,6 +122,29 @@ def step_buffers(group: Group, shape: Shape, whole: Collection[int]) -> list[Buf
         at_once = channels if computed_whole(group.last, shape) else min(channels, shape.kernels)
         found.append(Buffer("block", group.output, copies * min(shape.pixels, group.pixels) * at_once))
     return found
+
+
+def tiles_of_product(group: Group, shape: Shape) -> ProductTiles | None:
+    """Return the tiles of a product that a step is cut into, if it is."""
+    if not shape.blocks:
+        return None
+    found = product_tiles(group)
+    if found is None:
+        return None
+    terms = shape.channels if found.attention is None else shape.keys
+    return None if terms is None else found
+
+
+def cut_of(shape: Shape) -> Cut:
+    """Return how tiles of a product are cut."""
+    return Cut(shape.pixels, shape.kernels, shape.channels or shape.keys)
+
+
+def in_tiles_of(shape: Shape, cut: Cut) -> Shape:
+    """Return a shape in tiles of a product with others of another size."""
+    if shape.keys is None:
+        return replace(shape, pixels=cut.pixels, kernels=cut.kernels, channels=cut.terms)
+    return replace(shape, pixels=cut.pixels, kernels=cut.kernels, keys=cut.terms)
 
 
 def _of_sums(group: Group, shape: Shape, whole: Collection[int]) -> list[Buffer]:
@@ -222,6 +249,8 @@ def count_passes(group: Group, shape: Shape) -> int:
 
 def count_rounds(group: Group, shape: Shape) -> int:
     """Return how often all passes are executed: for each block of channels."""
+    if (in_tiles := tiles_of_product(group, shape)) is not None:
+        return in_tiles.count_tiles(cut_of(shape))
     found = 1 if shape.order == "pixels" else count_blocks(group.last, shape)
     if shape.channels is not None:
         found *= tiles.ceil_div(tiles.summed_channels(group.graph, group.last), shape.channels)
@@ -235,10 +264,11 @@ def buffer_sizes(group: Group, shape: Shape, whole: Collection[int]) -> dict[tup
         every = group.shapes[shape] = step_buffers(group, shape, ())
     if shape.blocks and whole:
         every = step_buffers(group, shape, whole)
+    sums = shape.running or shape.blocks  # which lie in a block even if the output stays
     return {
         (what, number): size
         for what, number, size in every
-        if what not in ("lines", "block") or number not in whole or (what == "block" and shape.running)
+        if what not in ("lines", "block") or number not in whole or (what == "block" and sums)
     }
 
 
@@ -289,6 +319,8 @@ def count_readings(group: Group, shape: Shape) -> int:
 
 def read_once(group: Group, shape: Shape, tensor: int) -> int:
     """Return the elements that all passes read of a tensor: strips read some columns again, passes blocks."""
+    if (in_tiles := tiles_of_product(group, shape)) is not None:
+        return int(in_tiles.loaded(tensor, cut_of(shape)))
     if shape.blocks:
         return in_blocks(group).loaded_in(tensor, shape.pixels, shape.keys)
     if shape.columns is None:
