@@ -23,12 +23,14 @@ from numpy.typing import NDArray
 from tests.importing.tflite_files import TfliteFile
 
 from tilewright.codegen.microcontroller import microcontroller_project
-from tilewright.codegen.microcontroller.steps import planned_steps
 from tilewright.importing.assembly import Changes, assemble
 from tilewright.importing.tflite.exact import exact_operations
 from tilewright.residency import Plan, Problem, memory_front
-from tilewright.residency.evaluation import costs_of
-from tilewright.simulator.arithmetic.quantised import ExactNetwork
+from tilewright.residency.core_cycles import Counts, pixels_computed, pixels_of
+from tilewright.residency.core_cycles import counts_of as counts_of_step
+from tilewright.residency.decode_plan import decode_plan
+from tilewright.residency.graph import members
+from tilewright.residency.machine import CoreCycles
 
 ROOT = Path(__file__).parents[2]
 
@@ -37,20 +39,23 @@ PAGE = ROOT / "docs" / "results" / "microcontrollers.md"
 MACHINE = "cortex-m7"
 
 TERMS = {
-    "macs": "MAC of a convolution or product: four outputs are added up together",
-    "depthwise": "MAC of a depthwise convolution",
-    "loops": "loop over the input channels of a place of the window, for four outputs",
-    "outputs": "output with weights: its bias, its rescaling in integers",
-    "doubles": "the same, with the rescaling in double precision, as LiteRT has it in products",
-    "places": "place of a window of several in a map, for each pixel of the output",
-    "lines": "place of a window of several in a line buffer, for each pixel of the output",
-    "pixels": "pixel that is computed or loaded: a turn",
-    "sums": "output of a sum",
+    "mac": "MAC of a convolution or product: four outputs are added up together",
+    "depthwise_mac": "MAC of a depthwise convolution",
+    "loop": "loop over the input channels of a place of the window, for four outputs",
+    "output": "output with weights: its bias, its rescaling in integers",
+    "product_output": "the same, with the rescaling in double precision, as LiteRT has it in products",
+    "place": "place of a window of several in a map, for each pixel of the output",
+    "place_in_line": "place of a window of several in a line buffer, for each pixel of the output",
+    "pixel": "pixel that is computed or loaded: a turn",
+    "sum": "output of a sum",
     "pooled": "value that a pool reads in a window",
     "running": "value that is added to running values",
     "moved": "byte that is read or written outside",
 }
 """What the model counts, each at a price of its own."""
+
+UNLIKE = ("softmax", "other")
+"""Values that the model has no part in: each has the dearest price of `others`."""
 
 
 class Target(NamedTuple):
@@ -169,6 +174,28 @@ def added(shape: tuple[int, int, int]) -> TfliteFile:
     return ended(file, result)
 
 
+def of_values(operator: str, options: str, shape: Sequence[int], **fields: Any) -> TfliteFile:
+    """Return a function of a map, with the scale and the zero point that its result must have."""
+    file = TfliteFile("int8")
+    own = file.input([1, *shape])
+    result = file.tensor([1, *shape], scale=1 / 256, zero=-128)
+    file.add(operator, [own], [result], options, **fields)
+    return ended(file, result)
+
+
+def others() -> dict[str, TfliteFile]:
+    """Return layers of operations that the model has no term for."""
+    maps = TfliteFile("int8")
+    first, second, result = (maps.input([1, 8, 8, 16]), maps.input([1, 8, 8, 16]), maps.value([1, 8, 8, 16]))
+    maps.add("MUL", [first, second], [result], "MulOptions")
+    return {
+        "softmax of 12": of_values("SOFTMAX", "SoftmaxOptions", [12], beta=1.0),
+        "softmax of 100": of_values("SOFTMAX", "SoftmaxOptions", [100], beta=1.0),
+        "logistic of 8 x 8 x 16": of_values("LOGISTIC", "", [8, 8, 16]),
+        "product of maps, 8 x 8 x 16": ended(maps, result),
+    }
+
+
 def ended(file: TfliteFile, output: int) -> TfliteFile:
     """Return a file whose network gives a tensor."""
     file.graph.outputs = [output]
@@ -187,38 +214,15 @@ def layers() -> dict[str, TfliteFile]:
 # The model ------------------------------------------------------------------------------------------------
 
 
-def counts_of(problem: Problem, plan: Plan, network: ExactNetwork) -> dict[str, int]:
+def counts_of(problem: Problem, plan: Plan) -> Counts:
     """Return what the model counts of a plan."""
-    graph, found = problem.graph, dict.fromkeys(TERMS, 0)
-    exact = network.by_operation(problem.network_graph)
-    found["moved"] = costs_of(problem, plan)["traffic"]
-    for step in planned_steps(problem, plan):
-        maps = {each.tensor: each for each in step.maps}
-        pixels = {
-            each.tensor: each.rows * sum(end - begin for begin, end in each.columns) for each in step.maps
-        }
-        found["pixels"] += sum(pixels[each.tensor] for each in step.maps if each.loaded or each.computed)
-        for operation in step.group.operations:
-            spec, tensor, source = operation.op.spec, operation.number + 1, operation.readings[0].tensor
-            outputs, channels = graph.tensors[tensor].channels, graph.tensors[source].channels
-            if spec.kind in ("conv", "fc"):
-                places = spec.kernel[0] * spec.kernel[1]
-                roundings = {getattr(each, "rounding", "") for each in exact[operation.name]}
-                found["doubles" if "doubles" in roundings else "outputs"] += outputs * pixels[tensor]
-                if places > 1:
-                    found["places" if maps[source].whole else "lines"] += places * pixels[tensor]
-                if spec.groups > 1:
-                    found["depthwise"] += places * outputs * pixels[tensor]
-                else:
-                    read = channels if spec.kind == "conv" else graph.tensors[source].size
-                    found["macs"] += places * read * outputs * pixels[tensor]
-                    found["loops"] += places * -(-outputs // 4) * pixels[tensor]
-            elif spec.kind == "add":
-                found["sums"] += outputs * pixels[tensor]
-            elif spec.kind == "pool" and step.running:
-                found["running"] += channels * pixels[tensor]
-            elif spec.kind == "pool":
-                found["pooled"] += spec.kernel[0] * spec.kernel[1] * outputs * pixels[tensor]
+    found = dict.fromkeys(CoreCycles.model_fields, 0)
+    for step in decode_plan(problem, plan):
+        group, shape, whole = step.group, step.choice.shape, frozenset(members(step.on_chip))
+        loaded = sum(pixels_of(group, shape, tensor) for tensor in group.sources if tensor not in whole)
+        computed = pixels_computed(group, shape)
+        counts = counts_of_step(group, whole, computed, loaded, step.moved, running=shape.running)
+        found = {name: count + counts[name] for name, count in found.items()}
     return found
 
 
@@ -282,7 +286,7 @@ class Bench:
         )
         taken = tuple(int(rows[target.row]) for rows, target in zip(printed, TARGETS, strict=True))
         print(f"{name:<64}" + "".join(f"{value:>14,}" for value in taken), flush=True)
-        return Measured(name, counts_of(problem, plan, network), taken)
+        return Measured(name, counts_of(problem, plan), taken)
 
 
 def rows_of(command: Sequence[str], folder: Path) -> dict[str, str]:
@@ -313,7 +317,7 @@ C and of gcc 12 at -O2, with the options of the Makefile.
 
 ## Networks
 
-Plans of least RAM that compute nothing twice, inputs outside. Softmax is not in the model.
+Plans of least RAM that compute nothing twice, inputs outside. Softmax is left out here.
 
 """
 
@@ -321,6 +325,13 @@ PRICES = """
 ## Prices
 
 What one of these takes:
+
+"""
+
+OTHERS = """
+## Other operations
+
+They have no part in the fit. What a value takes, beyond turns and what is moved:
 
 """
 
@@ -347,7 +358,13 @@ def network_row(each: Measured, prices: Sequence[Prices]) -> list[str]:
     return row
 
 
-def page(layers: Sequence[Measured], networks: Sequence[Measured]) -> str:
+def of_others(each: Measured, prices: Sequence[Prices]) -> list[float]:
+    """Return what a value of an operation without a term takes beyond what the model has."""
+    pairs, values = zip(each.taken, prices, strict=True), sum(each.counts[name] for name in UNLIKE)
+    return [(taken - predicted(each, price)) / values for taken, price in pairs]
+
+
+def page(layers: Sequence[Measured], unlike: Sequence[Measured], networks: Sequence[Measured]) -> str:
     """Return the page."""
     prices = [fitted(layers, target) for target in range(len(TARGETS))]
     names = [target.name for target in TARGETS]
@@ -357,6 +374,10 @@ def page(layers: Sequence[Measured], networks: Sequence[Measured]) -> str:
     text += PRICES + table(
         ["", *names],
         [[told, *(f"{price[at]:.2f}" for price in prices)] for at, told in enumerate(TERMS.values())],
+    )
+    text += OTHERS + table(
+        ["a value of", *names],
+        [[each.name, *(f"{one:.0f}" for one in of_others(each, prices))] for each in unlike],
     )
     errors = [[error(each, price, at) for at, price in enumerate(prices)] for each in layers]
     roots = np.sqrt((np.array(errors) ** 2).mean(axis=0))
@@ -381,8 +402,12 @@ def main() -> None:
                 bench.measure(f"{name}, {where}", path, inputs)
                 for where, inputs in (("outside", "outside"), ("in RAM", "memory"))
             ]
+        unlike = []
+        for name, file in others().items():
+            path = file.save(Path(scratch) / "layer.tflite", *file.graph.outputs)
+            unlike.append(bench.measure(name, path, "outside"))
         networks = [bench.measure(path.stem, path, "outside") for path in sorted(folder.glob("*.tflite"))]
-    arguments.output.write_text(page(found, networks), encoding="utf-8")
+    arguments.output.write_text(page(found, unlike, networks), encoding="utf-8")
 
 
 if __name__ == "__main__":

@@ -12,6 +12,7 @@ import pytest
 from conftest import nightly
 from tests.codegen.test_microcontroller import SPOTTER, Project, problem_of
 
+from tilewright.importing.assembly import Changes, assemble
 from tilewright.residency import memory_front
 from tilewright.residency.evaluation import costs_of
 
@@ -60,6 +61,21 @@ def test_the_keyword_spotter_runs_on_a_core_as_verilog(spotter: Project) -> None
     # A wait costs a cycle at most, and none where the core has something else to do.
     most = words(printed, "FLASH fetched") + words(printed, "FLASH read")
     assert 0.8 * most <= number(slower["cycles"]) - cycles <= 1.01 * most
+
+
+def test_cycles_are_as_predicted_for_all_plans_of_the_front(spotter: Project, tmp_path: Path) -> None:
+    problem = assemble(str(SPOTTER), Changes(machine="picorv32")).problem
+    front = memory_front(problem, over="cycles")
+    assert len(front) > 2
+    for corner in front[1:]:  # the first takes 190 million
+        project = Project(tmp_path / str(corner.memory_bytes), SPOTTER, problem, corner.plan)
+        built = project.folder / "build" / "rtl"
+        built.mkdir(parents=True)
+        shutil.copy(spotter.folder / "build" / "rtl" / "board", built)
+        printed = project.make("rtl", PYTHON=sys.executable)
+        assert printed["wrong"] == "0 bytes of outputs"
+        assert corner.cycles is not None
+        assert 0.96 <= corner.cycles / number(printed["cycles"]) <= 1.04
 
 
 @pytest.mark.parametrize(

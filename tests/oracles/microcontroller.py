@@ -11,7 +11,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from functools import cached_property
 from itertools import chain
-from math import prod
+from math import ceil, prod
 from typing import Any, NamedTuple
 
 from tests.oracles import Refused, TooLarge
@@ -225,6 +225,8 @@ class Executed(NamedTuple):
         Multiply-accumulates.
     places
         Operands whose place the output can take, so far as this step is concerned.
+    pixels
+        Of each tensor that is computed or read, however often; of running values those that are added.
     """
 
     lines: dict[int, int]
@@ -233,6 +235,7 @@ class Executed(NamedTuple):
     read: dict[int, int]
     macs: int
     places: Names
+    pixels: dict[int, int]
 
 
 class Step:
@@ -297,6 +300,7 @@ class Step:
             {t: sum(c.made[t] for c in courses) * self.channels_read(t, way, blocks) for t in group.sources},
             self.macs(courses, way),
             self.places(courses, way),
+            {t: sum(course.made[t] for course in courses) for t in courses[0].made},
         )
 
     def channels_read(self, tensor: int, way: Way, blocks: list[range]) -> int:
@@ -412,6 +416,46 @@ class Problem:
         whole = (maps.there | maps.fetched) & step.group.sources
         return frozenset(t for t in whole if not self.graph.readers[t] - done - step.group.mask)
 
+    def moved(self, done: Names, maps: Memory, how: Executed) -> int:
+        """Return the elements that a step reads and writes outside."""
+        found = sum(how.read[t] for t in maps.outside) + self.graph.size(maps.written)
+        return found + sum(self.graph.needed(t, done) for t in maps.fetched)
+
+    def cycles(self, maps: Memory, step: Step, way: Way, how: Executed, moved: int) -> float:
+        """Return the cycles that a core takes for a step, as docs/microcontrollers.md counts them."""
+        price, group = self.graph.machine.get("cycles_of"), step.group
+        if price is None:
+            return 0.0
+        whole = maps.there | maps.fetched | maps.resident
+        turns = [op.number + 1 for op in group.ops] + [t for t in group.sources if t in maps.outside]
+        found = moved * price["moved"] + sum(how.pixels[t] for t in turns) * price["pixel"]
+        for op in group.ops:
+            made, outputs = how.pixels[op.number + 1], op.shape[0]
+            running = way.running and op is step.last
+            many = outputs * made
+            if op.kind in ("conv", "fc"):
+                window = prod(op.table["kernel"]) if op.kind == "conv" else 1
+                macs = op.macs * many // (prod(op.added) if running and op.added else 1)
+                found += (outputs if running else many) * price[
+                    "output" if op.kind == "conv" else "product_output"
+                ]
+                if window > 1:
+                    found += window * made * price["place" if op.reads[0] in whole else "place_in_line"]
+                if op.table.get("groups", 1) > 1:
+                    found += macs * price["depthwise_mac"]
+                else:
+                    found += macs * price["mac"] + window * -(-outputs // 4) * made * price["loop"]
+            elif running:
+                found += many * price["running"]
+            elif op.kind == "add":
+                found += many * price["sum"]
+            elif op.kind == "pool":
+                found += prod(op.table["kernel"]) * many * price["pooled"]
+            else:
+                name = "softmax" if op.table.get("op") in ("softmax", "log_softmax") else "other"
+                found += many * price[name]
+        return float(found)
+
     def buffers(self, maps: Memory, step: Step, how: Executed) -> dict[str, int]:
         """Return the elements of all buffers of a step, by name."""
         whole, group = maps.there | maps.fetched | maps.resident, step.group
@@ -459,8 +503,7 @@ class Problem:
             if way.order == "kernels" and maps.outside:
                 continue
             how = step.execute(way)
-            moved = sum(how.read[t] for t in maps.outside) + graph.size(maps.written)
-            moved += sum(graph.needed(t, done) for t in maps.fetched)
+            moved = self.moved(done, maps, how)
             common = way._asdict() | {
                 "operations": [op.name for op in step.group.ops],
                 "on_chip": names(maps.there | maps.fetched | maps.resident),
@@ -468,6 +511,7 @@ class Problem:
                 "resident": names(maps.resident),
                 "moved": moved * graph.width,
                 "macs": how.macs,
+                "cycles": self.cycles(maps, step, way, how, moved),
             }
             for place in [None, *sorted(places & how.places)]:
                 told = {"bytes": self.memory(maps, step, how, place) * graph.width}
@@ -540,6 +584,7 @@ class Walk:
         self.numbers = {self.graph.name(t): t for t in range(len(self.graph.shapes))}
         self.at: dict[int, int] = {}
         self.memory = self.taken = self.macs = self.read = self.written = 0
+        self.cycles = 0.0
 
     def step(self, told: Json) -> None:
         """Execute a step."""
@@ -567,6 +612,7 @@ class Walk:
             raise Refused("in place")
         self.memory = max(self.memory, problem.memory(maps, step, how, place))
         self.macs += how.macs
+        self.cycles += problem.cycles(maps, step, way, how, problem.moved(self.done, maps, how))
         self.read += sum(how.read[t] for t in maps.outside)
         self.read += sum(graph.needed(t, self.done) for t in maps.fetched)
         self.written += graph.size(maps.written)
@@ -610,6 +656,11 @@ class Walk:
             raise Refused("memory")
 
 
+def whole_cycles(cycles: float) -> int:
+    """Return whole cycles, the last one begun, of prices in hundredths."""
+    return ceil(round(cycles, 2))
+
+
 def costs(instance: Json, plan: Json) -> dict[str, int]:
     """Return what a plan costs.
 
@@ -617,7 +668,7 @@ def costs(instance: Json, plan: Json) -> dict[str, int]:
     -------
     dict
         ``memory``, the most bytes that are in RAM at a time; ``taken``, those up to the highest address;
-        ``macs``; bytes ``read`` and ``written`` outside.
+        ``macs``; ``cycles`` of a machine that has prices; bytes ``read`` and ``written`` outside.
     """
     walk = Walk(Problem(instance))
     for step in plan["steps"]:
@@ -626,4 +677,5 @@ def costs(instance: Json, plan: Json) -> dict[str, int]:
         raise Refused("operations are missing")
     width = walk.graph.width
     found = {"memory": walk.memory, "taken": walk.taken, "read": walk.read, "written": walk.written}
-    return {name: count * width for name, count in found.items()} | {"macs": walk.macs}
+    others = {"macs": walk.macs, "cycles": whole_cycles(walk.cycles)}
+    return {name: count * width for name, count in found.items()} | others

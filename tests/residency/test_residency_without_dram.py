@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import random
+import tomllib
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -15,6 +16,7 @@ from tilewright.core import catalogue
 from tilewright.residency import Plan, Problem, memory_front, simulate, violation
 from tilewright.residency.evaluation import costs_of
 from tilewright.residency.exact.without_dram import best_without_dram, one_by_one
+from tilewright.residency.machine import CoreCycles, OneMemory
 from tilewright.run.instance import parse
 from tilewright.run.solve import solve
 from tilewright.spec.errors import InputError
@@ -188,8 +190,6 @@ def test_a_memory_that_is_too_small_says_what_would_do() -> None:
 
 @pytest.mark.parametrize("path", sorted(INSTANCES.glob("*.toml")), ids=lambda path: path.stem)
 def test_bundled_machines_without_dram_have_flash_and_a_memory(path: Path) -> None:
-    import tomllib
-
     table = tomllib.loads(path.read_text("utf-8"))
     if table.get("dram", True):
         return
@@ -203,3 +203,31 @@ def test_bundled_machines_without_dram_have_flash_and_a_memory(path: Path) -> No
     assert plan is not None
     least = costs_of(problem, plan)["memory"]
     assert best_without_dram(problem, NEVER, ignore, ignore).bound < least
+
+
+def test_prices_of_the_bundled_core_are_those_that_were_fitted() -> None:
+    pages = Path(__file__).parents[2] / "docs" / "results"
+    rows = (pages / "microcontrollers.md").read_text("utf-8").partition("## Prices")[2].splitlines()
+    fitted = [line.split(" | ")[1] for line in rows if line.count(" | ") == 3 and "---" not in line][1:]
+    machine = OneMemory.model_validate(tomllib.loads((INSTANCES / "picorv32.toml").read_text("utf-8")))
+    assert machine.cycles_of is not None
+    told = machine.cycles_of.model_dump()
+    others = [str(round(told.pop(name))) for name in ("softmax", "other")]
+    prices = [f"{price:.2f}" for price in told.values()]
+    assert fitted[: len(prices)] == prices
+    assert set(others) <= {*fitted[len(prices) :]}
+
+
+@pytest.mark.parametrize(
+    ("rest", "told"),
+    [
+        ({"objective": {"minimise": "energy"}}, "machine.cycles_of .. energy"),
+        ({"machine": {"element_bytes": 2}}, "cycles_of .. a byte a value"),
+    ],
+)
+def test_prices_of_a_core_are_of_its_cycles_alone(rest: dict[str, Any], told: str) -> None:
+    prices = dict.fromkeys(CoreCycles.model_fields, 1.0)
+    with pytest.raises((InputError, ValueError)) as error:
+        machine = {"cycles_of": prices, **rest.pop("machine", {})}
+        problem_in_flash({"layers": CHAIN}, machine=machine, **rest)
+    assert tells(str(error.value), told)

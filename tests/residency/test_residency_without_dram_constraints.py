@@ -16,13 +16,17 @@ from test_residency_without_dram_oracle import network_of_windows
 from tests.oracles import TooLarge, microcontroller
 
 import tilewright as tw
-from tilewright.residency import Problem, violation
+from tilewright.residency import Problem, simulate, violation
+from tilewright.residency.evaluation import costs_of
+from tilewright.residency.machine import CoreCycles
 
 Json = dict[str, Any]
 Steps = list[Json]
 Case = tuple[str, Callable[[Steps], bool]]
 
 MOST_PLANS = 20_000
+
+MINIMISED: list[Any] = ["memory", "macs", "traffic", "cycles", ["macs", "memory"], ["cycles", "memory"]]
 
 
 def place(steps: Steps, name: str) -> int:
@@ -90,7 +94,13 @@ def within(steps: Steps, macs: int, traffic: int) -> bool:
 def costs(steps: Steps) -> dict[str, int]:
     """Return what a plan costs by size."""
     memory = max(step["bytes"] for step in steps)
-    return {"memory": memory, "macs": total(steps, "macs"), "traffic": total(steps, "moved")}
+    cycles = microcontroller.whole_cycles(total(steps, "cycles"))
+    return {
+        "memory": memory,
+        "macs": total(steps, "macs"),
+        "traffic": total(steps, "moved"),
+        "cycles": cycles,
+    }
 
 
 def random_problem(rng: random.Random) -> tuple[Problem, list[Steps]]:
@@ -100,9 +110,11 @@ def random_problem(rng: random.Random) -> tuple[Problem, list[Steps]]:
         if len(network["layers"]) > 3:
             continue
         limits = {"inputs": rng.choice(["outside", "memory"]), "tiles": rng.random() < 0.7}
-        names: Any = rng.choice(["memory", "macs", "traffic", ["macs", "memory"], ["traffic", "macs"]])
+        objective = {"minimise": rng.choice(MINIMISED)}
+        prices = {name: rng.choice([0, 0.25, 1, 7.5, 40]) for name in CoreCycles.model_fields}
+        machine = {"cycles_of": prices} if rng.random() < 0.7 or "cycles" in objective["minimise"] else {}
         try:
-            loose = problem_in_flash(network, limits=limits, objective={"minimise": names})
+            loose = problem_in_flash(network, limits=limits, objective=objective, machine=machine)
             least = min(max(s["bytes"] for s in p) for p in microcontroller.plans(told(loose), MOST_PLANS))
             size = rng.choice([2**20, least + rng.randint(0, least)])
             problem = loose.with_(machine={"memory_bytes": size})
@@ -145,8 +157,10 @@ def test_constraints_against_all_plans(seed: int) -> None:
     assert result.bound == expected or problem.before, shown
     assert result.status == ("optimal" if result.objective == expected else "feasible"), shown
     assert violation(constrained, result.plan) is None
-    if result.status == "optimal" and problem.minimise != "memory":
-        assert (
-            microcontroller.costs(told(problem), result.plan.to_json())["macs"] == expected
-            or problem.minimise == "traffic"
-        )
+    walked = microcontroller.costs(told(problem), result.plan.to_json())
+    claimed = costs_of(problem, result.plan)
+    assert (walked["macs"], walked["taken"]) == (claimed["macs"], claimed["memory"]), shown
+    if problem.machine.cycles_of is not None:
+        assert walked["cycles"] == claimed["cycles"], shown
+        report = simulate(problem, result.plan)
+        assert report.measures.cycles == claimed["cycles"], shown

@@ -50,6 +50,8 @@ class Remaining:
     def _time_of(self, operation: Operation) -> int:
         """Return the time that an operation takes at least with its weights, whatever else is moved."""
         prices, units = self.prices, operation.units
+        if prices.core_time is not None:
+            return prices.core_time.least(self.graph, operation)
         core = prices.core(self.graph.least_work(operation.number))
         together = core + prices.transfer(operation.weights)
         if not self.doubled or units == 1:
@@ -98,6 +100,8 @@ class Remaining:
             if graph.readers[tensor] & ~done:
                 moved += graph.still_needed(tensor, done)
                 transfers += 1
+        if prices.core_time is not None:
+            return Spent(moved, alone + prices.core_time.of_counts({"moved": moved}), 0, work.macs)
         time = max(alone, prices.transfer(moved)) if self.doubled else None
         return prices.spent(moved, work, transfers, time)
 

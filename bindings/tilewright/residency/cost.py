@@ -12,6 +12,7 @@ from typing import NamedTuple
 
 import numpy as np
 
+from tilewright.residency.core_cycles import PARTS, CoreTime, counts_of, pixels_computed, pixels_of
 from tilewright.residency.machine import OneMemory
 from tilewright.residency.shapes.groups import Group
 from tilewright.residency.shapes.in_blocks import in_blocks
@@ -94,12 +95,15 @@ class Prices:
     ----------
     cycle, femtojoule
         Parts that a cycle, and a femtojoule, has.
+    core_time
+        What emitted C takes, where the machine tells that; then time is that, and there is no energy.
     """
 
     def __init__(self, machine: OneMemory) -> None:
         bus, macs, setup = machine.rates
         vectors = machine.vector_ops_per_cycle
-        self.cycle = lcm(bus, macs, vectors or 1)
+        self.core_time = None if machine.cycles_of is None else CoreTime(machine.cycles_of)
+        self.cycle = PARTS if self.core_time else lcm(bus, macs, vectors or 1)
         self._bus, self._mac = self.cycle // bus, self.cycle // macs
         self._vector = self.cycle // vectors if vectors else 0
         self._setup = setup * self.cycle
@@ -157,6 +161,7 @@ def cost_of_step(
     fetched: Collection[int],
     written: Collection[int],
     moved: int,
+    whole: Collection[int] = (),
 ) -> Spent:
     """Return what a step costs.
 
@@ -170,7 +175,15 @@ def cost_of_step(
         Outputs that are written to DRAM.
     moved
         Elements of all of these and of weights.
+    whole
+        Tensors that are on chip as a whole; it matters where the machine tells what emitted C takes.
     """
+    if prices.core_time is not None:
+        loaded = sum(pixels_of(group, shape, tensor) for tensor in streamed)
+        counts = counts_of(
+            *(group, whole, pixels_computed(group, shape), loaded, moved), running=shape.running
+        )
+        return Spent(moved, prices.core_time.of_counts(counts), 0, work_of_step(group, shape).macs)
     transfers, time = len(streamed) + len(fetched) + len(written) + len(group.weighted), None
     if shape.doubled:
         before = sum(fetched)

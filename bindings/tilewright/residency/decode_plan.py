@@ -119,7 +119,7 @@ class StepDecoder:
         loaded = [graph.still_needed(tensor, before.done) for tensor in members(fetched)]
         moved = elements_moved(group, shape, streamed, saved) + sum(loaded)
         choice = StepChoice(group.mask, dropped, fetched, resident, written, in_place, shape)
-        spent = cost_of_step(problem.prices, group, shape, streamed, loaded, saved, moved)
+        spent = cost_of_step(problem.prices, group, shape, streamed, loaded, saved, moved, whole)
         return DecodedStep(choice, group, before, on_chip, moved, memory, spent)
 
     def _group(self, step: Step, before: State) -> Group:

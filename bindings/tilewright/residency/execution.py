@@ -11,11 +11,12 @@ import numpy as np
 
 from tilewright.core.measures import counted, joined
 from tilewright.core.room import Asked
+from tilewright.residency.core_cycles import CoreTime, counts_of
 from tilewright.residency.cost import Spent
 from tilewright.residency.decode_plan import DecodedStep, decode_plan
 from tilewright.residency.derived_problems import problem_of_plan
 from tilewright.residency.evaluation import exceeded_limit
-from tilewright.residency.graph import Graph, InvalidPlanError, Operation
+from tilewright.residency.graph import Graph, InvalidPlanError, Operation, members
 from tilewright.residency.lowering import PlanProgram
 from tilewright.residency.measures import ResidencyMeasures, StepMeasures
 from tilewright.residency.plan import Plan
@@ -219,10 +220,25 @@ class _Execution:
     def _spent(self, tally: Tally, decoded: DecodedStep) -> Spent:
         """Return what a step costs; transfers are what is moved of one tensor in one direction."""
         prices, time = self.problem.prices, None
+        if prices.core_time is not None:
+            return Spent(tally.moved, self._time_of_core(prices.core_time, tally, decoded), 0, tally.macs)
         if decoded.choice.shape.doubled:
             time = sum(max(prices.core(work), prices.transfer(moved)) for moved, work in tally.slots)
         transfers = len(tally.loaded) + len(tally.saved)
         return prices.spent(tally.moved, tally.work, transfers, time)
+
+    def _time_of_core(self, core_time: CoreTime, tally: Tally, decoded: DecodedStep) -> int:
+        """Return what emitted C takes for the pixels that have been computed and loaded."""
+        group, tensors = decoded.group, self.graph.tensors
+        whole = frozenset(members(decoded.on_chip))
+        computed = {number: values // tensors[number + 1].channels for number, values in tally.values.items()}
+        loaded = sum(
+            tally.loaded.get(tensors[tensor].name, 0) // group.channels(tensor)
+            for tensor in group.sources
+            if tensor not in whole
+        )
+        running = decoded.choice.shape.running
+        return core_time.of_counts(counts_of(group, whole, computed, loaded, tally.moved, running=running))
 
     def _is_right(self) -> bool:
         """Whether the network's outputs in DRAM are those of the reference."""

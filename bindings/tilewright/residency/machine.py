@@ -53,6 +53,56 @@ Bytes = Annotated[int, Field(ge=1, le=MAX_BYTES)]
 Rate = Annotated[int, Field(ge=1, le=1_000_000)]
 
 
+Cycles = Annotated[float, Field(ge=0, le=1_000_000)]
+
+
+class CoreCycles(Spec):
+    """Cycles that a micro-controller's core takes for what emitted C does, each rounded to hundredths.
+
+    How they are fitted, and their error: docs/results/microcontrollers.md.
+
+    Attributes
+    ----------
+    mac, depthwise_mac
+        A multiply-accumulate of a convolution or product, and of a convolution in groups.
+    loop
+        A place of the window, for four outputs.
+    output, product_output
+        The rescaling of a sum, and of one of a product.
+    place, place_in_line
+        To find a place of a window, for each pixel: of a map that is there as a whole, and of a line buffer.
+    pixel
+        A turn: a pixel that is computed or loaded.
+    sum
+        A value of a sum of maps.
+    pooled
+        A value that a pool reads in a window.
+    running
+        A value that is added to running values.
+    moved
+        A byte that is read or written outside.
+    softmax, other
+        A value of softmax, and of any other operation.
+    """
+
+    table_name: ClassVar[str] = "cycles_of"
+
+    mac: Cycles
+    depthwise_mac: Cycles
+    loop: Cycles
+    output: Cycles
+    product_output: Cycles
+    place: Cycles
+    place_in_line: Cycles
+    pixel: Cycles
+    sum: Cycles
+    pooled: Cycles
+    running: Cycles
+    moved: Cycles
+    softmax: Cycles
+    other: Cycles
+
+
 class Memory(Spec):
     """One of a micro-controller's memories.
 
@@ -105,6 +155,8 @@ class OneMemory(Spec):
         All that there are, where weights are in flash: those that are read only.
     dram
         Whether there is memory behind it. Without it maps stay on chip until they are no longer needed.
+    cycles_of
+        What emitted C takes on the core, without DRAM. It stands for all rates.
     """
 
     table_name: ClassVar[str] = "machine"
@@ -119,6 +171,7 @@ class OneMemory(Spec):
         "memory",
         "memories",
         "dram",
+        "cycles_of",
     )
 
     memory_bytes: Bytes
@@ -133,6 +186,7 @@ class OneMemory(Spec):
     memory: Annotated[str, Field(min_length=1, max_length=MAX_NAME)] | None = None
     memories: Annotated[tuple[Memory, ...], Field(max_length=16)] = ()
     dram: bool = True
+    cycles_of: CoreCycles | None = None
 
     @model_validator(mode="before")
     @classmethod
@@ -159,6 +213,9 @@ class OneMemory(Spec):
         if not self.dram and not self.in_flash:
             limit = "is for machines with weights in flash: a memory of `memories` that is read_only"
             raise InputError("dram", self.dram, limit)
+        if self.cycles_of is not None and (self.dram or self.element_bytes > 1):
+            limit = "is of C with a byte a value, for machines without DRAM"
+            raise InputError("cycles_of", "told", limit)
 
     @property
     def in_flash(self) -> bool:
@@ -183,7 +240,8 @@ class OneMemory(Spec):
     @property
     def timed(self) -> bool:
         """Whether anything is said about time or energy."""
-        return any(getattr(self, field) not in (None, False) for field in DSP)
+        told = any(getattr(self, field) not in (None, False) for field in DSP)
+        return told or self.cycles_of is not None
 
     @property
     def rates(self) -> tuple[int, int, int]:

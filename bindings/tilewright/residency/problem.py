@@ -137,6 +137,14 @@ class Problem(Minimising):
             raise InputError("machine.double_buffering", True, "is for machines with DRAM")
         # Rates and prices that are not told are those of a DSP, which say nothing of a micro-controller.
         counted = {*self.objective.names, *self.objective.limits} & {"cycles", "energy"}
+        if self.machine.cycles_of is not None:
+            if "energy" in counted:
+                raise InputError("machine.cycles_of", "told", "says nothing of energy, which is counted")
+            if recurrent := [op.name for op in self.graph.operations if op.state]:
+                raise InputError(
+                    "machine.cycles_of", "told", f"has no price of a recurrent layer: {recurrent[0]}"
+                )
+            return
         needed = ["macs_per_cycle", "bus_elements_per_cycle", "dma_setup_cycles"] if counted else []
         for field in [*needed, *(["energy"] if "energy" in counted else [])]:
             if getattr(self.machine, field) is None:
@@ -167,13 +175,18 @@ class Problem(Minimising):
         return Prices(self.machine)
 
     def spent(self, spent: Spent) -> dict[str, int]:
-        """Return what is spent in the units of objectives: bytes, cycles, femtojoules."""
-        return {
+        """Return what is spent in the units of objectives: bytes, cycles, femtojoules.
+
+        Where the machine tells what emitted C takes, there is no energy.
+        """
+        found = {
             "traffic": spent.moved * self.machine.element_bytes,
             "cycles": self.prices.cycles(spent.time),
-            "energy": self.prices.femtojoules(spent.energy),
             "macs": spent.macs,
         }
+        if self.prices.core_time is None:
+            found["energy"] = self.prices.femtojoules(spent.energy)
+        return found
 
     @property
     def grounds(self) -> str | None:

@@ -12,6 +12,7 @@ from tilewright.core.overview import Front, Overview, of_table
 from tilewright.core.quantities import written
 from tilewright.core.room import Rows
 from tilewright.plotting import shortened
+from tilewright.residency.exact.priced_steps import units_of
 from tilewright.residency.exact.traffic_curve import point_of, traffic_curve
 from tilewright.residency.exact.without_dram import WithoutDram
 from tilewright.residency.machine import ONE
@@ -40,9 +41,9 @@ CURVE = (
     "from which on less has to be moved; the diamond is the plan of this report."
 )
 
-MEMORY_AND_MACS = (
-    "The least memory of any plan for every number of multiply-accumulates, all of it proven: strips need "
-    "less memory, and compute again what two of them share. The diamond is the plan of this report."
+MEMORY_AND_WORK = (
+    "The least memory of any plan for every number of {}, all of it proven: strips need less memory, and "
+    "compute again what two of them share. The diamond is the plan of this report."
 )
 
 CURVE_SECONDS = 5.0
@@ -90,14 +91,15 @@ def rows(problem: Problem, measures: ResidencyMeasures) -> Rows:
 
 def _time_and_energy(problem: Problem, measures: ResidencyMeasures) -> Rows:
     """Return what a plan takes, beside what any takes at least, where that is measured."""
-    if measures.cycles is None or measures.energy_fj is None:
+    if measures.cycles is None:
         return []
     doubled = sum(bool(step.double_buffering) for step in measures.steps_of_plan.values())
     beside = f", {doubled} steps with second buffers" if doubled else ""
-    return [
-        ("cycles", f"{measures.cycles:,}, at least {measures.compulsory_cycles:,} in any case{beside}"),
-        ("energy", f"{written(measures.energy_fj, 'fJ')}, prices {problem.machine.prices.source}"),
-    ]
+    cycles = f"{measures.cycles:,}, at least {measures.compulsory_cycles:,} in any case{beside}"
+    if measures.energy_fj is None:
+        return [("cycles", f"{cycles}; a model of emitted C")]
+    energy = f"{written(measures.energy_fj, 'fJ')}, prices {problem.machine.prices.source}"
+    return [("cycles", cycles), ("energy", energy)]
 
 
 def outer_loop(step: StepMeasures) -> str:
@@ -151,14 +153,19 @@ def overview(problem: Problem, plan: Any, measures: ResidencyMeasures) -> Overvi
 
 
 def _front(problem: Problem, measures: ResidencyMeasures) -> Front | None:
-    """Return memory over multiply-accumulates if all of it is proven in time."""
+    """Return memory over multiply-accumulates, or cycles where these count, if all is proven in time."""
+    over = "cycles" if "cycles" in (*problem.objective.names, *problem.objective.limits) else "macs"
     try:
-        labels = WithoutDram(problem, time.monotonic() + CURVE_SECONDS, "macs").front()
+        labels = WithoutDram(problem, time.monotonic() + CURVE_SECONDS, over).front()
     except OutOfTimeError:
         return None
     width = problem.machine.element_bytes
-    points = [(label.costs[0] * width, label.costs[1]) for label in labels]
-    return Front("bytes of memory", "MACs", points, (measures.memory_bytes, measures.macs), MEMORY_AND_MACS)
+    points = [(label.costs[0] * width, units_of(problem, over, label.costs[1])) for label in labels]
+    spent, name, words = measures.macs, "MACs", "multiply-accumulates"
+    if over == "cycles" and measures.cycles is not None:
+        spent, name, words = measures.cycles, over, over
+    text = MEMORY_AND_WORK.format(words)
+    return Front("bytes of memory", name, points, (measures.memory_bytes, spent), text)
 
 
 def _curve(problem: Problem, plan: Any) -> Front | None:

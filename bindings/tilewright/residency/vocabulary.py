@@ -217,6 +217,7 @@ def vocabulary(problem: Problem) -> Vocabulary:
             *(
                 Word(name, f"{name} of the plan", lambda seen, name=name: seen.costs[name], unit=unit)
                 for name, unit in UNITS.items()
+                if name != "energy" or problem.machine.cycles_of is None
             ),
         ],
         lambda plan: PlanView(problem, plan),

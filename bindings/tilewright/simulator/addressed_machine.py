@@ -131,6 +131,8 @@ class Tally:
         Multiplications, as operations count them.
     slots
         What happened at the same time: elements moved, and the work of the core.
+    values
+        Computed by instructions of each operation, by number; of running values those that have been added.
     """
 
     loaded: dict[str, int] = field(default_factory=dict)
@@ -139,6 +141,7 @@ class Tally:
     macs: int = 0
     work: Work = field(default_factory=Work)
     slots: list[tuple[int, Work]] = field(default_factory=list)
+    values: dict[int, int] = field(default_factory=dict)
 
     @property
     def moved(self) -> int:
@@ -193,6 +196,8 @@ class AddressedMachine:
                 macs, done = _work_of(each)
                 tally.macs, tally.work = tally.macs + macs, tally.work.plus(done)
                 work = work.plus(done)
+                number = each.arithmetic.operation.number
+                tally.values[number] = tally.values.get(number, 0) + _values_of(each)
             elif isinstance(each, Apply):
                 if time.monotonic() > self.deadline:
                     raise OutOfTimeError
@@ -261,6 +266,13 @@ class AddressedMachine:
         if known is None or known[0] is not place:
             known = self._weights[number] = place, self.chip.fetch(*place)
         return known[1]
+
+
+def _values_of(instruction: Compute) -> int:
+    """Return how many values an instruction computes, or adds to running values."""
+    added = 1 if instruction.added is None else len(instruction.added.pixels)
+    first, end = instruction.channels
+    return len(instruction.pixels) * (end - first) * added
 
 
 def _work_of(instruction: Compute) -> tuple[int, Work]:

@@ -17,7 +17,7 @@ from __future__ import annotations
 import time
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
 from itertools import product
-from typing import NamedTuple
+from typing import Literal, NamedTuple
 
 from tilewright.core.branch_and_bound import check_deadline
 from tilewright.residency.cost import Spent, cost_of_step, least_work, work_of_step
@@ -36,7 +36,7 @@ from tilewright.residency.shapes.strips import least_line, strip_widths
 from tilewright.residency.transitions import StepChoice, TensorChoice, Transitions
 from tilewright.residency.vocabulary import StepView
 from tilewright.spec.constraints.parts import Ground, conjuncts
-from tilewright.spec.errors import OutOfTimeError
+from tilewright.spec.errors import InputError, OutOfTimeError
 
 Costs = tuple[int, ...]
 """The memory that is needed, then what counts besides."""
@@ -298,7 +298,8 @@ class WithoutDram:
         sources, outputs = members(tensors.streamed), members(tensors.written)
         loaded = [self.graph.still_needed(tensor, done) for tensor in members(tensors.fetched)]
         moved = elements_moved(group, shape, sources, outputs) + sum(loaded)
-        return cost_of_step(self.problem.prices, group, shape, sources, loaded, outputs, moved)
+        whole = frozenset(members(tensors.whole & group.touched))
+        return cost_of_step(self.problem.prices, group, shape, sources, loaded, outputs, moved, whole)
 
     def _left_after(
         self, group: Group, shape: Shape, memory: int, spent: Spent, left: int, *, last: bool
@@ -336,20 +337,25 @@ def undominated(labels: list[Label]) -> list[Label]:
 
 
 class MemoryPoint(NamedTuple):
-    """A plan that needs less memory than all of as few multiply-accumulates.
+    """A plan that needs less memory than all that cost as little: of multiply-accumulates, or of cycles.
 
     Attributes
     ----------
     memory_bytes
-        That no plan of as few needs less than.
+        That no plan that costs as little needs less than.
+    macs
+        Multiply-accumulates.
     taken_bytes
         That this one takes: more where no addresses have been found in less.
+    cycles
+        Of the machine; None where it says nothing of time.
     """
 
     memory_bytes: int
     macs: int
     taken_bytes: int
     plan: Plan
+    cycles: int | None = None
 
 
 def best_without_dram(
@@ -431,25 +437,34 @@ def one_by_one(problem: Problem, deadline: float) -> Plan | None:
     return placed(search, labels[0], least=True) if labels else None
 
 
-def memory_front(problem: Problem, deadline: float = float("inf")) -> list[MemoryPoint]:
-    """Return all plans of which none needs less memory with as few multiply-accumulates, least memory first.
+def memory_front(
+    problem: Problem, deadline: float = float("inf"), *, over: Literal["macs", "cycles"] = "macs"
+) -> list[MemoryPoint]:
+    """Return all plans of which none needs less memory and costs as little, least memory first.
 
     Parameters
     ----------
     problem
         Of a machine without DRAM; what it minimises plays no part.
+    over
+        What costs.
 
     Raises
     ------
+    InputError
+        For cycles of a machine that does not tell them.
     OutOfTimeError
         When the deadline passes before it is proven that none is missing.
     """
+    if over == "cycles" and not problem.machine.timed:
+        raise InputError("machine.cycles_of", None, "must be told where cycles are counted without DRAM")
     width, found = problem.machine.element_bytes, list[MemoryPoint]()
-    search = WithoutDram(problem, deadline, "macs")
+    search = WithoutDram(problem, deadline, over)
     for label in search.front():
         plan = placed(search, label, least=True)
         if plan is None:
             raise OutOfTimeError
-        taken = costs_of(problem, plan)["memory"]
-        found.append(MemoryPoint(label.costs[0] * width, label.costs[1], taken, plan))
+        costs = costs_of(problem, plan)
+        cycles = costs["cycles"] if problem.machine.timed else None
+        found.append(MemoryPoint(label.costs[0] * width, costs["macs"], costs["memory"], plan, cycles))
     return found
