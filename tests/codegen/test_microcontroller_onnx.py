@@ -10,15 +10,16 @@ from pathlib import Path
 import numpy as np
 import pytest
 from conftest import examples
-from tests.importing.onnx_integers_at_random import by_onnxruntime, some_operators
+from tests.importing.onnx_integers_at_random import Array, by_onnxruntime, some_operators
 from tests.importing.test_exact_onnx import FORMS, IN_FLOATS, executed_operators, quantised
 
-from tilewright.codegen.microcontroller import microcontroller_project
+from tilewright.codegen.microcontroller import images_of, microcontroller_project
 from tilewright.importing.assembly import Changes, assemble
 from tilewright.importing.exact import exact_operations
+from tilewright.importing.exact.judge import compared
 from tilewright.residency import Plan, Problem, memory_front
 from tilewright.residency.evaluation import costs_of
-from tilewright.simulator.arithmetic.quantised import inside
+from tilewright.simulator.arithmetic.quantised import Inside, inside
 from tilewright.spec.errors import InputError
 
 pytest.importorskip("onnxruntime")
@@ -46,18 +47,25 @@ def make(folder: Path, target: str, flags: str = STRICT) -> dict[str, str]:
     return dict(line.split("\t") for line in done.stdout.splitlines() if "\t" in line)
 
 
-def project(folder: Path, path: Path, problem: Problem, plan: Plan, seed: int) -> bool:
-    """Write the project of a plan; return whether its outputs are those of onnxruntime."""
+def project_files(
+    folder: Path, path: Path, problem: Problem, plan: Plan, seed: int
+) -> tuple[Inside, list[list[Array]]]:
+    """Write the project of a plan; return the integers inside of the file, and its inputs."""
     network = exact_operations(path)
     for name, content in microcontroller_project(problem, plan, network, path.stem, "", seed).items():
         (folder / name).parent.mkdir(parents=True, exist_ok=True)
         (folder / name).write_bytes(content)
-    rng, own, same = np.random.default_rng(seed), inside(network), True
-    for _ in range(2):  # the inputs of the project
-        shapes = [own.network.tensors[name].shape for name in own.network.inputs]
-        images = [rng.integers(-128, 128, shape, dtype=np.int8) for shape in shapes]
-        ours = own.results([*own.network.run(images).values()])
-        theirs = by_onnxruntime(path, own.of_file(images))
+    rng, own = np.random.default_rng(seed), inside(network)
+    shapes = [own.network.tensors[name].shape for name in own.network.inputs]
+    return own, [[rng.integers(-128, 128, shape, dtype=np.int8) for shape in shapes] for _ in range(2)]
+
+
+def project(folder: Path, path: Path, problem: Problem, plan: Plan, seed: int) -> bool:
+    """Write the project of a plan; return whether its outputs are those of onnxruntime."""
+    (own, images), same = project_files(folder, path, problem, plan, seed), True
+    for image in images:
+        ours = own.results([*own.network.run(image).values()])
+        theirs = by_onnxruntime(path, own.of_file(image))
         same &= all(np.array_equal(a, b) for a, b in zip(ours, theirs, strict=True))
     return same
 
@@ -95,7 +103,8 @@ def test_what_onnxruntime_quantises_becomes_c(seed: int, tmp_path: Path) -> None
     rectifier = ["Relu", "Clip"][seed // 4 % 2]
     path = quantised(tmp_path, seed, form, kind, rectifier, by_channel=bool(seed % 3))
     problem = problem_of(path, ["outside", "memory"][seed % 2])
-    front = memory_front(problem)
+    front, own = memory_front(problem), inside(exact_operations(path))
+    assert compared(path, own, images_of(own.network, seed)).startswith("outputs: all 10 equal")
     for corner in (front[0], front[-1]):
         folder = tmp_path / str(corner.memory_bytes)
         assert project(folder, path, problem, corner.plan, seed)

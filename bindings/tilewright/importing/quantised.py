@@ -52,6 +52,8 @@ FORMS: Mapping[tuple[str, str], _Form] = {
     (MICROSOFT, "QLinearLeakyRelu"): _Form("LeakyRelu", (0,)),
     (MICROSOFT, "QLinearSigmoid"): _Form("Sigmoid", (0,)),
     (MICROSOFT, "QLinearSoftmax"): _Form("Softmax", (0,)),
+    ("", "RequantShift"): _Form("Identity", (0,)),
+    ("PACTOps", "RequantShift"): _Form("Identity", (0,)),
 }
 """Those by domain and operator; scales and zero points are what is left out of the inputs."""
 

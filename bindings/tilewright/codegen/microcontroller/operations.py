@@ -324,6 +324,12 @@ class WithWeights(CodedOperation):
             scaled = self.nearest(f"(float)sum * {self.name}_scale[output]", zero)
             yield from self._rescaled(scaled)
             return
+        elif self.exact.added is not None:
+            yield from _array("int32_t", f"{self.name}_multiplier", self.exact.multiplier)
+            yield from _array("int64_t", f"{self.name}_added", self.exact.added)
+            yield from _array("int8_t", f"{self.name}_shift", self.exact.shift)
+            product = f"(int64_t)sum * {self.name}_multiplier[output] + {self.name}_added[output]"
+            scaled = f"(int32_t)(({product}) >> {self.name}_shift[output])"
         else:
             yield from _array("int32_t", f"{self.name}_multiplier", self.exact.multiplier)
             yield from _array("int8_t", f"{self.name}_shift", self.exact.shift)
@@ -433,6 +439,37 @@ class Product(WithWeights):
         yield f"const int8_t *taps[1] = {{{place}}};"
         yield from self.convolved(step, own, 1, depth)
 
+    def running(self, step: Places, own: StepMap) -> Lines:
+        """Return what adds a pixel's products to the sums of all outputs."""
+        yield from first_and_last(step, own)
+        columns, size = self.graph.tensors[self.source].shape[2], self.channels
+        yield f"const int pixel = y{own.tensor} * {columns} + x{own.tensor} + {step.begin(own)};"
+        yield f"const int8_t *taps[1] = {{{step.pixel(self.source, own)}}};"
+        yield f"int8_t *sums = arena + {own.address};"
+        depth, whole = self.exact.weights.shape[1], self.outputs // BLOCK * BLOCK
+        if whole:
+            yield f"for (int o = 0; o < {whole}; o += {BLOCK}) {{"
+            yield f"    const int8_t *own = {self.name}_weights + o * {depth} + pixel * {BLOCK * size};"
+            yield f"    int32_t four[{BLOCK}];"
+            yield f"    for (int k = 0; k < {BLOCK}; k++)"
+            yield f"        four[k] = first ? {self.name}_bias[o + k] : sum_at(sums + 4 * (o + k));"
+            yield f"    sum_four(taps, 1, {size}, own, four);"
+            yield f"    for (int k = 0; k < {BLOCK}; k++)"
+            yield "        put_sum(sums + 4 * (o + k), four[k]);"
+            yield "}"
+        if whole < self.outputs:
+            yield f"for (int o = {whole}; o < {self.outputs}; o++) {{"
+            yield f"    const int8_t *own = {self.name}_weights + o * {depth} + pixel * {size};"
+            yield f"    const int32_t before = first ? {self.name}_bias[o] : sum_at(sums + 4 * o);"
+            yield f"    put_sum(sums + 4 * o, sum_one(taps, 1, {size}, own, before));"
+            yield "}"
+        yield "if (last) {"
+        yield from self.plane_result(step)
+        yield f"    for (int o = 0; o < {self.outputs}; o++)"
+        yield f"        result[o] = (int8_t){self.name}_rescaled(o, sum_at(sums + 4 * o));"
+        yield from self.after_last_pixel(step)
+        yield "}"
+
 
 class Pool(CodedOperation):
     """Averages or maxima of windows."""
@@ -482,6 +519,15 @@ class Pool(CodedOperation):
             yield from running_values(self, step, own, None)
 
 
+def first_and_last(step: Places, own: StepMap) -> Lines:
+    """Return whether the pixel in hand is the first, or the last, that running values are made of."""
+    t, strips = own.tensor, step.strips
+    first, last = f"!y{t} && !x{t}", f"y{t} == {own.rows - 1} && x{t} == {step.width(own)} - 1"
+    if strips > 1:
+        first, last = f"{first} && !strip", f"{last} && strip == {strips - 1}"
+    yield f"const int first = {first}, last = {last};"
+
+
 def running_values(
     coded: CodedOperation, step: Places, own: StepMap, value: Callable[[str], str] | None
 ) -> Lines:
@@ -492,12 +538,8 @@ def running_values(
     value
         What becomes of a sum; None for maxima.
     """
-    t, strips = own.tensor, step.strips
-    first, last = f"!y{t} && !x{t}", f"y{t} == {own.rows - 1} && x{t} == {step.width(own)} - 1"
-    if strips > 1:
-        first, last = f"{first} && !strip", f"{last} && strip == {strips - 1}"
     yield f"const int8_t *x = {step.pixel(coded.source, own)};"
-    yield f"const int first = {first}, last = {last};"
+    yield from first_and_last(step, own)
     yield f"for (int c = 0; c < {coded.outputs}; c++) {{"
     if value is None:
         yield f"    int8_t *most = arena + {own.address} + c;"

@@ -13,7 +13,7 @@ from numpy.typing import NDArray
 from onnx import NodeProto, TensorProto, helper
 
 from tilewright.importing import Imported, open_network
-from tilewright.importing.exact.operators import OPERATORS, Builder, Made, Node
+from tilewright.importing.exact.operators import OPERATORS, Builder, Made, Node, levels_of
 from tilewright.importing.exact.tensors import (
     Integers,
     Numbers,
@@ -65,7 +65,7 @@ def onnx_operations(path: str | Path) -> ExactNetwork:
 
 def _is_quantised(node: NodeProto) -> bool:
     operator = OPERATORS.get((node.domain, node.op_type))
-    quantises = node.op_type in ("QuantizeLinear", "DequantizeLinear")
+    quantises = node.op_type in ("QuantizeLinear", "DequantizeLinear", "RequantShift")
     return quantises or (operator is not None and operator.gives is not None)
 
 
@@ -92,6 +92,7 @@ class _Reader:
         self.integers: dict[str, Integers | Numbers] = {}
         self.floats: dict[str, Integers | Numbers | Made] = {}
         self.inputs: list[str] = []
+        self.shifts = any(node.op_type == "RequantShift" for node in proto.graph.node)
         self.given = {value.name for value in proto.graph.output}
 
     def network(self) -> ExactNetwork:
@@ -198,6 +199,8 @@ class _Reader:
             return  # which no output depends on
         if node.op_type == "QuantizeLinear":
             self._quantise(node, number)
+        elif node.op_type == "RequantShift":
+            self._requantise(node, number)
         elif node.op_type == "DequantizeLinear":
             self.floats[outputs[0]] = self._dequantised(node)
         elif all(name in self.stored for name in outputs):
@@ -320,6 +323,20 @@ class _Reader:
         else:
             self.floats[name] = made
 
+    def _requantise(self, node: NodeProto, number: int) -> None:
+        """Read Deeploy's RequantShift: integers in, integers out, in floats or integers of the file."""
+        name = node.output[0]
+        told = {each.name: helper.get_attribute_value(each) for each in node.attribute}
+        reading = Node(node, told, self.shapes[name], self.version, self.stored)
+        found = self._operand(node.input[0], "", "", 0)
+        if not isinstance(found, Made | Integers):
+            raise Unread(f"what it reads, {node.input[0]}, is stored in the file")
+        made = Made(None, (found,), (reading,))
+        if isinstance(found, Made):
+            made = found._replace(after=(*found.after, reading))
+        scaled = levels_of(reading)
+        self.floats[name] = self._made(made, scaled, name, number, quantised_behind=False)
+
     def _number(self, node: NodeProto, place: int) -> NDArray[Any]:
         """Return a stored scale or zero point."""
         name = node.input[place] if place < len(node.input) else ""
@@ -339,6 +356,13 @@ class _Reader:
             zeros = self.stored[zero] if zero else np.zeros((), numbers.dtype)
             return Numbers(name, numbers, self.stored[scale].reshape(-1), zeros.astype(np.int64), axis)
         if name in self.floats:
+            return self.floats[name]
+        if self.shifts and name in self.inputs and self.tensors[name].type == "float32":
+            scaled = Scaled(np.float32(1), 0, False)  # integers of 8 bits with a sign, as Deeploy takes them
+            shape, cast = self.shapes[name], f"{name}/integers"
+            common = (cast, 0, "Cast", (name,), shape, "int8", -128, 127)
+            self._border(Quantised(*common, 1.0, 0, True), scaled)
+            self.floats[name] = self._taken(cast, shape, scaled, cast)
             return self.floats[name]
         if name in self.inputs and name not in self.integers and self.tensors[name].type != "float32":
             unsigned = self.tensors[name].type == "uint8"

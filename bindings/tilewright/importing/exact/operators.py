@@ -9,7 +9,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
-from onnx import NodeProto
+from onnx import NodeProto, TensorProto, numpy_helper
 
 from tilewright.importing.exact.functions import FUNCTIONS, Function, powers_of, quantised, table_of
 from tilewright.importing.exact.tensors import (
@@ -145,9 +145,12 @@ class Builder:
         self.offset = 128 if quantised_behind or gives.unsigned else 0
         self.names: list[str] = []
         self.least, self.most = -128, 127
+        self.shift: Node | None = None
 
     def built(self, made: Made) -> Integers:
         """Add the operations of a result, and return it."""
+        if made.after and made.after[-1].kind == "RequantShift":
+            return self._shifted(made)
         for node in made.after:
             low, high = limits_of(node)
             self.least = max(self.least, int(quantised(np.array(low, np.float32), self.gives)))
@@ -166,6 +169,26 @@ class Builder:
         moved = operator.build(self, node, operands)
         self.name, self.gives = final, gives
         return self.rescaled(moved, lambda values: values)
+
+    def _shifted(self, made: Made) -> Integers:
+        """Add the operations of a RequantShift behind a result."""
+        shift = self.shift = made.after[-1]
+        levels = int(attribute(shift, "n_levels_out" if "n_levels_out" in shift.told else "n_levels"))
+        if not 2 <= levels <= 256:
+            raise unread(shift, f"it has {levels} levels; from 2 to 256 would do")
+        low, high = (0, levels - 1) if self.gives.unsigned else (-(levels // 2), levels // 2 - 1)
+        if made.after[:-1]:
+            raise unread(
+                shift, f"it follows {made.after[0].kind}; unsigned levels (signed = 0) would do in its place"
+            )
+        self.least, self.most = low + self.gives.zero, high + self.gives.zero
+        if made.node is None:
+            return requantised(self, shift, made.operands[0])
+        if made.node.kind not in ("Conv", "Gemm", "MatMul"):
+            raise unread(shift, f"it follows {made.node.kind}; Conv, Gemm, MatMul or integers would do")
+        if made.node.kind == "MatMul" and isinstance(made.operands[1], Integers):
+            raise unread(shift, "it follows a product of two tensors; one with stored weights would do")
+        return OPERATORS[made.node.proto.domain, made.node.kind].build(self, made.node, made.operands)
 
     def made(
         self,
@@ -254,6 +277,8 @@ def weighted(
         Of the outputs, as the file has the weights.
     """
     count = len(weights)
+    if builder.shift is not None:
+        return shifted(builder, builder.shift, own, weights, bias)
     if table.numbers.dtype not in (np.int8, np.uint8):
         raise Unread(f"its weights are {table.numbers.dtype}, not int8 or uint8")
     if table.scales.size not in (1, count) or (
@@ -275,6 +300,94 @@ def weighted(
         "rounding": "singles",
         **builder.limits,
     }
+
+
+def shifted(
+    builder: Builder, shift: Node, own: Integers, weights: NDArray[np.int64], bias: Any
+) -> dict[str, Any]:
+    """Return the fields of an operation with weights whose sums RequantShift makes integers of 8 bits."""
+    count = len(weights)
+    sums = np.zeros(count, np.int32) if bias is None else whole_numbers(bias, "its bias").astype(np.int32)
+    factor, added, bits = shift_of(shift, count)
+    largest = np.abs(weights).reshape(count, -1).sum(1) * 256 + np.abs(sums.astype(np.int64)).reshape(-1)
+    if (largest * np.abs(factor) + np.abs(added) >= 2**31).any():
+        raise Unread("its sums, multiplied, may need more than 32 bits")
+    small = weights.min(initial=0) >= -128 and weights.max(initial=0) <= 127
+    return {
+        "weights": np.ascontiguousarray(weights.astype(np.int8 if small else np.int16)),
+        "bias": np.broadcast_to(sums.reshape(-1), count).copy(),
+        "input_zero_point": own.scaled.zero,
+        "weight_zero_point": 0,
+        "output_zero_point": builder.gives.zero,
+        "multiplier": factor.astype(np.int32),
+        "shift": np.full(count, bits, np.int32),
+        "scale": factor / 2.0**bits,
+        "rounding": "shifts",
+        "added": added,
+        **builder.limits,
+    }
+
+
+def whole_numbers(values: Any, told: str) -> NDArray[np.int64]:
+    """Return numbers of the file that are integers, of any type."""
+    if not isinstance(values, np.ndarray) or not (np.abs(values) < 2**31).all() or (values % 1).any():
+        raise Unread(f"{told} is no integers of 32 bits that the file stores")
+    found: NDArray[np.int64] = values.astype(np.int64)
+    return found
+
+
+def unread(node: Node, told: str) -> Unread:
+    """Return the reason why a node is not read that another one is read with."""
+    found = Unread(told)
+    found.node = node.proto
+    return found
+
+
+def shift_of(node: Node, count: int) -> tuple[NDArray[np.int64], NDArray[np.int64], int]:
+    """Return factors and what is added of each channel, halves to round up among it, and bits of a shift."""
+    divisor = int(attribute(node, "div"))
+    if divisor < 1 or divisor & (divisor - 1):
+        raise unread(node, f"its div is {divisor}; a power of two would do")
+    bits = divisor.bit_length() - 1
+    found: list[NDArray[np.int64]] = []
+    for place, told in ((1, "its mul"), (2, "its add")):
+        numbers = node.known(place)
+        values = whole_numbers(np.zeros(1) if numbers is None else numbers, told)
+        axis = 1 if len(node.shape) in (2, 4) else len(node.shape) - 1
+        if values.size not in (1, count) or (
+            values.size > 1
+            and values.ndim > 1
+            and values.shape[axis + values.ndim - len(node.shape)] != count
+        ):
+            raise unread(node, f"{told} is {list(values.shape)} for {count} channels")
+        found.append(np.broadcast_to(values.reshape(-1), count))
+    return found[0], found[1] + (divisor // 2 if bits else 0), bits
+
+
+def attribute(node: Node, name: str) -> float:
+    """Return a number of RequantShift, which may be a tensor."""
+    value = node.told.get(name)
+    if value is None:
+        raise unread(node, f"it has no attribute {name}")
+    numbers = numpy_helper.to_array(value) if isinstance(value, TensorProto) else np.array(value)
+    if numbers.size != 1:
+        raise unread(node, f"its attribute {name} has {numbers.size} numbers")
+    return float(numbers.reshape(-1)[0])
+
+
+def levels_of(node: Node) -> Scaled:
+    """Return what the integers of RequantShift stand for: themselves."""
+    signed = bool(attribute(node, "signed"))
+    return Scaled(np.float32(1), 0 if signed else -128, not signed)
+
+
+def requantised(builder: Builder, node: Node, own: Integers) -> Integers:
+    """Add a RequantShift of integers of 8 bits: a table, of one factor for all channels."""
+    factor, added, bits = shift_of(node, 1)
+    values = np.arange(-128, 128) - own.scaled.zero
+    found = ((values * factor + added) >> bits) + builder.gives.zero
+    table = np.clip(found, builder.least, builder.most).astype(np.int8)
+    return builder.made(QuantisedTable, node.kind, [own], own.shape, own.order, table=table, first=-128)
 
 
 def bias_of(bias: Any, products: NDArray[np.float32]) -> NDArray[np.int32]:
@@ -304,8 +417,18 @@ def bias_of(bias: Any, products: NDArray[np.float32]) -> NDArray[np.int32]:
     return np.ascontiguousarray(found.reshape(-1))
 
 
-def centred(table: Any) -> NDArray[np.int64]:
-    """Return stored integers without their zero points."""
+def centred(table: Any, *, shifts: bool) -> NDArray[np.int64]:
+    """Return stored integers without their zero points.
+
+    Parameters
+    ----------
+    shifts
+        Whether a RequantShift follows, so that there are none, nor scales.
+    """
+    if isinstance(table, np.ndarray):
+        if not shifts:
+            raise Unread("its weights have no scale; DequantizeLinear of stored integers would do")
+        return whole_numbers(table, "its weights")
     if not isinstance(table, Numbers):
         raise Unread(
             "its weights are computed, or have no scale; DequantizeLinear of stored integers would do"
@@ -350,7 +473,7 @@ def places_of(node: Node, own: Integers, kernel: Sequence[int], dilation: Sequen
 def convolution(builder: Builder, node: Node, operands: Sequence[Any]) -> Integers:
     """Add a convolution of a map."""
     own, table = map_of(builder, operands[0]), operands[1]
-    weights = centred(table)
+    weights = centred(table, shifts=builder.shift is not None)
     if weights.ndim != 4:
         raise Unread(f"its weights have {weights.ndim} dimensions; 4 would do")
     dilation, groups = tuple(node.told.get("dilations", (1, 1))), int(node.told.get("group", 1))
@@ -373,7 +496,7 @@ def product_with_weights(
 ) -> Integers:
     """Add a product of rows with stored weights (inputs, outputs), or `turned`."""
     table = operands[1]
-    weights = centred(table)
+    weights = centred(table, shifts=builder.shift is not None)
     if weights.ndim != 2:
         raise Unread(f"its weights have {weights.ndim} dimensions; 2 would do")
     weights = weights if turned else weights.T

@@ -7,7 +7,7 @@ integer below 2**53.
 from __future__ import annotations
 
 from collections.abc import Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Literal
 
 import numpy as np
@@ -23,7 +23,7 @@ from tilewright.simulator.arithmetic.quantised.scaling import (
     wrapped,
 )
 
-Rounding = Literal["twice", "wide", "doubles", "singles"]
+Rounding = Literal["twice", "wide", "doubles", "singles", "shifts"]
 """How a sum is multiplied by a factor: see `Weighted`."""
 
 
@@ -48,7 +48,9 @@ class Weighted(Clamped):
         "twice": sums of 32 bits; a product of 64 bits is rounded to 32, then shifted and rounded again.
         "wide": sums of 64 bits, factors of 16 bits, one rounding. "doubles": sums times `scale` in double
         precision, to the nearest, halves away from zero. "singles": the same in single precision, halves to
-        even, as onnxruntime does.
+        even, as onnxruntime does. "shifts": ``(sum * multiplier + added) >> shift``, in 64 bits.
+    added : int64, shape (outputs,)
+        Of "shifts" alone, halves that are rounded up among it.
     """
 
     weights: Array
@@ -60,6 +62,7 @@ class Weighted(Clamped):
     shift: NDArray[np.int32]
     scale: NDArray[np.float64]
     rounding: Rounding
+    added: NDArray[np.int64] | None = field(default=None, kw_only=True)
 
     def given_for(self, sums: NDArray[np.float64]) -> Array:
         """Return the results of sums without the bias, outputs last."""
@@ -70,6 +73,8 @@ class Weighted(Clamped):
             values = scaled(wrapped(whole), self.multiplier, self.shift)
         elif self.rounding == "singles":
             values = scaled_in_singles(wrapped(whole), self.scale)
+        elif self.added is not None:
+            values = (whole * self.multiplier + self.added) >> self.shift
         else:
             sums_kept = whole if self.bias.dtype == np.int64 else wrapped(whole)
             values = scaled_in_doubles(sums_kept, self.scale)
