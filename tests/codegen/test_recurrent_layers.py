@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -11,7 +12,7 @@ import pytest
 from conftest import nightly, refused
 from onnx import helper
 from residency_in_c import SANITIZED
-from test_addressed_blocks import emitted
+from test_addressed_blocks import assert_as_onnxruntime, emitted
 from test_addressed_floats import of_file, project, values
 from tests.importing.blocks import Block
 from tests.residency.test_residency_recurrent import recurrent
@@ -19,7 +20,7 @@ from tests.residency.test_residency_recurrent import recurrent
 import tilewright as tw
 from tilewright.codegen.addressed import numbers_of
 from tilewright.importing.training import read_floats
-from tilewright.residency import Problem
+from tilewright.residency import Problem, violation
 
 GATES = {"LSTM": 4, "GRU": 3, "RNN": 1}
 
@@ -60,9 +61,34 @@ def batch_first(b: Block) -> list[str]:
     return [b.unary("Tanh", b.linear(x, 2))]
 
 
-@pytest.mark.parametrize("write", [stacked, pytest.param(batch_first, marks=nightly)])
-def test_states_are_those_of_onnxruntime(tmp_path: Path, write: Callable[..., Sequence[str]]) -> None:
-    emitted(tmp_path, write, 20_000)
+@pytest.mark.parametrize(
+    ("write", "memory"),
+    [(stacked, 700), *(pytest.param(w, 20_000, marks=nightly) for w in (stacked, batch_first))],
+)
+def test_states_are_those_of_onnxruntime(
+    tmp_path: Path, write: Callable[..., Sequence[str]], memory: int
+) -> None:
+    emitted(tmp_path, write, memory)
+
+
+@nightly
+@pytest.mark.parametrize("kind", GATES)
+@pytest.mark.parametrize("direction", ["reverse", "bidirectional"])
+@pytest.mark.parametrize("kernels", [1, 2, 3])
+@pytest.mark.parametrize("more", [{}, {"linear_before_reset": 1}])
+def test_weights_are_loaded_in_blocks(
+    tmp_path: Path, kind: str, direction: str, kernels: int, more: dict[str, Any]
+) -> None:
+    """Those of some values of a state at a time, for each point in time, or of a direction."""
+    if more and kind != "GRU":
+        pytest.skip("is of a GRU")
+    problem = of_file(tmp_path, alone(kind, direction=direction, **more), 20_000).problem
+    plan = tw.solve(problem, "states").plan
+    (step,) = plan.steps
+    plan = replace(plan, steps=(replace(step, kept=(), kernels=kernels),))
+    assert violation(problem, plan) is None
+    project(tmp_path / "c", problem, plan, read_floats(tmp_path / "net.onnx"))
+    assert_as_onnxruntime(tmp_path / "net.onnx", tmp_path / "c", problem)
 
 
 @nightly

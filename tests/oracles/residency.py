@@ -134,6 +134,9 @@ class Op:
         rows = {"lstm": 1 + 1 + 4, "gru": 1 + 3, "rnn": 1 + 1}
         told = table.get("recurrence")
         self.state = rows[table["op"]] * told["hidden"] if told else 0
+        # Of a state: its values, the weights of one, and how often it is computed.
+        self.hidden, self.times = (told["hidden"], told["steps"]) if told else (1, 1)
+        self.of_value = self.weights // (told["directions"] * told["hidden"]) if told else 0
         self.macs = channels // self.groups * self.window if weighty else 0
         if kind == "matmul":
             self.macs = table["depth"]
@@ -541,7 +544,7 @@ class Group:
     def most_kernels(self) -> int:
         """The most columns or output channels in a block of any operation."""
         seconds = [sum(map(len, op.columns)) for op in self.ops if op.columns is not None]
-        return max([*seconds, *(op.units for op in self.ops)])
+        return max([*seconds, *(op.units for op in self.ops), *(op.hidden for op in self.ops)])
 
     @property
     def most_keys(self) -> int:
@@ -560,7 +563,9 @@ class Group:
         kernels = range(1, max(op.units for op in self.ops) + 1)
         all_kept = tuple(op.name for op in self.heavy)
         if last.state:
-            return {("pixels", last.pixels, kernels[-1], all_kept, None, None, False)}
+            blocks = range(1, last.hidden + 1) if all_kept else ()
+            found = {("pixels", last.pixels, many, (), None, None, False) for many in blocks}
+            return found | {("pixels", last.pixels, kernels[-1], all_kept, None, None, False)}
         found: set[tuple[Any, ...]] = set()
         straight = graph.tiles and not any(not op.every[t] for op in self.ops for t in op.at)
         straight = straight and not any(op.spread > 1 for op in self.ops)
@@ -637,6 +642,8 @@ class Group:
             tuple(op.name for op in self.heavy if op.name in told["kept"]),
             max(op.units for op in self.ops),
         )
+        if self.last.state and not (kept or not self.heavy):
+            units = self.last.hidden
         if len(kept) < len(told["kept"]) or not 1 <= told["kernels"] <= self.most_kernels:
             raise Refused("kept or kernels")
         keys = told.get("keys")
@@ -733,6 +740,10 @@ class Group:
         weights = {
             op.number: op.weights if op.name in step["kept"] else self.part(op, kernels) for op in self.heavy
         }
+        if last.state and self.heavy and not step["kept"]:  # once for a direction, or for each point in time
+            weights[last.number] = kernels * last.of_value
+            (one,) = passes
+            passes = [one._replace(weights=last.weights * (1 if kernels == last.hidden else last.times))]
         if running:
             if last.weights:
                 weights[last.number] = self.weights_of(pixels, kernels, True)

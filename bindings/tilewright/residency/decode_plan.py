@@ -311,13 +311,11 @@ def _area(step: Step, group: Group) -> Group:
 
 
 def _shape_at_once(step: Step, group: Group, kept: frozenset[int]) -> Shape:
-    """Return the shape of a recurrent layer's step: one pass, with all weights."""
+    """Return the shape of a recurrent layer's step: one pass, with all weights or blocks of them."""
     if step.order != "pixels" or step.pixels != group.pixels:
         raise InvalidPlanError(
             f"pixels: {group.last.name} is recurrent, and has one pass of {group.pixels} in order pixels"
         )
-    if kept != group.keepable:
-        raise InvalidPlanError(f"weights: keeps not all of {group.last.name}, which is recurrent")
     for name, value in (("columns", step.columns), ("channels", step.channels), ("keys", step.keys)):
         if value is not None:
             raise InvalidPlanError(f"{name}: has {value}, which a recurrent layer has not")

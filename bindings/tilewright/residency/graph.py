@@ -34,6 +34,7 @@ from tilewright.spec.network import (
     NamedLayer,
     Opaque,
     Pool,
+    Recurrence,
     is_normalisation,
     macs_of,
     parameters_of,
@@ -179,6 +180,8 @@ class Operation:
     state
         Elements that a recurrent layer has on chip beside what it reads and gives: see `state_of`. It is
         executed by itself, in one pass.
+    recurrence
+        Of such a layer, how often it computes a state.
     """
 
     number: int
@@ -194,6 +197,7 @@ class Operation:
     second: SecondOperand | None = None
     beside: Mapping[int, tuple[Span, ...]] = field(default_factory=dict)
     state: int = 0
+    recurrence: Recurrence | None = None
 
     @property
     def parameters(self) -> int:
@@ -221,7 +225,10 @@ class Operation:
         return work_of_value(self.op)
 
     def block(self, units: int) -> int:
-        """Return the elements of the largest block of weights for some output channels."""
+        """Return the elements of the largest block of weights for some channels, or values of a state."""
+        if self.recurrence is not None:
+            told = self.recurrence
+            return self.weights // (told.directions * told.hidden) * min(units, told.hidden)
         return min(self.weights, -(-self.weights // self.units) * min(units, self.units))
 
 
@@ -368,6 +375,7 @@ class Graph:
             second,
             self._spans(op.accesses if second is None else op.operands[0]),
             state_of(spec),
+            spec.recurrence if isinstance(spec, Function) else None,
         )
 
     def _running(self, op: Op, weights: int) -> Running | None:
@@ -506,7 +514,7 @@ class Graph:
 
     @cached_property
     def recurrences(self) -> tuple[str, ...]:
-        """Recurrent layers, whose weights are all on chip, and so is what they read and give."""
+        """Recurrent layers, of which all that they read and give is on chip."""
         return tuple(operation.name for operation in self.operations if operation.state)
 
     @cached_property

@@ -362,7 +362,7 @@ class StepProgram:
                 yield from self._compute(operation, pixels, self.block)
             elif computed_whole(operation, self.shape):
                 every = 0, operation.units
-                if operation.weights and operation.number not in self.shape.kept:
+                if operation.weights and not operation.state and operation.number not in self.shape.kept:
                     yield from self._load_weights(operation, every)
                 yield from self._compute(operation, pixels, every)
             else:
@@ -374,7 +374,7 @@ class StepProgram:
         """Compute some pixels for a block of weights, and write what is written."""
         tensor = operation.number + 1
         channels = (0, self.graph.tensors[tensor].channels) if operation.units == 1 else block
-        if operation.parameters and operation.number not in self._weights:
+        if operation.parameters and operation.number not in self._weights and not operation.state:
             self._take_weights(operation, block)
         if tensor == self.group.output and tensor not in self.whole:
             result = self.block_place(tensor, pixels, channels)
@@ -401,8 +401,20 @@ class StepProgram:
         address = self.step.addresses[key_of("state", operation.name)]
         state = np.arange(operation.state)
         place = Place(address + state, self.program.elements.of(self.program.state(operation.number), state))
-        places = RecurrentPlaces(read, self._weights[operation.number], place, result)
-        yield from recurrent_instructions(operation, places, numeric=self.program.numeric)
+        load, address = None, self._weights_of_state(operation)
+        if operation.weights and operation.number not in self.shape.kept:
+            load = self.shape.kernels
+        weights = self.program.elements.of(
+            self.program.weights(operation.number), np.arange(operation.parameters)
+        )
+        places = RecurrentPlaces(read, weights, address, place, result)
+        yield from recurrent_instructions(operation, places, load, numeric=self.program.numeric)
+
+    def _weights_of_state(self, operation: Operation) -> int:
+        """Return the address of the weights of a recurrent layer, or of a block of them."""
+        if operation.staying:
+            return self.program.staying[operation.number]
+        return self.step.addresses[key_of("weights", operation.name)]
 
     # Running values ------------------------------------------------------------------------------------
 

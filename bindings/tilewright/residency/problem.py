@@ -200,7 +200,7 @@ class Problem(Minimising):
             found.append(f"{_several(products)} {verb} the second operand on chip, and not in blocks")
         if layers := self.graph.recurrences:
             verb = "have" if len(layers) > 1 else "has"
-            found.append(f"{_several(layers)} {verb} all weights, inputs and states on chip at a time")
+            found.append(f"{_several(layers)} {verb} all inputs and outputs on chip at a time")
         return f"plans in which {', and '.join(found)}" if found else None
 
     @cached_property

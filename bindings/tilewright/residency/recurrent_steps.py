@@ -1,8 +1,9 @@
 """Steps of recurrent layers as a program, point in time by point in time: see `lowering`.
 
 Of one direction after the other, each point in time reads its part of the input and the state before, gives
-what the gates give, then the cells of an LSTM and the state, and then its part of the output. The weights are
-looked at before the first and after the last point in time: nothing but the layer writes meanwhile.
+what the gates give, then the cells of an LSTM and the state, and then its part of the output. Weights are
+counted direction by direction and, of each, value of the state by value. Where they are not kept, blocks of
+some values are loaded for each point in time, or those of a direction before its first one.
 """
 
 from __future__ import annotations
@@ -14,70 +15,141 @@ from typing import NamedTuple
 import numpy as np
 
 from tilewright.residency.graph import Operation
-from tilewright.simulator.addressed_machine import Apply, Check, Instruction, Numbers, Place
+from tilewright.simulator.addressed_machine import Apply, Check, Instruction, Load, Numbers, Place
 from tilewright.simulator.arithmetic.pixel_arithmetic import Work, whole_output
 from tilewright.simulator.program import Values
 from tilewright.spec.network import Function
 
 
 class RecurrentPlaces(NamedTuple):
-    """Where a recurrent layer has what it reads and gives: pixels and channels, weights, and its state."""
+    """Where a recurrent layer has what it reads and gives.
+
+    Attributes
+    ----------
+    read, given
+        Pixels and channels of its input and its output.
+    weights, address
+        The numbers of its weights, and where the first of those lies that are on chip.
+    state
+        What is on chip beside.
+    """
 
     read: Place
-    weights: Place
+    weights: Numbers
+    address: int
     state: Place
     given: Place
 
 
 def recurrent_instructions(
-    operation: Operation, places: RecurrentPlaces, *, numeric: bool
+    operation: Operation, places: RecurrentPlaces, block: int | None, *, numeric: bool
 ) -> Iterator[Instruction]:
     """Return how a recurrent layer is computed.
 
     Parameters
     ----------
+    block
+        Values of a state of which weights are loaded at a time; None where all weights are there.
     numeric
         Whether values are computed; they are those of `whole_output`, as of other functions.
     """
-    spec = operation.op.spec
-    assert isinstance(spec, Function) and spec.recurrence is not None
-    told, computed = spec.recurrence, _Computed(operation, numeric)
-    hidden, cells = told.hidden, int(spec.op == "lstm")
-    state, gates = slice(hidden), slice((1 + cells) * hidden, None)
-    kept = slice((1 + cells) * hidden)  # the state, and cells
-    read = _by_time(spec.input, told.steps, last=told.reads_time_last)
-    every = prod(spec.output) > told.directions * hidden or told.steps == 1
-    given = _by_direction(spec.output, told.steps if every else 1, told.directions, last=told.gives_time_last)
-    yield Apply((places.read, places.weights), (), computed.take, Work())
+    layer = _Layer(operation, places, numeric)
+    told, every = layer.told, layer.every
+    yield Apply((places.read,), (), layer.take, Work())
     for direction in range(told.directions):
+        if block is not None and block >= told.hidden:
+            yield Load(layer.weights(direction, (0, told.hidden), 0))
         times = range(told.steps)[:: -1 if direction else 1]
         for time in times:
-            before = () if time == times[0] else (_part(places.state, kept),)
-            at = _values(places.read, read[time])
-            yield Apply((at, *before[:1]), (_part(places.state, gates),), computed.nothing(1), Work())
-            needed = (_part(places.state, gates), *before)
-            yield Apply(needed, (_part(places.state, kept),), computed.nothing(1), Work())
+            yield from layer.gates(direction, time, time != times[0], block)
+            yield Apply((layer.part(layer.gated),), (layer.part(layer.kept),), layer.nothing(1), Work())
             if every or time == times[-1]:
-                numbers = given[direction, time if every else 0]
+                numbers = layer.given[direction, time if every else 0]
                 result = _values(places.given, numbers)
-                yield Apply((_part(places.state, state),), (result,), computed.give(numbers), Work())
-    yield Check(Place(*places.weights))
-    yield Apply((), (), computed.nothing(0), operation.work.times(prod(spec.output)))
+                yield Apply((layer.part(layer.kept),), (result,), layer.give(numbers), Work())
+    if block is None:  # nothing but the layer has written meanwhile
+        for direction in range(told.directions):
+            yield Check(layer.weights(direction, (0, told.hidden), direction * told.hidden))
+    yield Apply((), (), layer.nothing(0), operation.work.times(prod(operation.op.spec.output)))
 
 
-class _Computed:
-    """What a recurrent layer gives, computed once of all that it reads."""
+class _Layer:
+    """A recurrent layer, of which what it gives is computed once of all that it reads.
 
-    def __init__(self, operation: Operation, numeric: bool) -> None:
-        self.operation, self.numeric = operation, numeric
+    Attributes
+    ----------
+    every
+        Whether the states of all points in time are given.
+    kept, gated
+        Of its state: what is kept from one point in time to the next, and what gates give.
+    read, given
+        The values of each point in time, and of each direction and point in time.
+    """
+
+    def __init__(self, operation: Operation, places: RecurrentPlaces, numeric: bool) -> None:
+        spec = operation.op.spec
+        assert isinstance(spec, Function) and spec.recurrence is not None
+        self.operation, self.spec, self.places, self.numeric = operation, spec, places, numeric
+        self.told = told = spec.recurrence
+        self.every = prod(spec.output) > told.directions * told.hidden or told.steps == 1
+        cells = int(spec.op == "lstm")
+        self.kept, self.gated = slice((1 + cells) * told.hidden), slice((1 + cells) * told.hidden, None)
+        self.read = _by_time(spec.input, told.steps, last=told.reads_time_last)
+        steps = told.steps if self.every else 1
+        self.given = _by_direction(spec.output, steps, told.directions, last=told.gives_time_last)
         self.output: Values = np.zeros(0, dtype=np.int64)
 
-    def take(self, read: Values, weights: Values) -> Sequence[Values]:
-        """Compute all of it."""
+    def gates(self, direction: int, time: int, has_state: bool, block: int | None) -> Iterator[Instruction]:
+        """Return how what gates give is computed, with the weights of some values of the state at a time."""
+        told, size = self.told, self.told.hidden if block is None else min(block, self.told.hidden)
+        at = _values(self.places.read, self.read[time])
+        before = (self.part(self.kept),) if has_state else ()
+        later = told.hidden if self.spec.op == "gru" and not told.reset_after else 0
+        for numbers in (None, later) if later else (None,):
+            # A candidate whose reset gate multiplies the state needs all reset gates before its last row.
+            for begin in range(0, told.hidden, size):
+                values = begin, min(begin + size, told.hidden)
+                whole = block is None or size == told.hidden
+                first = values[0] + direction * told.hidden if block is None else 0
+                weights = self.weights(direction, values, first, later, last=numbers is not None)
+                if not whole:
+                    yield Load(weights)
+                gates = self.part(self.gated, values)
+                done = (self.part(self.gated),) if numbers is not None else ()
+                yield Apply((at, weights, *before, *done), (gates,), self.nothing(1), Work())
+
+    def weights(
+        self, direction: int, values: tuple[int, int], first: int, later: int = 0, *, last: bool = False
+    ) -> Place:
+        """Return where the weights of some values of a state lie; `first`: how many values lie before them.
+
+        Parameters
+        ----------
+        later, last
+            How many numbers of each value are read at last, and whether these or all others are meant.
+        """
+        each = len(self.places.weights) // (self.told.directions * self.told.hidden)
+        own = np.arange(each - later, each) if last else np.arange(each - later)
+        count = np.arange(values[1] - values[0])
+        numbers = (direction * self.told.hidden + values[0] + count[:, None]) * each + own
+        cells = self.places.address + (first + count[:, None]) * each + own
+        return Place(cells.ravel(), self.places.weights[numbers.ravel()])
+
+    def part(self, part: slice, values: tuple[int, int] | None = None) -> Place:
+        """Return a part of the state, or of it what belongs to some values."""
+        cells, elements = self.places.state.cells[part], self.places.state.elements[part]
+        if values is not None:
+            chosen = slice(*values)
+            cells = cells.reshape(-1, self.told.hidden)[:, chosen].ravel()
+            elements = elements.reshape(-1, self.told.hidden)[:, chosen].ravel()
+        return Place(cells, elements)
+
+    def take(self, read: Values) -> Sequence[Values]:
+        """Compute all that is given."""
         if self.numeric:
-            spec = self.operation.op.spec
-            assert isinstance(spec, Function)
-            self.output = whole_output(self.operation.op, [read.T.reshape(spec.input)], weights).reshape(-1)
+            weights = np.zeros(0, dtype=np.int64)  # functions move values
+            given = [read.T.reshape(self.spec.input)]
+            self.output = whole_output(self.operation.op, given, weights).reshape(-1)
         return ()
 
     def give(self, numbers: Numbers) -> Callable[..., Sequence[Values]] | None:
@@ -107,7 +179,3 @@ def _values(place: Place, numbers: Numbers) -> Place:
     """Return where some values are that are counted channel by channel, of pixels and channels."""
     channels, pixels = np.divmod(numbers, len(place.cells))
     return Place(place.cells[pixels, channels], place.elements[pixels, channels])
-
-
-def _part(place: Place, part: slice) -> Place:
-    return Place(place.cells[part], place.elements[part])

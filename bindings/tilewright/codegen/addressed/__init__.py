@@ -653,7 +653,9 @@ def _recurrent(each: OperationInStep, arithmetic: IntegerOperation | FloatOperat
     """Return what is told of a recurrent layer."""
     if not isinstance(arithmetic, FloatOperation) or arithmetic.recurrent is None:
         return []
-    return [*arithmetic.recurrent.in_c(), f".state = {each.state},"]
+    told = arithmetic.recurrent.told
+    of_value = each.operation.parameters // (told.directions * told.hidden)
+    return [*arithmetic.recurrent.in_c(), f".of_value = {of_value}, .state = {each.state},"]
 
 
 def _in_blocks(each: OperationInStep) -> list[str]:

@@ -403,9 +403,7 @@ class FloatNumbers:
             raise self._refused(
                 spec, f"has {spec.parameters} parameters, of which {layer.parameters.size} are used"
             )
-        return FloatOperation(
-            KINDS[spec.op], layer.parameters.ravel(), after=self._after(op), recurrent=layer
-        )
+        return FloatOperation(KINDS[spec.op], layer.parameters, after=self._after(op), recurrent=layer)
 
     def _shapes(self, op: Operation) -> list[tuple[int, int, int]]:
         return [self.graph.operand_shape(operand) for operand in op.operands]

@@ -1,7 +1,7 @@
 """Recurrent layers in floating point: their numbers as a program has them, and what they compute.
 
-Weights lie direction by direction: those of the input, of each gate's rows, then those of the state, then the
-biases of both, in the order of ONNX's gates.
+Weights lie direction by direction and, of each, value of the state by value: of each gate, in ONNX's order,
+those of what is read, the biases, and those of the state.
 """
 
 from __future__ import annotations
@@ -39,9 +39,10 @@ class RecurrentLayer:
         Whether the states of all points in time are given, or that of the last one.
     backwards
         Whether the first direction goes through time backwards.
-    parameters : shape (directions, numbers)
-    biases
-        Whether there are any.
+    by_input, by_state : shape (directions, gates, hidden, values)
+        Weights of what is read, and of the state.
+    biases : shape (directions, 2, gates, hidden)
+        Of both; None without.
     """
 
     op: str
@@ -49,8 +50,16 @@ class RecurrentLayer:
     features: int
     every: bool
     backwards: bool
-    parameters: Floats
-    biases: bool
+    by_input: Floats
+    by_state: Floats
+    biases: Floats | None
+
+    @property
+    def parameters(self) -> Floats:
+        """All numbers, as they lie in DRAM."""
+        parts = [self.by_input.transpose(0, 2, 1, 3)]
+        parts += [] if self.biases is None else [self.biases.transpose(0, 3, 2, 1)]
+        return np.concatenate([*parts, self.by_state.transpose(0, 2, 1, 3)], axis=3).ravel()
 
     @property
     def gates(self) -> int:
@@ -65,7 +74,7 @@ class RecurrentLayer:
             f".reads_time_last = {int(told.reads_time_last)}, .gives_time_last = {int(told.gives_time_last)}"
         )
         flags = f".every = {int(self.every)}, .backwards = {int(self.backwards)}"
-        reset = f".reset_after = {int(told.reset_after)}, .has_biases = {int(self.biases)}"
+        reset = f".reset_after = {int(told.reset_after)}, .has_biases = {int(self.biases is not None)}"
         return [
             f".gates = {self.gates}, .directions = {told.directions}, {sizes},",
             f"{orders}, {flags}, {reset},",
@@ -94,17 +103,15 @@ class RecurrentLayer:
 
     def _states(self, values: Floats, direction: int) -> Floats:
         """Return the state of each point in time in order, shape (steps, images, hidden)."""
-        rows, hidden, own = self.gates * self.told.hidden, self.told.hidden, self.parameters[direction]
-        ends = np.cumsum([rows * self.features, rows * hidden, rows * self.biases, rows * self.biases])
-        by_input, by_state, *biases = np.split(own, ends)[:4]
-        of_input = by_input.reshape(rows, self.features)
-        of_state = by_state.reshape(self.gates, hidden, hidden)
-        of_values, of_states = (each if self.biases else np.zeros(rows) for each in biases)
+        rows, hidden = self.gates * self.told.hidden, self.told.hidden
+        of_input = self.by_input[direction].reshape(rows, self.features)
+        of_state = self.by_state[direction]
+        none = np.zeros((2, self.gates, hidden))
+        of_values, back = none if self.biases is None else self.biases[direction]
         state = cells = np.zeros((len(values), hidden))
         found = []
         for time in range(values.shape[1]):
-            read = (values[:, time] @ of_input.T + of_values).reshape(len(values), self.gates, hidden)
-            back = of_states.reshape(self.gates, hidden)
+            read = (values[:, time] @ of_input.T).reshape(len(values), self.gates, hidden) + of_values
             kept = np.stack([state @ of_state[gate].T + back[gate] for gate in range(self.gates)], axis=1)
             if self.op == "rnn":
                 state = np.tanh(read[:, 0] + kept[:, 0])
@@ -159,16 +166,17 @@ def recurrent_layer(
     """Return a recurrent layer with the numbers of a file, by ONNX's places of inputs."""
     told = spec.recurrence
     assert told is not None
-    directions = told.directions
-    parts = [numbers[place].reshape(directions, -1) for place in (1, 2, 3) if place in numbers]
+    directions, gates = told.directions, GATES[spec.op]
+    rows = directions, gates, told.hidden
     return RecurrentLayer(
         spec.op,
         told,
         prod(spec.input) // told.steps,
         prod(spec.output) > directions * told.hidden or told.steps == 1,
         attributes.get("direction") == "reverse",
-        np.concatenate(parts, axis=1),
-        3 in numbers,
+        numbers[1].reshape(*rows, -1),
+        numbers[2].reshape(*rows, -1),
+        numbers[3].reshape(directions, 2, gates, told.hidden) if 3 in numbers else None,
     )
 
 

@@ -119,7 +119,12 @@ def all_shapes(
     """
     numbers = told.numbers
     if group.mask & group.graph.alone:
-        yield from filter(wanted.allows, [Shape("pixels", group.pixels, 1, group.keepable)])
+        assert group.last.recurrence is not None
+        hidden, shapes = group.last.recurrence.hidden, [Shape("pixels", group.pixels, 1, group.keepable)]
+        if group.keepable:
+            sizes = [*range(1, hidden + 1)] if KERNELS in numbers else sorted({1, hidden})
+            shapes += [Shape("pixels", group.pixels, kernels) for kernels in sizes]
+        yield from filter(wanted.allows, shapes)
         return
     yield from filter(wanted.allows, _cut_evenly(group, numbers, in_place, doubled=doubled))
     for area in (group, group.running):

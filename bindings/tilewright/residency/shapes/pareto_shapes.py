@@ -20,6 +20,7 @@ from tilewright.residency.shapes.shape import (
     computed_whole,
     count_blocks,
     planes_or_strips,
+    recurrent_loads,
     replaces,
 )
 from tilewright.residency.shapes.strips import least_line, reread
@@ -91,7 +92,7 @@ def pareto_shapes(
         )
 
     if group.mask & group.graph.alone:
-        return best([_all_kept(group, whole, None, group.pixels)] if None in columns else [])
+        return best(_recurrent(group, whole) if None in columns else [])
     found: list[ParetoShape] = [*_tiles_of_product(group, whole, limits, keys, parts)]
     if keys < 0:
         return best([*found, *_by_blocks(group, whole, limits, keys)])
@@ -106,6 +107,17 @@ def pareto_shapes(
         found = best(found)
     strips = [each for each in columns if each is not None]
     return best([*found, *_in_strips(group, whole, limits, strips, found)]) if strips else found
+
+
+def _recurrent(group: Group, whole: frozenset[int]) -> Iterator[ParetoShape]:
+    """Return the shapes of a recurrent layer: with all weights, a direction's, or those of one value."""
+    told, weights = group.last.recurrence, group.last.weights
+    assert told is not None
+    yield _all_kept(group, whole, None, group.pixels)
+    for kernels in {1, told.hidden} if group.keepable else ():
+        shape = Shape("pixels", group.pixels, kernels)
+        memory = sum(buffer_sizes(group, shape, whole).values())
+        yield ParetoShape(memory, (recurrent_loads(told, shape) - 1) * weights, shape)
 
 
 def undominated(shapes: Iterable[ShapeT]) -> list[ShapeT]:

@@ -18,6 +18,7 @@ from tilewright.residency.shapes.groups import Group, pass_sizes
 from tilewright.residency.shapes.in_blocks import in_blocks
 from tilewright.residency.shapes.product_tiles import Cut, ProductTiles, product_tiles
 from tilewright.residency.shapes.strips import Strips, strips_of
+from tilewright.spec.network import Recurrence
 
 
 @dataclass(frozen=True)
@@ -290,7 +291,8 @@ def count_blocks(operation: Operation, shape: Shape) -> int:
 
 def most_kernels(group: Group) -> int:
     """Return the most output channels that a block of any operation has."""
-    seconds = (operation.second.units for operation in group.operations if operation.second is not None)
+    seconds = [operation.second.units for operation in group.operations if operation.second is not None]
+    seconds += [each.recurrence.hidden for each in group.operations if each.recurrence is not None]
     return max([operation.units for operation in group.operations] + [*seconds])
 
 
@@ -300,12 +302,19 @@ def weights_moved(group: Group, shape: Shape) -> int:
         return group.last.weights
     if shape.order == "tiles":
         return count_passes(group, shape) * group.last.weights
+    if group.last.recurrence is not None and group.last.state:
+        return group.last.weights * recurrent_loads(group.last.recurrence, shape)
     active = planes_or_strips(group, shape).active(shape.pixels)
     once = {*shape.kept, *([group.last.number] if shape.running else [])}
     return sum(
         operation.weights * (1 if operation.number in once else active[operation.number])
         for operation in group.operations
     )
+
+
+def recurrent_loads(told: Recurrence, shape: Shape) -> int:
+    """Return how often a recurrent layer loads its weights: once, or in blocks for each point in time."""
+    return 1 if shape.kept or shape.kernels >= told.hidden else told.steps
 
 
 def count_readings(group: Group, shape: Shape) -> int:

@@ -959,17 +959,33 @@ static value_t sigmoid(value_t value)
     return 1 / (1 + exp(-value));
 }
 
-/* Where a direction has its weights: of what is read, of the state, and its biases. */
+/* Values of a state whose weights are on chip, of which those of the first lie at an address. */
 typedef struct {
-    long of_values, of_state, biases;
+    range_t values;
+    long address;
 } gates_t;
 
-static gates_t gates_of(const run_t *r, const operation_t *o, int direction)
+/* The last weights of a value: of a GRU's candidate, of what the reset gate makes of the state. */
+static long read_later(const operation_t *o)
 {
-    const long rows = (long)o->gates * o->hidden;
-    const long first = weights_of(r, o, 0, 0) + direction * (o->weight_count / o->directions);
-    const gates_t found = {first, first + rows * o->features, first + rows * (o->features + o->hidden)};
-    return found;
+    return o->kind == GRU && !o->reset_after ? o->hidden : 0;
+}
+
+/* Load the weights of some values of a state, all but those that are read later, or these. */
+static void load_values(const operation_t *o, int direction, range_t values, int later)
+{
+    const long last = read_later(o), first = later ? o->of_value - last : 0, count = later ? last : o->of_value - last;
+    for (int j = values.begin; j < values.end; j++) {
+        const long from = ((long)direction * o->hidden + j) * o->of_value + first;
+        const long to = o->address + (j - values.begin) * o->of_value + first;
+        dma_load(memory + to * ELEMENT_BYTES, o->weights + from * ELEMENT_BYTES, count * ELEMENT_BYTES);
+    }
+}
+
+/* The weights that a gate has of a value. */
+static long gate_weights(const operation_t *o, const gates_t *g, int gate, int j)
+{
+    return g->address + (j - g->values.begin) * o->of_value + gate * (o->of_value / o->gates);
 }
 
 /* The value of a state, of cells, or of what a gate has given. */
@@ -988,54 +1004,90 @@ static long gate_at(const operation_t *o, int gate, int j)
     return o->state + (1L + (o->kind == LSTM) + gate) * o->hidden + j;
 }
 
-/* Products of a gate's row with what is read at a point in time, and its bias. */
-static value_t of_values(const work_t *w, const gates_t *g, int row, int t)
+/* Products of a gate's weights with what is read at a point in time, and its bias. */
+static value_t of_values(const work_t *w, const gates_t *g, int gate, int j, int t)
 {
     const operation_t *o = w->operation;
-    value_t sum = o->has_biases ? element(g->biases + row) : 0;
+    const long weights = gate_weights(o, g, gate, j);
+    value_t sum = o->has_biases ? element(weights + o->features) : 0;
     for (int f = 0; f < o->features; f++) {
         const long value = o->reads_time_last ? (long)f * o->steps + t : (long)t * o->features + f;
-        sum += read_value(w, o->operands, value) * element(g->of_values + (long)row * o->features + f);
+        sum += read_value(w, o->operands, value) * element(weights + f);
     }
     return sum;
 }
 
-/* Products of a gate's row with a state, or what a reset gate has made of it, and its bias. */
-static value_t of_state(const operation_t *o, const gates_t *g, int row, long state)
+static value_t state_bias(const operation_t *o, const gates_t *g, int gate, int j)
 {
-    value_t sum = o->has_biases ? element(g->biases + (long)o->gates * o->hidden + row) : 0;
+    return o->has_biases ? element(gate_weights(o, g, gate, j) + o->features + 1) : 0;
+}
+
+/* Products of a gate's weights with a state, or with what a reset gate has made of it. */
+static value_t of_state(const operation_t *o, const gates_t *g, int gate, int j, long state)
+{
+    const long weights = gate_weights(o, g, gate, j) + o->features + 2L * o->has_biases;
+    value_t sum = 0;
     for (int k = 0; k < o->hidden; k++)
-        sum += element(state + k) * element(g->of_state + (long)row * o->hidden + k);
+        sum += element(state + k) * element(weights + k);
     return sum;
 }
 
-/* The candidates of a GRU's state: the reset gate multiplies what products give, or the state before these. */
-static void reset_candidates(const work_t *w, const gates_t *g, int t)
+/* Compute what gates give of some values: of a GRU's candidate all but what is read later. */
+static void compute_gates(const work_t *w, const gates_t *g, int t)
 {
     const operation_t *o = w->operation;
-    for (int j = 0; j < o->hidden && !o->reset_after; j++)
-        put_element(memory, gate_at(o, 1, j), element(gate_at(o, 1, j)) * element(state_at(o, j)));
-    for (int j = 0; j < o->hidden; j++) {
-        const int row = 2 * o->hidden + j;
-        const value_t back = o->reset_after ? element(gate_at(o, 1, j)) * of_state(o, g, row, state_at(o, 0))
-                                            : of_state(o, g, row, gate_at(o, 1, 0));
-        put_element(memory, gate_at(o, 2, j), tanh(of_values(w, g, row, t) + back));
+    const int smooth = o->kind == RNN ? 0 : o->kind == GRU ? 2 : 3;
+    for (int gate = 0; gate < o->gates; gate++)
+        for (int j = g->values.begin; j < g->values.end; j++) {
+            const int candidate = o->kind == GRU && gate == 2;
+            const value_t read = of_values(w, g, gate, j, t), bias = state_bias(o, g, gate, j);
+            value_t value = read + bias;
+            if (!candidate || o->reset_after) {
+                const value_t back = of_state(o, g, gate, j, state_at(o, 0)) + bias;
+                value = candidate ? read + element(gate_at(o, 1, j)) * back : read + back;
+            }
+            if (!candidate || o->reset_after)
+                value = gate < smooth ? sigmoid(value) : tanh(value);
+            put_element(memory, gate_at(o, gate, j), value);
+        }
+}
+
+/* Complete the candidates of some values, whose reset gates have multiplied the state. */
+static void compute_candidates(const operation_t *o, const gates_t *g)
+{
+    for (int j = g->values.begin; j < g->values.end; j++) {
+        const value_t sum = element(gate_at(o, 2, j)) + of_state(o, g, 2, j, gate_at(o, 1, 0));
+        put_element(memory, gate_at(o, 2, j), tanh(sum));
+    }
+}
+
+/* Go through all values of a state, with the weights of some at a time. */
+static void next_gates(const work_t *w, int direction, int t, int size)
+{
+    const operation_t *o = w->operation;
+    const int there = o->kept || o->stays, loaded = !there && size < o->hidden;
+    for (int later = 0; later <= (read_later(o) > 0); later++) {
+        for (int j = 0; later && j < o->hidden; j++)
+            put_element(memory, gate_at(o, 1, j), element(gate_at(o, 1, j)) * element(state_at(o, j)));
+        for (gates_t g = {{0, 0}, o->address}; g.values.begin < o->hidden; g.values.begin = g.values.end) {
+            g.values.end = MIN(g.values.begin + size, o->hidden);
+            if (there)
+                g.address = o->address + ((long)direction * o->hidden + g.values.begin) * o->of_value;
+            if (loaded)
+                load_values(o, direction, g.values, later);
+            if (later)
+                compute_candidates(o, &g);
+            else
+                compute_gates(w, &g, t);
+        }
     }
 }
 
 /* Go on to the state of a point in time. */
-static void next_state(const work_t *w, const gates_t *g, int t)
+static void next_state(const work_t *w, int direction, int t, int size)
 {
     const operation_t *o = w->operation;
-    const int together = o->kind == GRU ? 2 : o->gates, smooth = o->kind == RNN ? 0 : o->kind == GRU ? 2 : 3;
-    for (int gate = 0; gate < together; gate++)
-        for (int j = 0; j < o->hidden; j++) {
-            const int row = gate * o->hidden + j;
-            const value_t sum = of_values(w, g, row, t) + of_state(o, g, row, state_at(o, 0));
-            put_element(memory, gate_at(o, gate, j), gate < smooth ? sigmoid(sum) : tanh(sum));
-        }
-    if (o->kind == GRU)
-        reset_candidates(w, g, t);
+    next_gates(w, direction, t, size);
     for (int j = 0; j < o->hidden; j++) {
         const value_t first = element(gate_at(o, 0, j));
         value_t value = first;
@@ -1068,15 +1120,18 @@ static void give_state(const run_t *r, const operation_t *o, int direction, int 
 static void compute_states(const run_t *r, const operation_t *o)
 {
     const work_t work = {.run = r, .operation = o};
-    const range_t channels = {0, r->step->maps[o->map].tensor->channels};
+    const range_t channels = {0, r->step->maps[o->map].tensor->channels}, all = {0, o->hidden};
+    const int there = o->kept || o->stays, size = there ? o->hidden : MIN(r->step->kernels, o->hidden);
     for (int direction = 0; direction < o->directions; direction++) {
-        const gates_t gates = gates_of(r, o, direction);
         const int back = o->backwards || direction;
+        if (!there && size == o->hidden)
+            for (int later = 0; later <= (read_later(o) > 0); later++)
+                load_values(o, direction, all, later);
         for (int j = 0; j < (1 + (o->kind == LSTM)) * o->hidden; j++)
             put_element(memory, state_at(o, j), 0);
         for (int step = 0; step < o->steps; step++) {
             const int t = back ? o->steps - 1 - step : step;
-            next_state(&work, &gates, t);
+            next_state(&work, direction, t, size);
             if (o->every || step == o->steps - 1)
                 give_state(r, o, direction, t);
         }

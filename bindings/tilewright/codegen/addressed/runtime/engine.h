@@ -136,7 +136,8 @@ typedef struct {
     int every;                            /* whether all states are given, or the last one */
     int backwards;                        /* whether the first direction goes through time backwards */
     int reset_after;                      /* of a GRU: see reset_candidates in engine.c */
-    int has_biases;                       /* behind the weights of a direction, of values that are read, and of states */
+    int has_biases;                       /* between the weights of what is read and those of the state, of each gate */
+    long of_value;                        /* weights of a value of a state, of all gates */
     long state;                           /* on chip: a state, the cells of an LSTM, and what gates give */
 } operation_t;
 
