@@ -32,8 +32,17 @@ def levels(machine: Json) -> Iterator[int]:
         one_capacity = isinstance(level["capacity_bytes"], int)
         held = set(level["holds"]) | set(level["may_hold"])
         reached = machine.get("vector_ops_per_cycle") is None or number <= unit(machine)
-        if outside_of_arrays and not ends and one_capacity and held == OPERANDS and reached:
+        between = machine["levels"][1:number]
+        passed = not any("weights" in (*each["holds"], *each["may_hold"]) for each in between)
+        kept = held == OPERANDS or (held == OPERANDS - {"weights"} and passed)
+        if outside_of_arrays and not ends and one_capacity and kept and reached:
             yield number
+
+
+def passes(machine: Json, name: str) -> bool:
+    """Whether keys and values pass a memory by."""
+    (level,) = (each for each in machine["levels"] if each["name"] == name)
+    return "weights" not in (*level["holds"], *level["may_hold"])
 
 
 def unit(machine: Json) -> int:
@@ -55,6 +64,8 @@ def space(table: Json) -> Iterator[Json]:
         sizes = [list(smallest(attention[name])) for name in ("queries", "heads", "keys")]
         for queries, heads, keys in product(*sizes):
             for order, some in product(["online", "rows"], product([False, True], repeat=2)):
+                if any(some) and passes(machine, machine["levels"][number]["name"]):
+                    continue
                 stay = [name for name, stays in zip(["keys", "values"], some, strict=True) if stays]
                 blocks = {"queries": queries, "heads": heads, "keys": keys, "order": order, "stay": stay}
                 yield {"level": machine["levels"][number]["name"], **blocks}
@@ -115,6 +126,7 @@ def _walked(table: Json, blocks: Json) -> Level:
     attention, machine = table["attention"], table["machine"]
     level, order, stay = Level(table, blocks), blocks["order"], blocks["stay"]
     depth, values = range(attention["depth"]), range(attention["values"])
+    passed = passes(machine, blocks["level"])
     for matrix in range(attention["matrices"]):
         # What stays does so for the queries of a matrix.
         level.there.pop("keys", None), level.there.pop("values", None)
@@ -141,11 +153,12 @@ def _walked(table: Json, blocks: Json) -> Level:
                 scores = set() if order == "online" else scores
                 scores |= {(*row, key) for row in rows for key in keys}
                 level.longest = max(level.longest, len(scores) // len(rows))
-                level.put("keys", {(matrix, k, e) for k in keys for e in depth}, anew="keys" not in stay)
-            for keys in seen:
+                if not passed:
+                    level.put("keys", {(matrix, k, e) for k in keys for e in depth}, anew="keys" not in stay)
+            for keys in seen if not passed else ():
                 level.put("values", {(matrix, k, e) for k in keys for e in values}, anew="values" not in stay)
             level.accesses += len(rows) * len(values)  # the context leaves
-    if not level.divided and (order != "rows" or stay != ["keys", "values"]):
+    if not level.divided and (order != "rows" or stay != ([] if passed else ["keys", "values"])):
         raise Refused
     (own,) = (each for each in machine["levels"] if each["name"] == blocks["level"])
     if level.bits() > 8 * own["capacity_bytes"] or not _row_fits(machine, blocks["level"], level.longest):
@@ -168,7 +181,10 @@ def _row_fits(machine: Json, level: str, row: int) -> bool:
 
 
 def best(table: Json) -> int | None:
-    """Return the least that the outermost memory reads and writes in any step, None if none fits."""
+    """Return the least that the outermost memory reads and writes in any step, None if none fits.
+
+    Of memories that keys and values do not pass by, where products read nothing of the outermost one.
+    """
     found = []
     for blocks in space(table):
         try:

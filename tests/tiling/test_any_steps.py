@@ -26,7 +26,7 @@ from tilewright.tiling.hierarchy.bounds import lower_bound
 from tilewright.tiling.hierarchy.cost import cost_of
 from tilewright.tiling.hierarchy.exact import any_plan
 from tilewright.tiling.hierarchy.exact.any_steps import AnySteps, some_sizes, split, thinned
-from tilewright.tiling.hierarchy.exact.search import Budget, Search
+from tilewright.tiling.hierarchy.exact.search import Budget, Search, best_plan
 from tilewright.tiling.hierarchy.exact.tables import Left, Tables
 from tilewright.tiling.hierarchy.loops import LETTERS, extents
 from tilewright.tiling.hierarchy.machine import HierarchyMachine
@@ -303,3 +303,16 @@ def test_a_stop_while_any_steps_are_looked_at_interrupts_nothing(monkeypatch: py
     result = tw.solve(product(hierarchies.NPU_LIKE, 197, 64, 197), time_limit=60)
     assert (result.status, result.interrupted) == ("optimal", False)
     assert result.wider is not None and result.wider["objective"] == 11_639
+
+
+def test_sums_and_outputs_that_an_instance_gives_are_bounded_together() -> None:
+    levels = [
+        {"name": "dram", "bytes_per_cycle": 1.0},
+        {"name": "pes", "fanout": [{"size": 2, "over": ["input_maps"]}]},
+        {"name": "register", "capacity_bytes": 64, "bytes_per_cycle": 1.0},
+    ]
+    bits = {"input": 4, "weights": 8, "output": 8, "partial": 8}
+    on = HierarchyMachine.model_validate({"kind": "hierarchy", "levels": levels, "bits": bits})
+    one = Layer(input=(2, 1, 1), kernels=1, kernel=(1, 1))
+    found = best_plan(Task(one, on, "cycles", "dram"))
+    assert found is not None and lower_bound(one, on, "cycles", "dram") <= found.value

@@ -19,7 +19,7 @@ from tilewright.simulator.level_numbers import MOST_MACS, NotThereError, Numeric
 from tilewright.simulator.levels import READ, WRITTEN
 from tilewright.tiling.attention.blocks import Product
 from tilewright.tiling.attention.plan import Blocks
-from tilewright.tiling.attention.step import INPUT, OUTPUT, PARTIAL, Flow, Step, work_of_score
+from tilewright.tiling.attention.step import INPUT, OUTPUT, PARTIAL, Flow, Step, passes_by, work_of_score
 from tilewright.tiling.hierarchy.lowering import lower
 from tilewright.tiling.hierarchy.nest import Nest
 from tilewright.tiling.operations.operation import Attention
@@ -123,8 +123,11 @@ class Counting:
         kinds = sorted({kind for kind, _ in self.passes})
         passes = [(kind, many * self.passes[kind, READ], many * self.passes[kind, WRITTEN]) for kind in kinds]
         unit = self.step.machine.vector_ops_per_cycle is not None
+        brought = {name: many * count for name, count in self.brought.items()}
+        if passes_by(self.step.machine, self.blocks.level):
+            brought |= {"keys": 0, "values": 0}
         return Flow(
-            {name: many * count for name, count in self.brought.items()},
+            brought,
             passes if unit else (),
             many * self.work if unit else 0,
             {product: many * often for product, often in self.products.items()},

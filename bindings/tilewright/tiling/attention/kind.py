@@ -156,13 +156,11 @@ def simulate(
     report = Report(
         violation=_other_sizes(planned, counts),
         labels=["attention"],
-        loaded={name: np.array([step.flow.brought[name]]) for name in ("queries", "keys", "values")},
+        loaded={name: np.array([count]) for name, count in step.loaded.items()},
         freed={},
         written={"context": np.array([step.flow.brought["context"]])},
         computed={"context": np.array([step.flow.brought["context"]])},
-        footprint={
-            f"{step.level.name} {name}": np.array([size]) for name, size in step.walk.held.items() if size
-        },
+        footprint={f"{step.level.name} {name}": np.array([size]) for name, size in _reserved(step).items()},
         macs=np.array([counts.macs]),
         transfers=0,
     )
@@ -174,6 +172,11 @@ def simulate(
     if report.violation is None:
         report.measures = _measures(problem, step, counts, report)
     return report
+
+
+def _reserved(step: Step) -> dict[str, int]:
+    """Return the elements of which the level holds a copy."""
+    return {name: step.walk.held[name] for name, bits in step.held_bits().items() if bits}
 
 
 def _other_sizes(step: Step, counts: execution.Counting) -> Violation | None:
@@ -206,7 +209,7 @@ def _measures(problem: LayerProblem, step: Step, counts: execution.Counting, rep
         on="multipliers",
         tile={"queries": blocks.queries, "heads": blocks.heads, "keys": blocks.keys},
         tiles=counts.count,
-        buffers_elements={name: size for name, size in step.walk.held.items() if size},
+        buffers_elements=_reserved(step),
         vector_operations=step.flow.work,
         least_accesses_elements=any_schedule(attention, machine),
         limited_by=step.limited_by(),

@@ -15,7 +15,6 @@ from itertools import product
 from typing import NamedTuple
 
 import numpy as np
-from numpy.typing import NDArray
 
 from tilewright.core.branch_and_bound import check_deadline
 from tilewright.simulator.levels import READ, WRITTEN
@@ -29,10 +28,12 @@ from tilewright.tiling.attention.step import (
     PARTIAL,
     WEIGHTS,
     Frame,
+    Moved,
     Room,
     Step,
     layer_of,
     levels_for,
+    passes_by,
     within,
 )
 from tilewright.tiling.hierarchy.bounds import lower_bound
@@ -94,6 +95,7 @@ def _candidates(attention: Attention, machine: HierarchyMachine, deadline: Deadl
     found: list[Blocks] = []
     for level in levels_for(machine):
         room = Room(machine, level)
+        ways = WAYS_PASSED if passes_by(machine, level.name) else WAYS
         for tall, wide in product(even_steps(attention.queries)[::-1], even_steps(attention.keys)[::-1]):
             check_deadline(deadline.at)
             seen = rows_of(attention.queries, attention.keys, attention.causal, tall, wide)
@@ -102,7 +104,7 @@ def _candidates(attention: Attention, machine: HierarchyMachine, deadline: Deadl
                 if -(-attention.heads // heads) * blocks_of_head > MOST_BLOCKS:
                     continue
                 known: list[tuple[str, ...]] = []
-                for order, stay in WAYS if seen.divided else WAYS[:1]:
+                for order, stay in ways if seen.divided else ways[:1]:
                     if any(set(stay) <= set(other) for other in known):
                         continue
                     blocks = Blocks(level.name, tall, heads, wide, order, stay)
@@ -118,6 +120,9 @@ WAYS: tuple[tuple[Order, tuple[str, ...]], ...] = (
 )
 """Orders, and what stays."""
 
+WAYS_PASSED: tuple[tuple[Order, tuple[str, ...]], ...] = (("rows", ()), ("online", ()))
+"""The same where keys and values pass by."""
+
 
 def outside_of_space(attention: Attention, machine: HierarchyMachine, blocks: Blocks) -> str | None:
     """Say why blocks are not among those that are compared, or None."""
@@ -131,8 +136,13 @@ def outside_of_space(attention: Attention, machine: HierarchyMachine, blocks: Bl
     walk = Walk(attention, blocks)
     if walk.count > MOST_BLOCKS:
         return f"blocks: {walk.count:,} of scores for a matrix of keys, more than {MOST_BLOCKS:,}"
-    if not walk.in_parts and (blocks.order, blocks.stay) != ("rows", STAYING):
-        return "blocks: all keys are one block, which is of order rows, and keys and values stay"
+    passed = passes_by(machine, blocks.level)
+    if passed and blocks.stay:
+        return f"stay: {', '.join(blocks.stay)}, which pass {blocks.level} by"
+    if not walk.in_parts and blocks.order != "rows":
+        return "blocks: all keys are one block, which is of order rows"
+    if not walk.in_parts and not passed and blocks.stay != STAYING:
+        return "blocks: all keys are one block, where keys and values stay"
     return None
 
 
@@ -235,10 +245,11 @@ class Search:
         return frame.accesses(self.goal.level) + sum(often * price(size) for size, often in sizes)
 
     def _is_outside(self, blocks: Blocks) -> bool:
-        """Whether the memory whose accesses are counted is further out than the step's."""
+        """Whether accesses are counted of a memory that products of a step do not read or write."""
         names = [level.name for level in self.machine.levels]
-        accesses = self.goal.minimise == "accesses"
-        return accesses and names.index(self.goal.level) < names.index(blocks.level)
+        if self.goal.minimise != "accesses" or names.index(self.goal.level) >= names.index(blocks.level):
+            return False
+        return self.goal.level != names[0] or not passes_by(self.machine, blocks.level)
 
     def _accesses_outside(self, blocks: Blocks) -> int:
         """Return the accesses of a memory further out than the step's, which do not depend on products."""
@@ -265,15 +276,18 @@ class Search:
             for (rows, keys, alone), often in walk.products.items()
         ]
 
-    def _least_moved(self, frame: Frame) -> NDArray[np.int64]:
-        """Return what products move at the level at least: each element once."""
-        attention, found = self.attention, np.zeros((len(KINDS), 2), np.int64)
+    def _least_moved(self, frame: Frame) -> Moved:
+        """Return what products move at the level, and further out, at least: each element once."""
+        attention, level = self.attention, frame.level.name
+        found, passed = (np.zeros((len(KINDS), 2), np.int64) for _ in range(2))
+        passes = passes_by(self.machine, level)
         for (rows, keys, alone), often in frame.walk.products.items():
             found[INPUT, READ] += often * rows * (attention.depth + keys)
-            found[WEIGHTS, READ] += often * keys * (attention.depth + attention.values)
+            weights = often * keys * (attention.depth + attention.values)
+            (passed if passes else found)[WEIGHTS, READ] += weights
             found[OUTPUT, WRITTEN] += often * rows * keys
             found[OUTPUT if alone else PARTIAL, WRITTEN] += often * rows * attention.values
-        return found
+        return {self.machine.levels[0].name: passed, level: found}
 
     def _layer(self, size: Size) -> Layer:
         return layer_of(self.attention, size.rows, size.keys, scores=size.scores)
@@ -300,6 +314,8 @@ class Search:
     def _counted(self, level: str) -> str:
         """Return the memory whose accesses are counted, of those within."""
         names = [each.name for each in self.machine.levels]
+        if self.goal.level == names[0] and passes_by(self.machine, level):
+            return self.goal.level
         return self.goal.level if names.index(self.goal.level) >= names.index(level) else level
 
     def _map(self, size: Size) -> Mapped | None:

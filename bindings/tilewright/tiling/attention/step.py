@@ -6,7 +6,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from functools import cached_property, lru_cache
 from itertools import pairwise
 from math import prod
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
@@ -59,11 +59,37 @@ class Executed(NamedTuple):
     macs: int
 
 
+class Within(HierarchyMachine):
+    """The levels from a memory inwards, that weights pass by.
+
+    Attributes
+    ----------
+    passed_from
+        Where they come from.
+    """
+
+    passed_from: Level
+
+    @property
+    def beyond(self) -> Level:
+        """The memory from which weights come."""
+        return self.passed_from
+
+
+@lru_cache(maxsize=256)
+def passes_by(machine: HierarchyMachine, level: str) -> bool:
+    """Whether keys and values pass a level by, on their way from the outermost memory to one further in."""
+    return all(
+        "weights" not in (*each.holds, *each.may_hold) for each in machine.levels if each.name == level
+    )
+
+
 @lru_cache(maxsize=256)
 def within(machine: HierarchyMachine, level: str, *, sums: bool) -> HierarchyMachine:
     """Return the levels from a memory inwards, as a machine on which a product of blocks is done.
 
-    All that the product reads is in the memory, and what it gives stays there.
+    All that the product reads is in the memory, but for keys and values that pass it by, and what it gives
+    stays there.
 
     Parameters
     ----------
@@ -80,13 +106,16 @@ def within(machine: HierarchyMachine, level: str, *, sums: bool) -> HierarchyMac
         holds=OPERANDS,
     )
     bits = machine.bits.with_(output=machine.bits.partial) if sums else machine.bits
-    return HierarchyMachine(
-        clock_mhz=machine.clock_mhz,
-        macs_per_cycle=machine.macs_per_cycle,
-        mac_pj=machine.mac_pj,
-        bits=bits,
-        levels=(first, *machine.levels[place + 1 :]),
-    )
+    told: dict[str, Any] = {
+        "clock_mhz": machine.clock_mhz,
+        "macs_per_cycle": machine.macs_per_cycle,
+        "mac_pj": machine.mac_pj,
+        "bits": bits,
+        "levels": (first, *machine.levels[place + 1 :]),
+    }
+    if passes_by(machine, level):
+        return Within(**told, passed_from=machine.levels[0])
+    return HierarchyMachine(**told)
 
 
 def layer_of(attention: Attention, rows: int, keys: int, *, scores: bool) -> Layer:
@@ -105,9 +134,10 @@ def executed(layer: Layer, machine: HierarchyMachine, plan: HierarchyPlan) -> Ex
 
 def _moved(nest: Nest, cost: Cost) -> Moved:
     found = _nothing(nest.machine)
-    for i, level in cost.levels.items():
+    for _, level, counts in cost.by_memory(cost.tally.every):
+        moved = found.setdefault(level.name, np.zeros((len(KINDS), 2), np.int64))
         for way in (READ, WRITTEN):
-            found[level.name][:, way] += cost.tally.every[i, :, way].sum(axis=0)
+            moved[:, way] += counts[:, way].sum(axis=0)
     return found
 
 
@@ -118,18 +148,21 @@ def _nothing(machine: HierarchyMachine) -> Moved:
 def levels_for(machine: HierarchyMachine) -> list[Level]:
     """Return the memories at which scores can stay, outermost first.
 
-    They lie outside of all arrays, hold or may hold every operand in one capacity, and the vector unit works
-    there or further in. There is a memory within for the products.
+    They lie outside of all arrays, hold or may hold every operand in one capacity, or all but weights, and
+    the vector unit works there or further in. There is a memory within for the products. Weights that pass by
+    come from the outermost memory.
     """
     if machine.vector_ops_per_cycle is None and machine.host is not None:
         return []  # which computes the softmax in a memory of its own
-    found = []
+    found, weights = list[Level](), False
     for level in machine.levels[:-1]:
         if level.fanout:
             break
         held = {*level.holds, *level.may_hold}
-        if isinstance(level.capacity_bytes, int) and held == set(OPERANDS):
+        passed = "weights" not in held and not weights
+        if isinstance(level.capacity_bytes, int) and (held == set(OPERANDS) or (passed and len(held) == 2)):
             found.append(level)
+        weights = weights or (level is not machine.levels[0] and "weights" in held)
         if machine.vector_ops_per_cycle is not None and level.name == machine.vector_memory.name:
             break
     return found
@@ -138,10 +171,11 @@ def levels_for(machine: HierarchyMachine) -> list[Level]:
 def held_widths(machine: HierarchyMachine, level: Level) -> dict[str, int]:
     """Return the bits that a level reserves for an element; what is moved from outside is there in copies."""
     bits, copies = machine.bits, level.copies
+    there = 0 if passes_by(machine, level.name) else copies * bits.weights
     return {
         "queries": copies * bits.input,
-        "keys": copies * bits.weights,
-        "values": copies * bits.weights,
+        "keys": there,
+        "values": there,
         "context": copies * bits.partial,
         "scores": max(bits.input, bits.output, bits.partial),
         "block": bits.partial,
@@ -214,6 +248,8 @@ def flow_of(machine: HierarchyMachine, walk: Walk) -> Flow:
         "values": walk.brought("values") * attention.values,
         "context": attention.rows * attention.values,
     }
+    if passes_by(machine, blocks.level):
+        brought |= {"keys": 0, "values": 0}
     if machine.vector_ops_per_cycle is None:
         return Flow(brought, (), 0, walk.products)
     values, merged, divided = attention.values, walk.merged, walk.divided
@@ -383,17 +419,17 @@ class Frame:
         """Return what a memory reads and writes but for products."""
         return int(self.moved_outside[level].sum() + self.moved_by_unit[level].sum())
 
-    @cached_property
-    def outer_ports(self) -> int:
-        """Ticks of the busiest port of the memories outside of the level."""
-        return max((self.port(level, self.moved_outside[level.name]) for level in self.outside), default=0)
+    def ports(self, products: Moved) -> dict[str, int]:
+        """Return the ticks of the busier port of the level, and of each memory outside, with products."""
+        found = {}
+        for level in (*self.outside, self.level):
+            moved = self.moved_outside[level.name] + self.moved_by_unit[level.name]
+            if level.name in products:
+                moved = moved + products[level.name]
+            found[level.name] = self.port(level, moved)
+        return found
 
-    def own_port(self, products: NDArray[np.int64]) -> int:
-        """Return the ticks of the level's busier port, with what products move there."""
-        name = self.level.name
-        return self.port(self.level, self.moved_outside[name] + self.moved_by_unit[name] + products)
-
-    def cycles(self, inside: int, products: NDArray[np.int64]) -> int:
+    def cycles(self, inside: int, products: Moved) -> int:
         """Return the cycles of a step.
 
         Products and the vector unit take turns. What comes to the level and leaves it is moved meanwhile,
@@ -403,11 +439,11 @@ class Frame:
         ----------
         inside
             Cycles of all products.
-        products : shape (kinds, 2)
-            What they move at the level.
+        products
+            What they move at the level and further out.
         """
         ticks = inside * TICKS + self.vector_ticks + self.waiting
-        return -(-max(ticks, self.outer_ports, self.own_port(products)) // TICKS)
+        return -(-max(ticks, *self.ports(products).values()) // TICKS)
 
 
 def energy_of(frame: Frame, moved: Mapping[str, NDArray[np.int64]]) -> int:
@@ -469,6 +505,17 @@ class Step(Frame):
         return Executed(total, cycles, energy, macs)
 
     @property
+    def loaded(self) -> dict[str, int]:
+        """Elements of queries, keys and values that come from outside, to the level or past it."""
+        found = {name: count for name, count in self.flow.brought.items() if name != "context"}
+        if passes_by(self.machine, self.level.name):
+            outermost = self.machine.levels[0].name
+            for name, product, nest in self.nests():
+                one = executed(nest.layer, nest.given, nest.plan).moved[outermost][WEIGHTS, READ]
+                found["keys" if name == "scores" else "values"] += self.flow.products[product] * int(one)
+        return found
+
+    @property
     def moved(self) -> Moved:
         """What each memory moves in all."""
         parts = (self.moved_outside, self.moved_by_unit, self.by_products.moved)
@@ -479,7 +526,7 @@ class Step(Frame):
         moved, products = self.moved, self.by_products
         outermost = moved[next(iter(self.memories))]
         energy = self.energy + products.energy
-        cycles = self.cycles(products.cycles, products.moved[self.level.name])
+        cycles = self.cycles(products.cycles, products.moved)
         return {
             "traffic": self.bits(outermost, READ) + self.bits(outermost, WRITTEN),
             "accesses": int(moved[level].sum()),
@@ -491,8 +538,7 @@ class Step(Frame):
     def limited_by(self) -> str:
         """Name what the time is spent on, most of all."""
         products = self.by_products
-        ports = {self.level.name: self.own_port(products.moved[self.level.name])}
-        ports |= {each.name: self.port(each, self.moved_outside[each.name]) for each in self.outside}
+        ports = self.ports(products.moved)
         inside = products.cycles * TICKS + self.vector_ticks + self.waiting
         busiest = max(ports, key=lambda name: ports[name])
         if ports[busiest] > inside:

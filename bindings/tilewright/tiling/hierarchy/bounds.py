@@ -29,8 +29,13 @@ def lower_bound(layer: Layer, machine: HierarchyMachine, minimise: str, level: s
     every = _moved(layer, machine)
     first = np.zeros_like(every)
     for i in range(len(machine.nodes)):
-        # The first instance of a memory has at least what one has on average.
-        first[i] = -(-every[i] // _instances(machine, 0, i, extents(layer)))
+        # The first instance of a memory has at least what one has on average; of outputs some are complete
+        # and some are not, in any shares.
+        instances, moved = _instances(machine, 0, i, extents(layer)), every[i].copy()
+        if instances > 1:
+            moved[..., OUTPUT] += moved[..., PARTIAL]
+            moved[..., PARTIAL] = 0
+        first[i] = -(-moved // instances)
     steps = -(-layer.macs // _instances(machine, 0, len(machine.nodes), extents(layer)))
     return Cost(layer, machine, Tally(every, first, steps)).value(minimise, level)
 

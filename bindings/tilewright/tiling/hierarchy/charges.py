@@ -40,12 +40,15 @@ class Quantity:
         `SPENT`, `STEPS`, `TIME` or `WAITING`.
     read, written : by node
         Charge for a bit that is read from the memory, or written to it.
+    passed
+        Instead of `read`, for weights that pass the first memory by; see `HierarchyMachine.beyond`.
     """
 
     kind: int
     read: dict[int, int]
     written: dict[int, int]
     name: str = "cycles"
+    passed: int | None = None
 
     @property
     def timed(self) -> bool:
@@ -70,30 +73,35 @@ def quantities(machine: HierarchyMachine, goals: Sequence[str], level: str) -> l
     """
     memories = [i for i, node in enumerate(machine.nodes) if node.axis is None]
     levels = {i: machine.levels[machine.nodes[i].level] for i in memories}
-    found = []
+    found, beyond = [], machine.beyond
     for name in dict.fromkeys("energy" if goal == "edp" else goal for goal in goals):
         if name == "accesses":
             chosen = {i: 1 for i in memories if levels[i].name == level}
-            found.append(Quantity(SPENT, chosen, chosen, name=name))
+            passed = None if beyond is None else int(beyond.name == level)
+            found.append(Quantity(SPENT, chosen, chosen, name, passed))
         if name == "traffic":
             found.append(Quantity(SPENT, {0: 1}, {0: 1}, name=name))
         if name == "memory":  # which is no sum over transfers
             found.append(Quantity(SPENT, {}, {}, name=name))
         if name == "energy":
             each = [{i: prices(levels[i])[way] for i in memories} for way in (0, 1)]
-            found.append(Quantity(SPENT, each[0], each[1], name=name))
+            passed = None if beyond is None else prices(beyond)[0]
+            found.append(Quantity(SPENT, each[0], each[1], name, passed))
     if "cycles" in goals or "edp" in goals:
         found.append(Quantity(STEPS, {}, {}))
         if any(not levels[i].double_buffering for i in memories[1:]):
             found.append(Quantity(WAITING, {}, {}))
+        passed = None if beyond is None else 0
+        if beyond is not None and (ticks_beyond := ticks_per_bit(beyond)[0]):
+            found.append(Quantity(TIME, {}, {}, passed=ticks_beyond))
         for i, nodes in machine.memories.items():
             ticks = ticks_per_bit(levels[i])
             read, written = (dict.fromkeys(nodes, price) for price in ticks)
             if levels[i].bytes_per_cycle is not None:
-                found.append(Quantity(TIME, read, written))
+                found.append(Quantity(TIME, read, written, passed=passed))
                 continue
             if ticks[0]:
-                found.append(Quantity(TIME, read, {}))
+                found.append(Quantity(TIME, read, {}, passed=passed))
             if ticks[1]:
                 found.append(Quantity(TIME, {}, written))
     return found
@@ -197,19 +205,31 @@ class Charges:
             return np.zeros(len(self.quantities), np.int64)
         return np.asarray(self.inner[child, 0] + outer[0])
 
-    def _serial(self, crossing: tuple[int, int]) -> tuple[int, int]:
-        """Return the ticks of a bit that the multipliers wait for, on its way in and on its way out."""
+    def _serial(self, crossing: tuple[int, int], *, passes: bool = False) -> tuple[int, int]:
+        """Return the ticks of a bit that the multipliers wait for, on its way in and on its way out.
+
+        Parameters
+        ----------
+        passes
+            Whether it passes the first memory by, where weights do.
+        """
         parent, child = crossing
         nodes, levels = self.machine.nodes, self.machine.levels
         if child == len(nodes) or levels[nodes[child].level].double_buffering:
             return 0, 0
-        return transfer_ticks(levels[nodes[parent].level], levels[nodes[child].level])
+        beyond = self.machine.beyond if passes and parent == 0 else None
+        return transfer_ticks(beyond or levels[nodes[parent].level], levels[nodes[child].level])
 
     def _charge_input(self, q: int, quantity: Quantity, o: int, bits: int) -> None:
         """Charge an operand that is only read."""
         for i, crossing in self._by_node(o):
             parent, child = crossing
-            price = self._serial(crossing)[0] if quantity.kind == WAITING else quantity.read.get(parent, 0)
+            passes = OPERANDS[o] == "weights"
+            price = quantity.read.get(parent, 0)
+            if quantity.kind == WAITING:
+                price = self._serial(crossing, passes=passes)[0]
+            elif passes and parent == 0 and quantity.passed is not None:
+                price = quantity.passed
             self.outer[i, o, q] = bits * price
             if child < len(self.machine.nodes):
                 self.inner[child, o, q] = bits * quantity.written.get(child, 0)

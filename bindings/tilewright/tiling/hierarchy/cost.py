@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from itertools import pairwise
 
+import numpy as np
+
 from tilewright.simulator.levels import OUTSIDE, READ, WRITTEN, Counts, Execution, Tally
 from tilewright.spec.layer import Layer
 from tilewright.tiling.hierarchy.level import Level
@@ -13,6 +15,8 @@ from tilewright.tiling.hierarchy.nest import Nest
 
 KINDS = ("input", "weights", "output", "partial")
 """What elements are, in the order of a simulation's columns; each has a width."""
+
+WEIGHTS = KINDS.index("weights")
 
 TICKS = 10**8
 """Parts of a cycle in which times are counted."""
@@ -38,17 +42,32 @@ class Cost:
             i: machine.levels[node.level] for i, node in enumerate(machine.nodes) if node.axis is None
         }
 
+    def by_memory(self, counts: Counts) -> list[tuple[int, Level, Counts]]:
+        """Return what each memory moves, by its node: of shape (2, 2, kinds).
+
+        Weights that pass the first memory by are moved by one further out, whose node is -1.
+        """
+        beyond = self.machine.beyond
+        found = [(i, level, counts[i]) for i, level in self.levels.items()]
+        if beyond is not None:
+            passed = np.zeros_like(counts[0])
+            passed[..., WEIGHTS] = counts[0][..., WEIGHTS]
+            found[0] = 0, found[0][1], counts[0] - passed
+            found.append((-1, beyond, passed))
+        return found
+
     def accesses(self, name: str) -> int:
         """Return the elements that are read from a memory and written to it."""
-        return sum(int(self.tally.every[i].sum()) for i, level in self.levels.items() if level.name == name)
+        every = self.by_memory(self.tally.every)
+        return sum(int(counts.sum()) for _, level, counts in every if level.name == name)
 
     @property
     def energy(self) -> int:
         """Attojoules of all that is read, written and multiplied."""
         total = self.layer.macs * attojoules(self.machine.mac_pj, 1)
-        for i, level in self.levels.items():
+        for _, level, counts in self.by_memory(self.tally.every):
             for way, price in zip((READ, WRITTEN), prices(level), strict=True):
-                total += self._bits(self.tally.every[i, :, way].sum(axis=0)) * price
+                total += self._bits(counts[:, way].sum(axis=0)) * price
         return total
 
     @property
@@ -81,8 +100,11 @@ class Cost:
                     continue
                 # Each memory is the outer end of one boundary for each operand.
                 kinds = [o] if o < 2 else [2, 3]
+                outer = self.levels[parent]
+                if o == WEIGHTS and parent == 0 and self.machine.beyond is not None:
+                    outer = self.machine.beyond
                 for way, price in zip(
-                    (READ, WRITTEN), transfer_ticks(self.levels[parent], self.levels[child]), strict=True
+                    (READ, WRITTEN), transfer_ticks(outer, self.levels[child]), strict=True
                 ):
                     ticks = self._bits(self.tally.first[parent, OUTSIDE, way], kinds) * price
                     found[first[child]] = found.get(first[child], 0) + ticks
@@ -96,6 +118,9 @@ class Cost:
             read, written = self.reading_and_writing(i)
             shared = self.levels[i].bytes_per_cycle is not None
             found[i] = read + written if shared else max(read, written)
+        if self.machine.beyond is not None:
+            _, level, counts = self.by_memory(self.tally.first)[-1]
+            found[-1] = self._bits(counts[:, READ].sum(axis=0)) * ticks_per_bit(level)[0]
         return found
 
     def reading_and_writing(self, memory: int) -> tuple[int, int]:
@@ -104,8 +129,9 @@ class Cost:
         Of its first instance, which has the most to do.
         """
         nodes = list(self.machine.memories[memory])
+        first = {i: counts for i, _, counts in self.by_memory(self.tally.first)}
         read, written = (
-            self._bits(self.tally.first[nodes, :, way].sum(axis=(0, 1))) * price
+            self._bits(sum(first[node][:, way].sum(axis=0) for node in nodes)) * price
             for way, price in zip((READ, WRITTEN), ticks_per_bit(self.levels[memory]), strict=True)
         )
         return read, written

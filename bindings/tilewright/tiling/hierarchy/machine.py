@@ -329,6 +329,11 @@ class HierarchyMachine(Spec):
                 raise InputError(field, level.capacity_bytes, limit)
 
     @property
+    def beyond(self) -> Level | None:
+        """The memory from which weights come that pass the first one by; None where that holds them, too."""
+        return None
+
+    @property
     def priced(self) -> bool:
         """Whether anything has a price above 0."""
         prices = (self.mac_pj, self.vector_op_pj, *(level.read_pj_per_byte for level in self.levels))
