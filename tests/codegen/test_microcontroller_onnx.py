@@ -13,6 +13,7 @@ from conftest import examples
 from tests.importing.onnx_integers_at_random import Array, by_onnxruntime, some_operators
 from tests.importing.test_exact_onnx import FORMS, IN_FLOATS, executed_operators, quantised
 
+from tilewright.codegen import microcontroller
 from tilewright.codegen.microcontroller import images_of, microcontroller_project
 from tilewright.importing.assembly import Changes, assemble
 from tilewright.importing.exact import exact_operations
@@ -27,6 +28,8 @@ pytest.importorskip("onnxruntime")
 pytestmark = pytest.mark.skipif(
     not (shutil.which("gcc") and shutil.which("make")), reason="no C compiler, or no make"
 )
+
+RUNTIME = Path(microcontroller.__file__).parent / "runtime"
 
 STRICT = "-O1 -Wall -Wextra -Werror -pedantic"
 
@@ -109,6 +112,60 @@ def test_what_onnxruntime_quantises_becomes_c(seed: int, tmp_path: Path) -> None
         folder = tmp_path / str(corner.memory_bytes)
         assert project(folder, path, problem, corner.plan, seed)
         is_right(folder, problem, corner.plan, "run")
+
+
+HARNESS = """
+#include <stdio.h>
+#include <math.h>
+#include "kernels.h"
+int main(void)
+{
+    const float scales[] = {%s};
+    long wrong = 0, halves = 0;
+    for (int i = 0; i < %d; i++) {
+        int power;
+        const int32_t multiplier = (int32_t)(frexpf(scales[i], &power) * 16777216.0f);
+        const int64_t most = (int64_t)(16384.0 / scales[i]), end = most < 16777215 ? most : 16777215;
+        for (int64_t sum = -end; sum <= end; sum += 1 + end / %d) {
+            const float kept = fminf(fmaxf((float)sum * scales[i], -200.0f), 310.0f);
+            const int32_t found = nearest_of_sum((int32_t)sum, multiplier, 8 - power, scales[i], -200, 310);
+            wrong += found != (int32_t)nearbyintf(kept);
+            halves += fabsf(kept - floorf(kept)) == 0.5f;
+        }
+    }
+    const float sums[][3] = {%s};
+    for (int i = 0; i < (int)(sizeof sums / sizeof *sums); i++) {
+        const float x = sums[i][0], p = sums[i][1], q = sums[i][2];
+        const int32_t parts[] = {lrintf(x * 262144), lrintf(p * 262144), lrintf(q * 262144)};
+        for (int a = 0; a < 256; a++)
+            for (int b = 0; b < 256; b++) {
+                const float kept = fminf(fmaxf(x + (float)a * p + (float)b * q, 0.0f), 255.0f);
+                const int32_t found = nearest_of_two(a, b, parts[0], parts[1], parts[2], x, p, q, 0, 255);
+                wrong += found != (int32_t)nearbyintf(kept);
+                halves += fabsf(kept - floorf(kept)) == 0.5f;
+            }
+    }
+    printf("%%ld %%ld\\n", wrong, halves);
+}
+"""
+
+
+def test_sums_are_scaled_in_integers_as_in_floats(tmp_path: Path) -> None:
+    rng, count, steps = np.random.default_rng(0), examples(400, 40), examples(4_000_000, 200_000)
+    scales = [0.5, 0.125, 2.0**-9, 0.75, 3.0 * 2**-12, *(2.0 ** rng.uniform(-20, 1, count - 5))]
+    told = ", ".join(f"{float(np.float32(each)).hex()}f" for each in scales)
+    triples = [(0.0, 0.5, 0.25), (-3.5, 1.0, 1.5)]
+    triples += [(rng.uniform(-200, 200), *rng.uniform(0.01, 3, 2)) for _ in range(examples(2000, 100))]
+    sums = ", ".join(
+        f"{{{', '.join(f'{float(np.float32(each)).hex()}f' for each in one)}}}" for one in triples
+    )
+    (tmp_path / "harness.c").write_text(HARNESS % (told, count, steps, sums))
+    flags = ["-O2", "-std=c11", "-ffp-contract=off", "-I", str(RUNTIME)]
+    subprocess.run(["gcc", *flags, "harness.c", "-o", "harness", "-lm"], cwd=tmp_path, check=True)
+    printed = subprocess.run(["./harness"], cwd=tmp_path, check=True, capture_output=True, text=True).stdout
+    wrong, halves = map(int, printed.split())
+    assert wrong == 0
+    assert halves > 1000
 
 
 @pytest.mark.skipif(

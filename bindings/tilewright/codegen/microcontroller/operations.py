@@ -290,8 +290,18 @@ def number_rows(values: Sequence[int], indent: str) -> Lines:
         yield indent + ", ".join(map(str, values[first : first + 20])) + ","
 
 
+POINT = 8
+"""Bits behind the point of a factor in integers, less 16 of what is kept behind that of a product."""
+
+
 class WithWeights(CodedOperation):
-    """An operation with weights: a function rescales each of its sums."""
+    """An operation with weights: a function rescales each of its sums.
+
+    Attributes
+    ----------
+    by_integers
+        Whether sums and factors in single precision are so small that integers hold their products.
+    """
 
     exact: Weighted
 
@@ -303,6 +313,12 @@ class WithWeights(CodedOperation):
             raise refusal(operation, "there is no C for sums of 64 bits")
         weights = self.exact.weights.reshape(len(self.exact.weights), -1).astype(np.int64)
         most = np.abs(self.exact.bias.astype(np.int64)) + 2**8 * np.abs(weights).sum(axis=1)
+        products, powers = most * np.abs(self.exact.scale), np.frexp(self.exact.scale)[1]
+        self.by_integers = bool(
+            (most < 2**24).all()
+            and (products < 2**14).all()
+            and ((powers < POINT) & (powers > POINT - 60)).all()
+        )
         if int(most.max(initial=0)) >= 2**31:
             raise refusal(operation, "has sums that 32 bits may not hold")
         self.bias = self.exact.bias.astype(np.int64) - self.exact.input_zero_point * weights.sum(axis=1)
@@ -322,6 +338,15 @@ class WithWeights(CodedOperation):
         elif self.exact.rounding == "singles":
             yield from _reals("float", f"{self.name}_scale", self.exact.scale)
             scaled = self.nearest(f"(float)sum * {self.name}_scale[output]", zero)
+            if self.by_integers:
+                parts, powers = np.frexp(self.exact.scale)
+                yield from _array("int32_t", f"{self.name}_multiplier", (parts * 2**24).astype(np.int32))
+                yield from _array("int8_t", f"{self.name}_shift", POINT - powers)
+                limits = f"{self.exact.least - zero}, {self.exact.most - zero}"
+                factors = ", ".join(
+                    f"{self.name}_{each}[output]" for each in ("multiplier", "shift", "scale")
+                )
+                scaled = f"nearest_of_sum(sum, {factors}, {limits}) + {zero}"
             yield from self._rescaled(scaled)
             return
         elif self.exact.added is not None:
@@ -712,6 +737,10 @@ class Times(OfValues):
         return f"limited({scaled}, {self.limits()})"
 
 
+LARGEST_SUM = 2**11
+"""Sums of two tensors that integers hold with 18 bits behind their point, and with an error below 2 ** -9."""
+
+
 class SumOfSingles(OfValues):
     """A sum in single precision."""
 
@@ -719,9 +748,15 @@ class SumOfSingles(OfValues):
 
     def value(self, *operands: str) -> str:
         """Return the sum of two numbers."""
-        e, (a, b) = self.exact, (f"(float)({each} + {self.exact.offset})" for each in operands)
-        total = f"{single(e.fixed)} + {a} * {single(e.first_ratio)} + {b} * {single(e.second_ratio)}"
-        return self.nearest(total, -e.offset)
+        e, (a, b) = self.exact, (f"{each} + {self.exact.offset}" for each in operands)
+        parts = e.fixed, e.first_ratio, e.second_ratio
+        if abs(e.fixed) + 255 * (e.first_ratio + e.second_ratio) < LARGEST_SUM:
+            integers = ", ".join(str(round(each * 2**18)) for each in parts)
+            floats = ", ".join(map(single, parts))
+            limits = f"{e.least + e.offset}, {e.most + e.offset}"
+            return f"nearest_of_two({a}, {b}, {integers}, {floats}, {limits}) - {e.offset}"
+        fixed, first, second = map(single, parts)
+        return self.nearest(f"{fixed} + (float)({a}) * {first} + (float)({b}) * {second}", -e.offset)
 
 
 class TimesInSingles(OfValues):

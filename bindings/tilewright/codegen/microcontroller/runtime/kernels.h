@@ -64,6 +64,36 @@ INLINE int32_t nearest(float value, float least, float most)
     return (int32_t)((kept + 12582912.0f) - 12582912.0f);
 }
 
+/*
+ * nearest((float)sum * scale, least, most) for processors without floats, of a sum below 2 ** 24: the product in
+ * integers has 16 bits behind its point. Rounding to single precision changes at most one of these where the
+ * result is within limits, so that it counts next to a half alone, which is left to floats.
+ */
+INLINE int32_t nearest_of_sum(int32_t sum, int32_t multiplier, int shift, float scale, int32_t least, int32_t most)
+{
+    const int32_t product = (int32_t)(((int64_t)sum * multiplier) >> shift), rest = product & 0xffff;
+    if (rest >= 0x7ff8 && rest < 0x8008)
+        return nearest((float)sum * scale, (float)least, (float)most);
+    const int32_t found = (product >> 16) + (rest >> 15);
+    return found < least ? least : found > most ? most : found;
+}
+
+/*
+ * nearest(x + a * p + b * q, least, most) for processors without floats: `fixed`, `first` and `second` are x, p
+ * and q with 18 bits behind their points. All that is rounded is less than 512 of these units, so that it counts
+ * next to a half alone, which is left to floats.
+ */
+INLINE int32_t nearest_of_two(
+    int32_t a, int32_t b, int32_t fixed, int32_t first, int32_t second, float x, float p, float q, int32_t least,
+    int32_t most)
+{
+    const int32_t sum = fixed + a * first + b * second, rest = sum & 0x3ffff;
+    if (rest >= 0x20000 - 512 && rest < 0x20000 + 512)
+        return nearest(x + (float)a * p + (float)b * q, (float)least, (float)most);
+    const int32_t found = (sum >> 18) + (rest >> 17);
+    return found < least ? least : found > most ? most : found;
+}
+
 /* Where pixels of a map lie, and how far it has come. */
 typedef struct {
     int8_t *base;
