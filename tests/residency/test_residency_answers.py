@@ -81,7 +81,7 @@ def test_layers_may_be_called_like_keys(memory: int) -> None:
     told = report.measures
     assert len(told.steps_of_plan) == len(plan.steps)
     weights = {f"weights of {layer['name']}" for layer in layers[:-1]}
-    assert sum(told.loaded_elements[key] for key in weights) == 6 * 2 * 2 * 9
+    assert sum(told.loaded_elements[key] for key in weights) == len(FORGED) * 2 * 2 * 9
     for step, row in zip(plan.steps, told.steps_of_plan.values(), strict=True):
         assert set(step.addresses) <= set(row.on_chip_bytes)
 
