@@ -13,6 +13,10 @@ from tilewright.tiling.hierarchy.machine import HierarchyMachine
 from tilewright.tiling.operations.operation import Attention
 
 
+PASSING = 3
+"""Elements of a product."""
+
+
 def pairs_of(attention: Attention) -> int:
     """Return the pairs of a query and a key that it sees, of all heads and images."""
     many, queries, keys = attention.matrices * attention.heads, attention.queries, attention.keys
@@ -22,7 +26,10 @@ def pairs_of(attention: Attention) -> int:
 
 
 def room_of(machine: HierarchyMachine) -> int:
-    """Return the most elements that all memories on chip hold together, each as narrow as the narrowest."""
+    """Return the most elements that are on chip together, each as narrow as the narrowest.
+
+    Operands of a product may pass by all memories on chip.
+    """
     bits, instances = 0, 1
     for level in machine.levels[1:]:
         instances *= prod(axis.size for axis in level.fanout)
@@ -31,8 +38,9 @@ def room_of(machine: HierarchyMachine) -> int:
             bits += instances * 8 * room
         elif room is not None:
             bits += instances * 8 * (room.input + room.weights + room.output)
-    widths = machine.bits
-    return bits // min(widths.input, widths.weights, widths.output, widths.partial)
+    told = machine.bits
+    widths = (told.input, told.weights, told.output, told.partial)
+    return (bits + PASSING * max(widths)) // min(widths)
 
 
 def any_schedule(attention: Attention, machine: HierarchyMachine) -> int:
