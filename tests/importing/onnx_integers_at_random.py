@@ -414,6 +414,57 @@ def of_two(operator: str) -> Draw:
     return draw
 
 
+def two_matrices(file: OnnxFile, own: str) -> str:
+    """Add a product of two tensors that are computed."""
+    shape = [1, int(np.prod(file.shapes[own][:-1])), file.shapes[own][-1]]
+    own = moved(file, "Reshape", own, [file.number(np.array(shape, np.int64))], shape)
+    length, outputs = shape[2], int(file.rng.integers(1, 8))
+    pair = own, file.input([1, length, outputs])
+    scale = file.scale_of(pair[0]) * file.scale_of(pair[1]) * 60 * length**0.5
+    shape = [1, shape[1], outputs]
+    if file.form == "operators":
+        gives = file.parameters(scale)
+        inputs = [word for each in pair for word in (each, *file.scaled[each])]
+        return file.known(file.node("QLinearMatMul", [*inputs, *gives]), shape, gives)
+    return file.quantised(file.node("MatMul", pair), shape, scale)
+
+
+def by_channel(operator: str) -> Draw:
+    """Return what adds an operator of a map and a number of each channel."""
+
+    def draw(file: OnnxFile, own: str) -> str:
+        shape = file.shapes[own]
+        other = file.input([1, shape[1], 1, 1])
+        scales = file.scale_of(own), file.scale_of(other)
+        scale = sum(scales) * 0.6 if operator == "Add" else scales[0] * scales[1] * 70
+        if file.form == "operators":
+            gives = file.parameters(scale)
+            inputs = [own, *file.scaled[own], other, *file.scaled[other], *gives]
+            return file.known(file.node(f"QLinear{operator}", inputs, domain=MICROSOFT), shape, gives)
+        return file.quantised(file.node(operator, [own, other]), shape, scale)
+
+    return draw
+
+
+def border(file: OnnxFile, own: str) -> str:
+    """Add zeros around a map."""
+    if file.form == "operators":
+        return leaky(file, own)
+    sides = np.array([0, 0, *file.rng.integers(0, 3, 2), 0, 0, *file.rng.integers(0, 3, 2)])
+    shape = (np.array(file.shapes[own]) + sides[:4] + sides[4:]).tolist()
+    return moved(file, "Pad", own, [file.number(sides.astype(np.int64))], shape)
+
+
+def reduced_mean(file: OnnxFile, own: str) -> str:
+    """Add a mean over rows and columns."""
+    if file.form == "operators":
+        return leaky(file, own)
+    keeps, (images, channels, *_) = int(file.rng.integers(2)), file.shapes[own]
+    floats = file.node("ReduceMean", [own], axes=[2, 3], keepdims=keeps)
+    shape = [images, channels, 1, 1] if keeps else [images, channels]
+    return file.quantised(floats, shape, file.scale_of(own) * float(file.rng.uniform(0.2, 1)))
+
+
 def concatenation(file: OnnxFile, own: str) -> str:
     """Add a concatenation of maps whose scales differ, or do not."""
     shape = list(file.shapes[own])
@@ -431,7 +482,10 @@ def concatenation(file: OnnxFile, own: str) -> str:
     return file.known(file.node("QuantizeLinear", [name, *scaled]), shape, scaled)
 
 
-MAPS = ("conv", "max pool", "average pool", "whole average")
+MAPS = (
+    *("conv", "max pool", "average pool", "whole average"),
+    *("reduced mean", "pad", "channel add", "channel mul"),
+)
 """Operators that read maps."""
 
 DRAWS: dict[str, Draw] = {
@@ -455,6 +509,11 @@ DRAWS: dict[str, Draw] = {
     "transpose": transposition,
     "reshape": reshaping,
     "concat": concatenation,
+    "two matrices": two_matrices,
+    "channel add": by_channel("Add"),
+    "channel mul": by_channel("Mul"),
+    "pad": border,
+    "reduced mean": reduced_mean,
 }
 """By name."""
 

@@ -31,7 +31,19 @@ runtime = pytest.importorskip("onnxruntime")
 
 FORMS = [("qdq", "int8"), ("qdq", "uint8"), ("operators", "int8"), ("operators", "uint8")]
 
-IN_FLOATS = {"AveragePool", "Add", "Mul", "Conv", "FusedConv", "Gemm", "FusedGemm", "MatMul", "Relu", "Clip"}
+IN_FLOATS = {
+    "AveragePool",
+    "Add",
+    "Mul",
+    "Conv",
+    "FusedConv",
+    "Gemm",
+    "FusedGemm",
+    "MatMul",
+    "Relu",
+    "Clip",
+    "ReduceMean",
+}
 """Operators that onnxruntime may leave between floats, as it then says in the graph that it executes."""
 
 CURVES = {"sigmoid", "tanh", "elu"}
