@@ -92,7 +92,8 @@ def test_a_head_of_attention_is_what_numpy_computes(
 def problem_of(memory: int, layers: Sequence[dict[str, Any]], **machine: int) -> Problem:
     """Return the problem of a network with elements of 4 bytes; it may be of a sum of 8."""
     machine = {"memory_bytes": memory, "element_bytes": 4, **machine}
-    return Problem.model_validate({"network": {"layers": layers}, "machine": machine})
+    limits = {"tiles": False}  # there is no C for products in tiles
+    return Problem.model_validate({"network": {"layers": layers}, "machine": machine, "limits": limits})
 
 
 def masked(positions: int, width: int) -> list[dict[str, Any]]:
@@ -129,8 +130,18 @@ def test_a_mask_is_added_to_the_keys_that_pass_by(tmp_path: Path, memory: int, s
     assert_close(values(tmp_path, "output.bin").reshape(11, 4), context)
 
 
+def test_products_in_tiles_are_refused() -> None:
+    tiled = {"limits": {"tiles": True}, "machine": {"memory_bytes": 80}}
+    problem = problem_of(200, masked(11, 4)).with_(**tiled)
+    plan = tw.solve(problem, "states", time_limit=20).plan
+    with pytest.raises(
+        tw.InputError, match=r"plan\.steps\[\d\]\.blocks = true: there is no C for tiles of a"
+    ):
+        codegen.project("net", "", problem, plan, floats=True)
+
+
 @pytest.mark.parametrize(
-    ("groups", "memory", "transposed"), [(1, 250, True), (2, 300, False), (3, 2_000, True)]
+    ("groups", "memory", "transposed"), [(1, 100, True), (2, 300, False), (3, 2_000, True)]
 )
 def test_second_operands_are_loaded_in_blocks(
     tmp_path: Path, groups: int, memory: int, transposed: bool
@@ -194,7 +205,8 @@ def of_file(folder: Path, write: Write, memory: int, *where: str, element: int =
     path = block.save(folder / "net.onnx", *write(block, **sizes))
     machine = folder / "machine.toml"
     machine.write_text(f"memory_bytes = {memory}\nelement_bytes = {element}\n")
-    return assemble(path, Changes(machine=str(machine), room="residency", where=where))
+    values = (("limits.tiles", False),)  # there is no C for products in tiles
+    return assemble(path, Changes(machine=str(machine), room="residency", where=where, values=values))
 
 
 def assert_as_onnxruntime(folder: Path, project: Path) -> None:
