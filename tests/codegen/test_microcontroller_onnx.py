@@ -93,7 +93,7 @@ def test_random_networks_are_computed_as_onnxruntime_does(seed: int, tmp_path: P
             corner = rng.choice(memory_front(problem))
             same = project(tmp_path / str(place), path, problem, corner.plan, seed)
         except InputError as error:
-            assert "there is no C" in str(error) or "without" in str(error)
+            assert "there is no C" in str(error) or "are part of no operation" in str(error)
             continue
         assert same or executed_operators(path) & {*IN_FLOATS, "QLinearSigmoid", "Tanh", "Elu"}
         is_right(tmp_path / str(place), problem, corner.plan)
