@@ -12,7 +12,6 @@ from tilewright.core.attention_game import Game, arrivals
 from tilewright.tiling.hierarchy.machine import HierarchyMachine
 from tilewright.tiling.operations.operation import Attention
 
-
 PASSING = 3
 """Elements of a product."""
 
