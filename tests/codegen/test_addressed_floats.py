@@ -230,6 +230,7 @@ def test_a_block_of_a_transformer_is_what_onnxruntime_computes(
     assert float(told["signal to noise beside floating point, dB"]) > 80
 
 
+@nightly
 def test_a_function_that_is_left_out_is_told(tmp_path: Path) -> None:
     instance = of_file(tmp_path, vit, 20_000, "keys('matmul') == 2")
     found = built(tmp_path / "c", instance, read_floats(tmp_path / "net.onnx"))

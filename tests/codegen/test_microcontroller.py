@@ -79,7 +79,7 @@ class Project:
             assert printed["moved"] == f"{costs['traffic']} bytes outside, for an input"
 
 
-@pytest.mark.parametrize("inputs", ["outside", "memory"])
+@pytest.mark.parametrize("inputs", ["outside", pytest.param("memory", marks=nightly)])
 @pytest.mark.parametrize("path", TINY, ids=lambda path: path.stem)
 def test_networks_of_mlperf_tiny_are_computed_as_litert_does(path: Path, inputs: str, tmp_path: Path) -> None:
     problem = problem_of(path, inputs)

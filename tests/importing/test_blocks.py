@@ -56,7 +56,7 @@ def test_both_exports_are_one_network(exports: tuple[Path, Path]) -> None:
     assert first == last
 
 
-@pytest.mark.parametrize(("block", "least"), [("prefill", 512), ("decode", 808)])
+@pytest.mark.parametrize(("block", "least"), [("prefill", 288), ("decode", 256)])
 def test_decoders_run_in_little_memory(block: str, least: int, tmp_path: Path) -> None:
     machine = tmp_path / "memory.toml"
     machine.write_text(MEMORY, encoding="utf-8")

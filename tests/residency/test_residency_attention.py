@@ -121,15 +121,15 @@ def test_the_least_memory_of_attention_has_a_query_a_key_and_what_has_been_added
 
 def test_the_least_memory_of_tiles_has_a_score_a_value_and_what_has_been_added_up() -> None:
     least = 3 + (1 + 2) * 4  # score, exponential, value; a column of the context, maximum and sum
-    problem = problem_of(attention(64, 16), least)
+    problem = problem_of(attention(16, 4), least)
     assert problem.least_memory == least
     plan = optimum(problem)
     (end,) = [step for step in plan.steps if "context" in step.operations]
     assert end.operations == ("softmax", "context")
     assert (end.pixels, end.kernels, end.keys, end.blocks) == (1, 1, 1, True)
     report = simulate(problem, plan)
-    # For each of 16 columns of the context, all scores and, for each query, a column of the values.
-    assert report.measures.steps_of_plan["softmax+context"].loaded_bytes == 2 * 16 * 64 * 64
+    # For each of 4 columns of the context, all scores and, for each query, a column of the values.
+    assert report.measures.steps_of_plan["softmax+context"].loaded_bytes == 2 * 4 * 16 * 16
 
 
 def test_a_product_that_does_not_say_how_its_second_operand_is_stored_has_all_of_it_on_chip() -> None:

@@ -307,6 +307,7 @@ def test_what_constraints_say_of_second_executions_holds(seed: int) -> None:
         assert keeps(oracle.told(told, json.loads(json.dumps(result.plan.to_json())))), shown
 
 
+@pytest.mark.nightly
 @pytest.mark.parametrize("seed", range(examples(60, 1)))
 def test_the_model_begins_with_any_plan(seed: int) -> None:
     rng = random.Random(f"start {seed}")
