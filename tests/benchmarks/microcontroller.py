@@ -26,8 +26,7 @@ from tilewright.codegen.microcontroller import microcontroller_project
 from tilewright.importing.assembly import Changes, assemble
 from tilewright.importing.tflite.exact import exact_operations
 from tilewright.residency import Plan, Problem, memory_front
-from tilewright.residency.core_cycles import Counts, pixels_computed, pixels_of
-from tilewright.residency.core_cycles import counts_of as counts_of_step
+from tilewright.residency.core_cycles import Counts, counts_of_shape
 from tilewright.residency.decode_plan import decode_plan
 from tilewright.residency.graph import members
 from tilewright.residency.machine import CoreCycles
@@ -219,9 +218,8 @@ def counts_of(problem: Problem, plan: Plan) -> Counts:
     found = dict.fromkeys(CoreCycles.model_fields, 0)
     for step in decode_plan(problem, plan):
         group, shape, whole = step.group, step.choice.shape, frozenset(members(step.on_chip))
-        loaded = sum(pixels_of(group, shape, tensor) for tensor in group.sources if tensor not in whole)
-        computed = pixels_computed(group, shape)
-        counts = counts_of_step(group, whole, computed, loaded, step.moved, running=shape.running)
+        streamed = [tensor for tensor in group.sources if tensor not in whole]
+        counts = counts_of_shape(group, shape, streamed, whole, step.moved)
         found = {name: count + counts[name] for name, count in found.items()}
     return found
 

@@ -105,6 +105,14 @@ def _counts_of(
     return {"softmax" if getattr(spec, "op", "") in ("softmax", "log_softmax") else "other": values}
 
 
+def counts_of_shape(
+    group: Group, shape: Shape, streamed: Collection[int], whole: Collection[int], moved: int
+) -> Counts:
+    """Return the same of a step before it is executed; `streamed`: sources that are read outside."""
+    loaded = sum(pixels_of(group, shape, tensor) for tensor in streamed)
+    return counts_of(group, whole, pixels_computed(group, shape), loaded, moved, running=shape.running)
+
+
 def pixels_computed(group: Group, shape: Shape) -> dict[int, int]:
     """Return the pixels of each operation of a step, by number; of running values those that are added."""
     found = {

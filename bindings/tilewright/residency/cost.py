@@ -12,7 +12,7 @@ from typing import NamedTuple
 
 import numpy as np
 
-from tilewright.residency.core_cycles import PARTS, CoreTime, counts_of, pixels_computed, pixels_of
+from tilewright.residency.core_cycles import PARTS, CoreTime, counts_of_shape
 from tilewright.residency.machine import OneMemory
 from tilewright.residency.shapes.groups import Group
 from tilewright.residency.shapes.in_blocks import in_blocks
@@ -179,10 +179,7 @@ def cost_of_step(
         Tensors that are on chip as a whole; it matters where the machine tells what emitted C takes.
     """
     if prices.core_time is not None:
-        loaded = sum(pixels_of(group, shape, tensor) for tensor in streamed)
-        counts = counts_of(
-            *(group, whole, pixels_computed(group, shape), loaded, moved), running=shape.running
-        )
+        counts = counts_of_shape(group, shape, streamed, whole, moved)
         return Spent(moved, prices.core_time.of_counts(counts), 0, work_of_step(group, shape).macs)
     transfers, time = len(streamed) + len(fetched) + len(written) + len(group.weighted), None
     if shape.doubled:

@@ -506,18 +506,22 @@ class Pool(CodedOperation):
         self.average = isinstance(exact, QuantisedAveragePool)
         self.taps = self.geometry[2][0] * self.geometry[2][1]
 
-    def average_of(self, sum_: str, count: str) -> str:
-        """Return an average, rounded to the nearest, halves away from zero, within the limits."""
-        return f"limited(average({sum_}, {count}), {self.limits()})"
-
-    def pixel(self, step: Places, own: StepMap) -> Lines:
-        """Return what computes a pixel; places of the padding are left out."""
+    def channel_by_channel(self, step: Places, own: StepMap) -> Lines:
+        """Return what finds the taps and the result of a pixel, and begins the loop over its channels."""
         if self.taps > MOST_TAPS:
             raise refusal(self.operation, f"there is no C for windows of more than {MOST_TAPS} places")
         yield f"const int8_t *taps[{self.taps}];"
         yield from step.window(self.source, own, self)
         yield f"int8_t *result = {step.result(own)};"
         yield f"for (int c = 0; c < {self.outputs}; c++) {{"
+
+    def average_of(self, sum_: str, count: str) -> str:
+        """Return an average, rounded to the nearest, halves away from zero, within the limits."""
+        return f"limited(average({sum_}, {count}), {self.limits()})"
+
+    def pixel(self, step: Places, own: StepMap) -> Lines:
+        """Return what computes a pixel; places of the padding are left out."""
+        yield from self.channel_by_channel(step, own)
         yield f"    int32_t found = {0 if self.average else -128}, count = 0;"
         yield f"    for (int tap = 0; tap < {self.taps}; tap++)"
         yield "        if (taps[tap]) {"
@@ -602,12 +606,7 @@ class AveragesInSingles(Pool):
 
     def pixel(self, step: Places, own: StepMap) -> Lines:
         """Return what computes a pixel; places of the padding are left out."""
-        if self.taps > MOST_TAPS:
-            raise refusal(self.operation, f"there is no C for windows of more than {MOST_TAPS} places")
-        yield f"const int8_t *taps[{self.taps}];"
-        yield from step.window(self.source, own, self)
-        yield f"int8_t *result = {step.result(own)};"
-        yield f"for (int c = 0; c < {self.outputs}; c++) {{"
+        yield from self.channel_by_channel(step, own)
         yield "    float found = 0;"
         yield "    int32_t count = 0;"
         yield f"    for (int tap = 0; tap < {self.taps}; tap++)"

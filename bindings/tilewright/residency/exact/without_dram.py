@@ -129,8 +129,10 @@ class WithoutDram:
         alone: bool = False,
         capacity: int | None = None,
     ) -> None:
-        asked, more = asked_by(problem), most or {}
-        limits = {name: min(pair) for name, pair in _paired(asked.most, more)}
+        asked = asked_by(problem)
+        limits = dict(asked.most)
+        for name, limit in (most or {}).items():
+            limits[name] = min(limit, limits.get(name, limit))
         self.problem, self.deadline, self.alone = problem, deadline, alone
         self.names = tuple(dict.fromkeys([*([] if first is None else [first]), *limits]))
         self.graph, self.groups = problem.graph, problem.groups
@@ -313,12 +315,6 @@ class WithoutDram:
 def added(one: Costs, other: Costs) -> Costs:
     """Return what two ways cost one after the other: the most memory of both, and all costs."""
     return (max(one[0], other[0]), *(a + b for a, b in zip(one[1:], other[1:], strict=True)))
-
-
-def _paired(one: Mapping[str, int], other: Mapping[str, int]) -> Iterator[tuple[str, tuple[int, ...]]]:
-    """Return the names of both, with what each or both say."""
-    for name in dict.fromkeys([*one, *other]):
-        yield name, tuple(each[name] for each in (one, other) if name in each)
 
 
 def undominated(labels: list[Label]) -> list[Label]:
