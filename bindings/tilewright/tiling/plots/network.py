@@ -269,5 +269,11 @@ def _draw_bars(axes: Axes, values: Sequence[float | None]) -> None:
     for row, value in enumerate(values):
         if value is not None:
             axes.barh(row, value, height=0.72, color=SKY, linewidth=0)
-            axes.text(value + 0.012 * highest, row, f"{value:.3g}", va="center", fontsize=7.5)
+            axes.text(
+                value + 0.012 * highest,
+                row,
+                f"{value:,.0f}" if value >= 1000 else f"{value:.3g}",
+                va="center",
+                fontsize=7.5,
+            )
     axes.set_xlim(0, highest * 1.12)
