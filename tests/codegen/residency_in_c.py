@@ -29,7 +29,8 @@ from tilewright.residency.graph import InvalidPlanError, members
 from tilewright.residency.placement import find_addresses, placed_items
 from tilewright.residency.shapes import tiles
 from tilewright.residency.shapes.groups import Group, Groups, group_mask, pass_sizes
-from tilewright.residency.shapes.in_blocks import in_blocks, may_have_blocks, most_keys, pixels_in_blocks
+from tilewright.residency.shapes.in_blocks import may_have_blocks, most_keys, pixels_in_blocks
+from tilewright.residency.shapes.product_tiles import product_tiles
 from tilewright.residency.shapes.shape import most_kernels
 from tilewright.residency.shapes.strips import strip_widths
 from tilewright.residency.transitions import State
@@ -265,8 +266,11 @@ def _drawn(random: Random, problem: Problem, state: State, group: Group) -> Step
         blocks, columns, doubled, pixels = True, None, False, random.choice(pixels_in_blocks(group))
         kernels = random.randint(1, most_kernels(group))
         keys = random.choice([None, random.randint(1, most)]) if (most := most_keys(group)) else None
-        if in_blocks(group).end_of_attention is not None:  # there is no C for the end of an attention
-            keys = None
+        in_tiles = product_tiles(group)
+        if in_tiles is not None and in_tiles.attention is None:
+            channels = random.choice([None, in_tiles.depth, random.randint(1, in_tiles.depth)])
+        if in_tiles is not None and (keys or channels):
+            kernels = random.randint(1, in_tiles.columns)
     return Step(
         tuple(operation.name for operation in group.operations),
         order,

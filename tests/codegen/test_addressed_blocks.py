@@ -221,8 +221,7 @@ def test_blocks_are_what_onnxruntime_computes(tmp_path: Path, block: str) -> Non
     machine.write_text(
         f"memory_bytes = {LEAST.get(block, 262_144)}\nelement_bytes = 4\nsum_bytes = 4\n", encoding="utf-8"
     )
-    values = (("limits.tiles", False),)  # there is no C for products in tiles
-    instance = assemble(file, Changes(machine=str(machine), room="residency", values=values))
+    instance = assemble(file, Changes(machine=str(machine), room="residency"))
     plan = tw.solve(instance, "states", time_limit=60).plan
     project(tmp_path / "c", instance.problem, plan, read_floats(file))
     assert_as_onnxruntime(file, tmp_path / "c", instance.problem)

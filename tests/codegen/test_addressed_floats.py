@@ -92,8 +92,7 @@ def test_a_head_of_attention_is_what_numpy_computes(
 def problem_of(memory: int, layers: Sequence[dict[str, Any]], **machine: int) -> Problem:
     """Return the problem of a network with elements of 4 bytes; it may be of a sum of 8."""
     machine = {"memory_bytes": memory, "element_bytes": 4, **machine}
-    limits = {"tiles": False}  # there is no C for products in tiles
-    return Problem.model_validate({"network": {"layers": layers}, "machine": machine, "limits": limits})
+    return Problem.model_validate({"network": {"layers": layers}, "machine": machine})
 
 
 def masked(positions: int, width: int) -> list[dict[str, Any]]:
@@ -128,16 +127,6 @@ def test_a_mask_is_added_to_the_keys_that_pass_by(tmp_path: Path, memory: int, s
     powers = np.exp(query @ key.T + mask)
     context = powers / powers.sum(axis=1, keepdims=True) @ value
     assert_close(values(tmp_path, "output.bin").reshape(11, 4), context)
-
-
-def test_products_in_tiles_are_refused() -> None:
-    tiled = {"limits": {"tiles": True}, "machine": {"memory_bytes": 80}}
-    problem = problem_of(200, masked(11, 4)).with_(**tiled)
-    plan = tw.solve(problem, "states", time_limit=20).plan
-    with pytest.raises(
-        tw.InputError, match=r"plan\.steps\[\d\]\.blocks = true: there is no C for tiles of a"
-    ):
-        codegen.project("net", "", problem, plan, floats=True)
 
 
 @pytest.mark.parametrize(
@@ -205,8 +194,7 @@ def of_file(folder: Path, write: Write, memory: int, *where: str, element: int =
     path = block.save(folder / "net.onnx", *write(block, **sizes))
     machine = folder / "machine.toml"
     machine.write_text(f"memory_bytes = {memory}\nelement_bytes = {element}\n")
-    values = (("limits.tiles", False),)  # there is no C for products in tiles
-    return assemble(path, Changes(machine=str(machine), room="residency", where=where, values=values))
+    return assemble(path, Changes(machine=str(machine), room="residency", where=where))
 
 
 def assert_as_onnxruntime(folder: Path, project: Path) -> None:
@@ -281,7 +269,7 @@ def plan_in_c(rng: random.Random, problem: Problem) -> Plan:
         try:
             steps_in_memory(problem, plan)
         except tw.InputError as error:
-            assert "of several tensors" in error.limit, error
+            assert "of which a tensor has" in error.limit, error
             continue
         return plan
 

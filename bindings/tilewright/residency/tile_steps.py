@@ -155,8 +155,9 @@ class TileSteps:
         step, channels = self.step, self.step.graph.tensors[tensor].channels
         attention = self.tiles.attention
         of_heads = tile.heads
-        if attention is not None and tensor in attention.beside:  # heads may have the same ones again
-            of_heads = np.unique(tile.heads % attention.beside[tensor])
+        if attention is not None and tensor in attention.beside:  # later heads may have the same ones again
+            groups = attention.beside[tensor]
+            of_heads = tile.heads[:groups] % groups
         places = begin + of_heads[:, None] * self.tiles.depth + terms
         places = tile.pixels[:, None, None] * channels + places
         elements = step.program.elements.of(tensor, places)

@@ -12,7 +12,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from tilewright.codegen.addressed.steps import OperationInStep, StepInMemory, in_a_row, steps_in_memory
+from tilewright.codegen.addressed.steps import NONE, OperationInStep, StepInMemory, in_a_row, steps_in_memory
 from tilewright.codegen.c_text import identifier, quote, safe_text
 from tilewright.codegen.numbers.c_integers import are_packed, c_integer, c_sum_bits, pack_elements
 from tilewright.codegen.numbers.element_numbers import element_numbers
@@ -492,8 +492,8 @@ class _Project:
             first, end = each.fetched
             flags = int(each.whole), int(each.twice), int(each.block), end - first, first
             moved = int(each.streamed), int(each.written)
-            keys = each.keys, each.room, each.begin, int(each.in_sums)
-            shown = array_literal((f"tensors + {each.number}", *place, *flags, *moved, *keys))
+            terms = each.terms, each.room, each.begin, int(each.in_sums)
+            shown = array_literal((f"tensors + {each.number}", *place, *flags, *moved, *terms))
             lines.append(f"    {shown}, /* {self._told(each.number)} */")
         lines.append("};")
         for axis, parts in (("rows", step.rows), ("columns", step.columns)):
@@ -528,7 +528,8 @@ class _Project:
             fields = [part.place, part.first, int(part.whole), *read, begin, end - begin]
             shown = [*fields, *part.at, *part.plane, array_literal(part.copies), *part.shape]
             shown += [array_literal(each) for each in (part.stride, part.before, part.extent)]
-            lines.append(f"    {array_literal((*shown, int(part.blocks)))},")
+            shown.append(array_literal(map(array_literal, part.blocks or (NONE, NONE, NONE))))
+            lines.append(f"    {array_literal(shown)},")
         return lines
 
     def _told(self, number: int) -> str:
@@ -659,15 +660,16 @@ def _recurrent(each: OperationInStep, arithmetic: IntegerOperation | FloatOperat
 
 
 def _in_blocks(each: OperationInStep) -> list[str]:
-    """Return what is told of an operation whose second operand is in blocks, or whose keys pass by."""
+    """Return what is told of an operation whose second operand is in blocks, or whose terms pass by."""
     lines = []
     if each.in_blocks:
-        lines.append(f".in_blocks = 1, .operand = {each.operand},")
+        lines.append(f".in_blocks = 1, .operand = {each.operand}, .by_term = {int(each.by_term)},")
     if each.attention:
-        context = (
-            "" if each.sums is None else f", .is_context = 1, .sums = {each.sums}, .causal = {each.causal}"
-        )
-        lines.append(f".attention = {each.attention}{context},")
+        lines.append(f".attention = {each.attention},")
+    if each.terms:
+        lines.append(f".terms = {each.terms}, .in_tiles = {int(each.in_tiles)}, .sums = {each.sums},")
+    if each.causal:
+        lines.append(f".causal = {each.causal},")
     return lines
 
 

@@ -5,8 +5,11 @@ from __future__ import annotations
 from dataclasses import dataclass, fields, replace
 from math import prod
 
+import numpy as np
+
 from tilewright.codegen.numbers.operands import operands_of
 from tilewright.residency import Plan, Problem, Step
+from tilewright.residency.attention import elements_of_second, owners_of_second
 from tilewright.residency.decode_plan import DecodedStep, decode_plan
 from tilewright.residency.derived_problems import problem_of_plan
 from tilewright.residency.graph import Graph, Operation, Reading, Span, members
@@ -15,6 +18,7 @@ from tilewright.residency.shapes.in_blocks import in_blocks
 from tilewright.residency.shapes.shape import (
     Buffer,
     count_rounds,
+    cut_of,
     group_of_passes,
     line_pixels,
     planes_or_strips,
@@ -45,6 +49,9 @@ BUFFERS = ("lines", "weights", "block", "operand", "partial sums", "state")
 NONE: Span = (0, 0)
 """No channels."""
 
+Box = tuple[Span, Span, Span]
+"""Matrices, columns and terms of the second operand of a product."""
+
 Areas = tuple[tuple[tuple[int, int], ...], ...]
 """First and end along an axis, by part and map."""
 
@@ -71,12 +78,13 @@ class MapInStep:
         The channels that are loaded before the first pass, first and end.
     streamed, written
         Whether it is loaded pass by pass, saved as it is computed.
-    keys, room
-        If it has keys that pass by: how many each group has, and of how many there is room; else 0.
+    terms, room
+        If it has keys, or terms of a product, that pass by: how many each group has, and of how many there is
+        room; else 0.
     begin
         The channel with which a line buffer begins.
     in_sums
-        Whether it is a context that lies in its partial sums.
+        Whether it is a context, or a product in tiles, that lies where its partial sums do.
     """
 
     number: int
@@ -90,7 +98,7 @@ class MapInStep:
     fetched: Span
     streamed: bool
     written: bool
-    keys: int = 0
+    terms: int = 0
     room: int = 0
     begin: int = 0
     in_sums: bool = False
@@ -107,7 +115,7 @@ class PartRead:
     whole
         Whether each output needs all of it.
     blocks
-        Whether blocks of it are loaded in each pass.
+        If blocks of it are loaded in each pass, what it has of the second operand.
     channels
         The channels of the map that are read, first and end.
     at, plane
@@ -123,7 +131,7 @@ class PartRead:
     place: int
     first: int
     whole: bool
-    blocks: bool
+    blocks: Box | None
     channels: Span
     at: tuple[int, int]
     plane: tuple[int, int]
@@ -164,12 +172,18 @@ class OperationInStep:
         Whether it is a product whose columns are computed block by block.
     operand
         Where a block of its second operand is loaded.
+    by_term
+        Whether such a block has columns side by side, term by term, and else column by column: as DRAM has.
     attention
         The attention whose keys pass by, that it is part of, from 1 on; else 0.
+    terms
+        Of a product in tiles, or a context, how many terms, or keys, pass by at a time; else 0.
+    in_tiles
+        Whether it is computed for one second matrix, and some of its columns, at a time.
     sums
-        Of the product that gives the context, the address of partial sums.
+        Of a product whose terms pass by, the address of partial sums.
     causal
-        Of that product, how many keys the first row sees, where each row sees one more; 0 where it sees all.
+        Of a context, how many keys the first row sees, where each row sees one more; 0 where it sees all.
     state
         Of a recurrent layer, the address of its state.
     """
@@ -182,8 +196,11 @@ class OperationInStep:
     adds_pixels: bool
     in_blocks: bool = False
     operand: int = 0
+    by_term: bool = False
     attention: int = 0
-    sums: int | None = None
+    terms: int = 0
+    in_tiles: bool = False
+    sums: int = 0
     causal: int = 0
     state: int = 0
 
@@ -251,12 +268,21 @@ def refuse_unknown(field: str, step: Step) -> None:
     InputError
         Names what there is no C for.
     """
+    last = step.operations[-1]
     if step.order not in ORDERS:
-        raise InputError(f"{field}.order", step.order, "there is no C for steps in this order")
+        raise _refused(
+            f"{field}.order", step.order, f"step {last} in this order", f"order('{last}') == 'pixels'"
+        )
     for entry in fields(step):
         value = getattr(step, entry.name)
         if entry.name not in ENTRIES and value != entry.default:
-            raise InputError(f"{field}.{entry.name}", value, "there is no C for such steps")
+            where = f"not {entry.name}('{last}')" if value is True else f"{entry.name}('{last}') != {value!r}"
+            raise _refused(f"{field}.{entry.name}", value, f"such a step, {last}", where)
+
+
+def _refused(field: str, value: object, what: str, where: str) -> InputError:
+    """Return the error for what there is no C for, with a constraint that leaves it out."""
+    return InputError(field, value, f'there is no C for {what}; plans without it: --where "{where}"')
 
 
 class _Placing:
@@ -292,11 +318,7 @@ class _Placing:
         self._numbers = sorted({*self._group.lines, *self._group.computed})
         self._blocks = in_blocks(self._group) if self._shape.blocks else None
         self._passing = self._blocks.passing(self._shape.keys) if self._blocks else ()
-        in_tiles = tiles_of_product(self._group, self._shape) is not None
-        if in_tiles or any(each.source is not None for each in self._passing):
-            what = "tiles of a product" if in_tiles else "softmax and context without the scores"
-            limit = f"there is no C for {what} in blocks; limits.tiles = false leaves such steps out"
-            raise InputError(f"{field}.blocks", True, limit)
+        self._tiles = tiles_of_product(self._group, self._shape)
 
     def _known(self, buffer: Buffer) -> Buffer:
         if buffer.what not in BUFFERS:
@@ -304,7 +326,7 @@ class _Placing:
         return buffer
 
     def _refused(self, buffer: Buffer) -> InputError:
-        limit = "there is no C for steps that place this"
+        limit = f"there is no C for steps that place this, as {self._group.last.name}"
         return InputError(self._field, f"{buffer.name(self._graph)}, {buffer.size} elements", limit)
 
     def _address(self, buffer: Buffer) -> int:
@@ -367,7 +389,7 @@ class _Placing:
         if self._blocks is not None and number in self._group.sources and number not in self._blocks.lines:
             # It is loaded in blocks alone, to where the product has them.
             return MapInStep(number, 0, 1, tensor.channels, 1, False, False, False, NONE, False, False)
-        if any(each.context + 1 == number == self._group.output for each in self._passing):
+        if number == self._group.output and self._has_passing_terms(self._group.last):
             place = MapInStep(number, 0, 1, tensor.channels, 1, False, False, False, NONE, False, written)
             return replace(place, in_sums=True)
         lines = number != self._group.output
@@ -390,7 +412,9 @@ class _Placing:
         by_block = self._depth is not None or (
             self._shape.order == "kernels" and self._group.last.channelwise
         )
-        keys, room = self._keys_of(number)
+        terms, room, begin = self._terms_of(number)
+        if lines and not terms:
+            begin = self._begin(number, channels)
         return MapInStep(
             number,
             self._address(buffer),
@@ -403,9 +427,9 @@ class _Placing:
             NONE,
             number in self._group.sources,
             written,
-            keys,
+            terms,
             room,
-            self._begin(number, channels) if lines and not keys else 0,
+            begin,
         )
 
     def _begin(self, number: int, channels: int) -> int:
@@ -414,7 +438,9 @@ class _Placing:
         if channels == self._graph.tensors[number].channels:
             return 0
         if len(spans) > 1:
-            raise self._refused(self._buffers["lines", number])
+            name, last = self._graph.tensors[number].name, self._group.last.name
+            what = f"a line buffer of channels that do not lie side by side, in step {last}"
+            raise _refused(self._field, name, what, f"on_chip('{name}', '{last}')")
         return spans[0][0]
 
     def _fetched(self, number: int) -> Span:
@@ -423,29 +449,44 @@ class _Placing:
             return NONE
         spans = self._graph.channels_read(number, self._graph.all & ~self._read.before.done)
         if len(spans) > 1:
-            limit = "there is no C for fetching channels that do not lie side by side"
-            raise InputError(self._field, self._graph.tensors[number].key, limit)
+            name, last = self._graph.tensors[number].name, self._group.last.name
+            what = f"fetching channels that do not lie side by side, in step {last}"
+            raise _refused(self._field, name, what, f"not fetched('{name}', '{last}')")
         return spans[0]
 
-    def _keys_of(self, number: int) -> tuple[int, int]:
-        """Return how many keys a group of a map has, and of how many there is room, where they pass by."""
+    def _terms_of(self, number: int) -> tuple[int, int, int]:
+        """Return the keys, or terms, that a group of a map has, room for how many, and its first channel.
+
+        They are zeros where none pass by.
+        """
+        if self._is_product_in_tiles and self._tiles is not None:
+            (first,) = self._group.last.op.operands[0]
+            return self._tiles.depth, cut_of(self._shape).terms, (first.channels or (0, 0))[0]
         passing = None
         if self._blocks is not None and self._shape.keys is not None:
             passing = self._blocks.of_keys(number)
         if passing is None or self._shape.keys is None:
-            return 0, 0
-        return passing[0].keys, min(passing[0].keys, self._shape.keys)
+            return 0, 0, 0
+        return passing[0].keys, min(passing[0].keys, self._shape.keys), 0
+
+    @property
+    def _is_product_in_tiles(self) -> bool:
+        """Whether the step is a product by itself, in tiles."""
+        return self._tiles is not None and self._tiles.attention is None
+
+    def _has_passing_terms(self, operation: Operation) -> bool:
+        """Whether terms of a product, or keys of a context, pass by."""
+        return self._is_product_in_tiles or any(each.context == operation.number for each in self._passing)
 
     def _operation(self, operation: Operation) -> OperationInStep:
         weights = self._buffers.get(("weights", operation.number))
         adds = self._shape.running and operation is self._group.last
         operands, first = list[OperandRead](), 0
         for number, read in enumerate(operands_of(self._graph.ops, operation.op)):
-            parts = tuple(self._part(operation, number, access, first, adds) for access in read.accesses)
-            if len(parts) > 1 and any(part.blocks for part in parts):
-                limit = "there is no C for second operands in blocks that are put together of several tensors"
-                limit += f"; keep this one on chip: --where \"not blocks('{operation.name}')\""
-                raise InputError(self._field, operation.name, limit)
+            parts = tuple(
+                self._part(operation, (number, place), access, first, adds)
+                for place, access in enumerate(read.accesses)
+            )
             operands.append(OperandRead(parts, first, read.shape))
             if operation.op.spec.kind not in ("add", "mul", "matmul"):
                 first += prod(read.shape) if in_a_row(operation) else read.shape[0]
@@ -458,17 +499,21 @@ class _Placing:
             adds,
             self._blocks is not None and operation.second is not None,
             self._address(operand) if (operand := self._buffers.get(("operand", operation.number))) else 0,
-            *self._attention(operation),
+            operand is not None and self._is_by_term(operation),
+            *self._of_passing(operation),
             self._address(state) if (state := self._buffers.get(("state", operation.number))) else 0,
         )
 
-    def _part(self, operation: Operation, operand: int, access: Access, first: int, adds: bool) -> PartRead:
-        """Return a part of an operand, by its number."""
+    def _part(
+        self, operation: Operation, place: tuple[int, int], access: Access, first: int, adds: bool
+    ) -> PartRead:
+        """Return a part of an operand, by the numbers of both."""
+        operand, part = place
         number = access.source + 1
         every = self._graph.tensors[number].channels
         copies = access.copies or (1, 1, 1)
         _, height, width = self._graph.ops.shape(access)
-        blocks = operand > 0 and self._loads_blocks(operation, number)
+        blocks = self._box(operation, part) if operand and self._loads_blocks(operation, number) else None
         found = PartRead(
             self._numbers.index(number),
             first,
@@ -492,18 +537,46 @@ class _Placing:
         loaded = {} if self._blocks is None else self._blocks.loaded.get(operation.number, {})
         return tensor in loaded and tensor not in self._whole
 
-    def _attention(self, operation: Operation) -> tuple[int, int | None, int]:
-        """Return the attention of passing keys that an operation is part of.
+    def _box(self, operation: Operation, part: int) -> Box:
+        """Return what a part has of a product's second operand, of which blocks are loaded."""
+        owner = owners_of_second(self._graph.ops, operation.op)
+        assert owner is not None
+        own = owner == part
+        spans = [own.any(axis=axes).nonzero()[0] for axes in ((1, 2), (0, 1), (0, 2))]
+        matrices, columns, terms = ((int(span[0]), int(span[-1]) + 1) for span in spans)
+        if own.sum() != prod(end - begin for begin, end in (matrices, columns, terms)):
+            what = "second operands in blocks of which a tensor has other values than some rows and columns"
+            raise _refused(self._field, operation.name, what, f"not blocks('{operation.name}')")
+        return matrices, columns, terms
 
-        Of the product that gives its context, also the address of sums, and the keys that the first row sees.
+    def _is_by_term(self, operation: Operation) -> bool:
+        """Whether more columns than terms of a second operand lie side by side in DRAM."""
+        _, elements = elements_of_second(self._graph.ops, operation.op)
+        terms, columns = ((np.diff(elements, axis=axis) == 1).sum() for axis in (1, 2))
+        return bool(columns > terms)
+
+    def _of_passing(self, operation: Operation) -> tuple[int, int, bool, int, int]:
+        """Return the attention that an operation is part of, and what is told of passing terms.
+
+        That is how many there are at a time, whether in tiles, the address of sums, and the keys that the
+        first row sees.
         """
+        in_tiles = self._tiles is not None
+        if self._is_product_in_tiles:
+            sums = self._buffers.get(("block", operation.number + 1))
+            return 0, cut_of(self._shape).terms, in_tiles, self._address(sums) if sums else 0, 0
         for number, each in enumerate(self._passing, 1):
             if operation.number == each.context:
-                causal = 0 if each.seen is None else int(each.seen[0])
-                return number, self._address(self._buffers["partial sums", each.context]), causal
+                assert self._shape.keys is not None
+                terms, causal = (
+                    min(each.keys, self._shape.keys),
+                    0 if each.seen is None else int(each.seen[0]),
+                )
+                sums = self._buffers["partial sums", each.context]
+                return number, terms, in_tiles, self._address(sums), causal
             if operation.number in each.operations:
-                return number, None, 0
-        return 0, None, 0
+                return number, 0, False, 0, 0
+        return 0, 0, False, 0, 0
 
 
 def _reading(operation: Operation, operand: int, access: Access) -> Reading:

@@ -12,7 +12,8 @@ typedef struct {
     int row_part, column_part;
     range_t block;  /* of output channels, if they are the outer loop */
     range_t inputs; /* of input channels */
-    range_t keys;   /* that pass by, of each group; none if none do */
+    range_t terms;  /* of a product, or keys of attention, that pass by; none if none do */
+    range_t groups, columns; /* of the product that is computed, which has so many columns for each */
     int pass, passes;
     int turn, job; /* with second buffers: blocks and passes before this one */
     int before[MOST_MAPS], ends[MOST_MAPS]; /* end of the pixels of each map that are there, before and after a pass */
@@ -78,9 +79,16 @@ static long place(const run_t *r, int m, int y, int x, int channel, int first)
 {
     const map_t *map = &r->step->maps[m];
     const long pixel = slot(r, m, y, x) + (map->twice ? r->job % 2 * map->pixels : 0);
-    if (map->keys) /* of each group those that pass by */
-        channel = channel / map->keys * map->room + channel % map->keys - r->keys.begin;
-    return map->address + (pixel * map->channels + channel - map->begin - first) * map->apart;
+    channel -= map->begin;
+    if (map->terms) { /* of each group those that pass by */
+        int group = channel / map->terms;
+        if (r->groups.begin) { /* fewer may stand for all groups, one after the other */
+            const int groups = map->tensor->channels / map->terms;
+            group = (group + groups - r->groups.begin % groups) % groups;
+        }
+        channel = group * map->room + channel % map->terms - r->terms.begin;
+    }
+    return map->address + (pixel * map->channels + channel - first) * map->apart;
 }
 
 static value_t element(long at)
@@ -112,21 +120,31 @@ static int first_held(const work_t *w, const part_t *part)
 
 /* Operands --------------------------------------------------------------------------------------------- */
 
+/* A channel, row and column of a map, or of an operand. */
+typedef struct {
+    int c, y, x;
+} point_t;
+
+/* What a part has at a channel, row and column of an operand. */
+static point_t in_map(const tensor_t *t, const part_t *part, int c, int y, int x)
+{
+    point_t found = {c / part->copies[0], (y - part->row) / part->copies[1], (x - part->column) / part->copies[2]};
+    if (part->height) {
+        const long value = ((long)found.c * part->height + found.y) * part->width + found.x;
+        const int pixel = (int)(value % pixels_of(t));
+        found.c = (int)(value / pixels_of(t));
+        found.y = pixel / t->columns;
+        found.x = pixel % t->columns;
+    }
+    found.c += part->begin;
+    return found;
+}
+
 /* The element at which a channel of a row and column of an operand lies that a part has. */
 static long located(const work_t *w, const part_t *part, int c, int y, int x)
 {
-    const tensor_t *t = w->run->step->maps[part->map].tensor;
-    c /= part->copies[0];
-    y = (y - part->row) / part->copies[1];
-    x = (x - part->column) / part->copies[2];
-    if (part->height) {
-        const long value = ((long)c * part->height + y) * part->width + x;
-        const int pixel = (int)(value % pixels_of(t));
-        c = (int)(value / pixels_of(t));
-        y = pixel / t->columns;
-        x = pixel % t->columns;
-    }
-    return place(w->run, part->map, y, x, part->begin + c, first_held(w, part));
+    const point_t at = in_map(w->run->step->maps[part->map].tensor, part, c, y, x);
+    return place(w->run, part->map, at.y, at.x, at.c, first_held(w, part));
 }
 
 static int has(const part_t *part, int y, int x)
@@ -143,11 +161,18 @@ static value_t read_at(const work_t *w, const operand_t *from, int c, int y, int
     return as_read(part, element(located(w, part, c, y, x)));
 }
 
-/* The same in the order [channels][rows][columns]. */
-static value_t read_value(const work_t *w, const operand_t *from, long value)
+/* The place of a value in the order [channels][rows][columns]. */
+static point_t point_of(const operand_t *from, long value)
 {
     const int pixels = from->rows * from->columns, pixel = (int)(value % pixels);
-    return read_at(w, from, (int)(value / pixels), pixel / from->columns, pixel % from->columns);
+    const point_t found = {(int)(value / pixels), pixel / from->columns, pixel % from->columns};
+    return found;
+}
+
+static value_t read_value(const work_t *w, const operand_t *from, long value)
+{
+    const point_t at = point_of(from, value);
+    return read_at(w, from, at.c, at.y, at.x);
 }
 
 /* The operand that has a channel of all of them, which becomes its channel. */
@@ -280,7 +305,7 @@ static void load_pass(const run_t *r)
     for (int m = 0; m < s->map_count; m++) {
         const int begin = s->maps[m].begin;
         const range_t fresh = {r->before[m], r->ends[m]}, all = {begin, begin + s->maps[m].channels};
-        if (!s->maps[m].streamed || s->maps[m].keys)
+        if (!s->maps[m].streamed || s->maps[m].terms)
             continue;
         if (s->maps[m].block)
             load_block(r, m, fresh);
@@ -444,24 +469,98 @@ static int shared_by(const operation_t *o)
     return o->operands[1].parts->copies[0];
 }
 
+static range_t both(range_t one, range_t other)
+{
+    const int begin = MAX(one.begin, other.begin);
+    const range_t found = {begin, MAX(begin, MIN(one.end, other.end))};
+    return found;
+}
+
+/* What is loaded of a part at a time. */
+static block_t block_of(const run_t *r, const operation_t *o, const part_t *part)
+{
+    const int share = shared_by(o), scores = o->attention && !o->terms; /* whose columns are keys */
+    const range_t every = {0, o->depth}, matrices = {r->groups.begin / share, r->groups.end / share};
+    const block_t own = part->blocks, found = {both(matrices, own.matrices), both(scores ? r->terms : r->columns, own.columns),
+                                               both(scores ? every : r->terms, own.terms)};
+    return found;
+}
+
+static long size_of(block_t block)
+{
+    return (long)length(block.matrices) * length(block.columns) * length(block.terms);
+}
+
+static int holds(range_t range, int value)
+{
+    return value >= range.begin && value < range.end;
+}
+
+/* Terms of a column that are loaded, of which term d lies at `zero` + d * `apart`. */
+typedef struct {
+    range_t terms;
+    long zero, apart;
+} column_t;
+
+/* What is loaded of a column of a part, behind what is loaded of the parts before. */
+static column_t column_of(const run_t *r, const operation_t *o, const part_t *part, int group, int column)
+{
+    const block_t b = block_of(r, o, part);
+    const int matrix = group / shared_by(o);
+    const range_t none = {0, 0};
+    const long columns = length(b.columns), terms = length(b.terms), before_it = column - b.columns.begin;
+    column_t found = {b.terms, o->operand + (matrix - b.matrices.begin) * columns * terms, o->by_term ? columns : 1};
+    found.zero += o->by_term ? before_it : before_it * terms;
+    found.zero -= b.terms.begin * found.apart;
+    for (const part_t *before = o->operands[1].parts; before < part; before++)
+        found.zero += size_of(block_of(r, o, before));
+    if (!holds(b.matrices, matrix) || !holds(b.columns, column))
+        found.terms = none;
+    return found;
+}
+
+/* A value of the second matrices: of a block, or where it stays. */
+static value_t second_at(const work_t *w, int group, int column, int d)
+{
+    const operation_t *o = w->operation;
+    for (const part_t *part = o->operands[1].parts; part < o->parts + o->part_count; part++) {
+        const column_t loaded = column_of(w->run, o, part, group, column);
+        if (holds(loaded.terms, d))
+            return element(loaded.zero + d * loaded.apart);
+    }
+    return read_value(w, &o->operands[1], second_value(o, group, column, d));
+}
+
+/* A value of the first matrix; where terms pass by, it is a map, or some of its channels. */
+static value_t first_at(const work_t *w, int group, int d, int row, int y, int x)
+{
+    const operation_t *o = w->operation;
+    const part_t *part = o->parts;
+    if (o->terms)
+        return element(place(w->run, part->map, y, x, part->begin + group * o->depth + d, 0));
+    return o->in_a_row ? read_value(w, o->operands, ((long)group * o->depth + d) * o->rows + row)
+                       : read_at(w, o->operands, group * o->depth + d, y, x);
+}
+
+/* Some terms of a row of the first matrix times those of a column of the second one. */
+static value_t products(const work_t *w, int group, int column, range_t terms, int row, int y, int x)
+{
+    const operation_t *o = w->operation;
+    const column_t loaded = column_of(w->run, o, o->operands[1].parts, group, column);
+    value_t sum = 0;
+    for (int d = terms.begin; d < terms.end; d++)
+        sum += first_at(w, group, d, row, y, x)
+               * (holds(loaded.terms, d) ? element(loaded.zero + d * loaded.apart) : second_at(w, group, column, d));
+    return sum;
+}
+
 /* A row of the first matrix times a column of the second one. */
 static value_t multiplied(const work_t *w, int c, int y, int x)
 {
     const operation_t *o = w->operation;
-    const operand_t *first = &o->operands[0], *second = &o->operands[1];
     const long number = number_of(w, c, y, x);
-    const int row = (int)(number % o->rows), column = (int)(number / o->rows % o->columns), group = (int)(number / o->rows / o->columns);
-    const range_t keys = w->run->keys;
-    const int matrix = group / shared_by(o);
-    const long in_block = o->attention ? (long)matrix * length(keys) + column - keys.begin
-                                       : (long)matrix * o->columns + column - w->first_unit;
-    value_t sum = 0;
-    for (int d = 0; d < o->depth; d++)
-        sum += (o->in_a_row ? read_value(w, first, ((long)group * o->depth + d) * o->rows + row)
-                            : read_at(w, first, group * o->depth + d, y, x))
-               * (second->parts->blocks ? element(o->operand + in_block * o->depth + d)
-                                        : read_value(w, second, second_value(o, group, column, d)));
-    return sum;
+    const range_t every = {0, o->depth};
+    return products(w, (int)(number / o->rows / o->columns), (int)(number / o->rows % o->columns), every, (int)(number % o->rows), y, x);
 }
 
 value_t channel_of(const pixel_t *pixel, int channel)
@@ -749,7 +848,7 @@ static void compute_block(const run_t *r, const operation_t *o, range_t channels
 
 #if FLOATS
 
-/* Second operands in blocks, and keys that pass by ------------------------------------------------------- */
+/* Second operands in blocks, and terms that pass by ------------------------------------------------------ */
 
 /* Values that lie side by side in DRAM are loaded together. */
 typedef struct {
@@ -775,81 +874,69 @@ static void load_rest(load_t *l)
     l->count = 0;
 }
 
-/* The element in DRAM at which a value lies that is counted channel by channel. */
-static long in_dram(const tensor_t *t, const part_t *part, long value)
+/* Load a block of the second matrices, part by part. */
+static void load_second(const run_t *r, const operation_t *o)
 {
-    return value % pixels_of(t) * t->channels + part->begin + value / pixels_of(t);
-}
-
-/* Load columns of the second matrices, which are counted from matrix to matrix. */
-static void load_columns(const run_t *r, const operation_t *o, range_t units)
-{
-    const part_t *second = o->operands[1].parts;
-    const tensor_t *t = r->step->maps[second->map].tensor;
-    load_t l = {t->dram, o->operand, 0, 0};
-    for (int u = units.begin; u < units.end; u++)
-        for (int d = 0; d < o->depth; d++)
-            load_more(&l, in_dram(t, second, second_value(o, u / o->columns, u % o->columns, d)));
-    load_rest(&l);
-}
-
-/* Load what the second matrices have of some keys: columns to scores, rows to the context. */
-static void load_keys(const run_t *r, const operation_t *o)
-{
-    const part_t *second = o->operands[1].parts;
-    const tensor_t *t = r->step->maps[second->map].tensor;
-    const int others = o->is_context ? o->columns : o->depth;
-    load_t l = {t->dram, o->operand, 0, 0};
-    for (int m = 0; m < o->groups / shared_by(o); m++)
-        for (int k = r->keys.begin; k < r->keys.end; k++)
-            for (int i = 0; i < others; i++)
-                load_more(&l, in_dram(t, second, second_value(o, m, o->is_context ? i : k, o->is_context ? k : i)));
-    load_rest(&l);
-}
-
-/* Compute a product, one block of columns after the other, which several groups may share. */
-static void compute_columns(const run_t *r, const operation_t *o)
-{
-    const int share = shared_by(o), count = o->groups / share * o->columns;
-    for (range_t units = {0, 0}; units.begin < count; units.begin = units.end) {
-        units.end = MIN(units.begin + r->step->kernels, count);
-        if (o->operands[1].parts->blocks)
-            load_columns(r, o, units);
-        for (int m = units.begin / o->columns; m * o->columns < units.end; m++)
-            for (int group = m * share; group < (m + 1) * share; group++) {
-                const int first = (group - m) * o->columns; /* from a unit to its channel in the group */
-                const range_t channels = {MAX(units.begin, m * o->columns) + first, MIN(units.end, (m + 1) * o->columns) + first};
-                compute_block(r, o, channels, units);
-            }
+    const operand_t *second = &o->operands[1];
+    long to = o->operand;
+    for (const part_t *part = second->parts; part < o->parts + o->part_count; part++) {
+        const tensor_t *t = r->step->maps[part->map].tensor;
+        const block_t b = block_of(r, o, part);
+        load_t l = {t->dram, to, 0, 0};
+        const range_t outer = o->by_term ? b.terms : b.columns, inner = o->by_term ? b.columns : b.terms;
+        for (int m = b.matrices.begin; m < b.matrices.end; m++)
+            for (int i = outer.begin; i < outer.end; i++)
+                for (int j = inner.begin; j < inner.end; j++) {
+                    const long value = second_value(o, m * shared_by(o), o->by_term ? j : i, o->by_term ? i : j);
+                    const point_t from = point_of(second, value), at = in_map(t, part, from.c, from.y, from.x);
+                    load_more(&l, ((long)at.y * t->columns + at.x) * t->channels + at.c);
+                }
+        load_rest(&l);
+        to += size_of(b);
     }
 }
 
-/* The sums of a row and group: the context, the maximum, and the sum. */
-static long sums_of(const run_t *r, const operation_t *context, int p, int group)
+/* Compute some of the channels that each group has. */
+static void compute_groups(const run_t *r, const operation_t *o, int channels, range_t some)
 {
-    const int values = r->step->maps[context->map].tensor->channels / context->groups;
-    const long row = (long)(p - r->before[context->map]) * context->groups + group;
-    return context->sums + row * (values + 2) * SUM_ELEMENTS;
+    for (int g = r->groups.begin; g < r->groups.end; g++) {
+        const range_t own = {g * channels + some.begin, g * channels + some.end};
+        compute_block(r, o, own, own);
+    }
+}
+
+/* Whether a product by itself adds up all terms at once. */
+static int at_once(const operation_t *o)
+{
+    return !o->attention && o->terms >= o->depth;
+}
+
+/* The sum of a row, group and column; behind the columns of a context are a maximum, and the sum of exponentials. */
+static long sum_of(const run_t *r, const operation_t *o, int p, int group, int column)
+{
+    const long row = (long)(p - r->before[o->map]) * length(r->groups) + group - r->groups.begin;
+    const long number = row * (length(r->columns) + (o->attention ? 2 : 0)) + column - r->columns.begin;
+    return o->sums + number * (at_once(o) ? 1 : SUM_ELEMENTS);
 }
 
 /* Take the exponentials of the keys' scores, and bring what has been added up to the new maximum. */
 static void pass_scores(const run_t *r, const operation_t *o, const operation_t *context, int p, int y, int x)
 {
-    const int keys = context->depth, values = r->step->maps[context->map].tensor->channels / context->groups;
-    const int end = o->causal ? MIN(r->keys.end, p + o->causal) : r->keys.end; /* of what the row sees */
-    for (int g = 0; g < context->groups; g++) {
-        const long sums = sums_of(r, context, p, g);
-        const long most_at = sums + (long)values * SUM_ELEMENTS, total_at = most_at + SUM_ELEMENTS;
-        const int begins = !r->keys.begin;
+    const int keys = context->depth, begins = !r->terms.begin;
+    const int end = o->causal ? MIN(r->terms.end, p + o->causal) : r->terms.end; /* of what the row sees */
+    for (int g = r->groups.begin; g < r->groups.end; g++) {
+        const long most_at = sum_of(r, context, p, g, r->columns.end), total_at = most_at + SUM_ELEMENTS;
         const value_t before = begins ? LEAST : element(most_at);
         value_t most = before;
-        for (int k = r->keys.begin; k < end; k++)
+        for (int k = r->terms.begin; k < end; k++)
             most = MAX(most, element(place(r, o->parts[0].map, y, x, g * keys + k, 0)));
         const value_t less = begins ? 0 : exp(before - most);
         value_t total = begins ? 0 : element(total_at) * less;
-        for (int v = 0; v < values; v++)
-            put_element(memory, sums + (long)v * SUM_ELEMENTS, begins ? 0 : element(sums + (long)v * SUM_ELEMENTS) * less);
-        for (int k = r->keys.begin; k < r->keys.end; k++) {
+        for (int v = r->columns.begin; v < r->columns.end; v++) {
+            const long at = sum_of(r, context, p, g, v);
+            put_element(memory, at, begins ? 0 : element(at) * less);
+        }
+        for (int k = r->terms.begin; k < r->terms.end; k++) {
             const value_t power = k < end ? exp(element(place(r, o->parts[0].map, y, x, g * keys + k, 0)) - most) : 0;
             put_element(memory, place(r, o->map, y, x, g * keys + k, 0), power);
             total += power;
@@ -859,97 +946,118 @@ static void pass_scores(const run_t *r, const operation_t *o, const operation_t 
     }
 }
 
-/* Add the values of the keys, each times its exponential, to the context. */
-static void add_values(const run_t *r, const operation_t *o, int p, int y, int x)
-{
-    const work_t work = {.run = r, .operation = o};
-    const operand_t *second = &o->operands[1];
-    const int values = r->step->maps[o->map].tensor->channels / o->groups;
-    for (int g = 0; g < o->groups; g++)
-        for (int v = 0; v < values; v++) {
-            const long at = sums_of(r, o, p, g) + (long)v * SUM_ELEMENTS;
-            value_t sum = element(at);
-            for (int k = r->keys.begin; k < r->keys.end; k++) {
-                const long in_block = ((long)(g / shared_by(o)) * length(r->keys) + k - r->keys.begin) * values + v;
-                const value_t value = second->parts->blocks ? element(o->operand + in_block)
-                                                            : read_value(&work, second, second_value(o, g, v, k));
-                sum += element(place(r, o->parts[0].map, y, x, g * o->depth + k, 0)) * value;
-            }
-            put_element(memory, at, sum);
-        }
-}
-
-/* Divide the context of a pixel by the sums, put it where it belongs, and save it. */
-static void end_context(const run_t *r, const operation_t *o, int p, int y, int x)
+/* Put a result where it belongs, perhaps in place of its sum, and save it. */
+static void give(const run_t *r, const operation_t *o, int y, int x, int c, long sum, value_t value)
 {
     const map_t *map = &r->step->maps[o->map];
     const tensor_t *t = map->tensor;
-    const int values = t->channels / o->groups;
-    for (int c = 0; c < t->channels; c++) {
-        const long sums = sums_of(r, o, p, c / values), from = sums + (long)(c % values) * SUM_ELEMENTS;
-        const long to = map->in_sums ? from : place(r, o->map, y, x, c, 0);
-        put_element(memory, to, finished(o, element(from) / element(sums + (values + 1L) * SUM_ELEMENTS)));
-        if (map->written)
-            dma_save(t->dram + (((long)y * t->columns + x) * t->channels + c) * ELEMENT_BYTES, memory + to * ELEMENT_BYTES,
-                     ELEMENT_BYTES);
-    }
+    const long to = map->in_sums ? sum : place(r, o->map, y, x, c, 0);
+    put_element(memory, to, finished(o, value));
+    if (map->written)
+        dma_save(t->dram + (((long)y * t->columns + x) * t->channels + c) * ELEMENT_BYTES, memory + to * ELEMENT_BYTES, ELEMENT_BYTES);
 }
 
-/* Load what a function reads beside scores of the keys that pass by, of the groups that have their own. */
-static void load_beside(const run_t *r, const operation_t *o)
+/* Add the products of some terms to the sums of a row, which are those of a context until all keys have passed. */
+static void add_terms(const run_t *r, const operation_t *o, int p, int y, int x)
 {
-    for (int i = 0; i < o->part_count; i++) {
-        const int m = o->parts[i].map;
-        const map_t *map = &r->step->maps[m];
+    const work_t work = {.run = r, .operation = o};
+    const int begins = !o->attention && !r->terms.begin, ends = !o->attention && r->terms.end == o->depth;
+    for (int g = r->groups.begin; g < r->groups.end; g++)
+        for (int v = r->columns.begin; v < r->columns.end; v++) {
+            const long at = sum_of(r, o, p, g, v);
+            const value_t sum = (begins ? 0 : element(at)) + products(&work, g, v, r->terms, 0, y, x);
+            if (ends)
+                give(r, o, y, x, g * o->columns + v, at, sum);
+            else
+                put_element(memory, at, sum);
+        }
+}
+
+/* Divide the context of a row by the sums of exponentials. */
+static void end_context(const run_t *r, const operation_t *o, int p, int y, int x)
+{
+    for (int g = r->groups.begin; g < r->groups.end; g++)
+        for (int v = r->columns.begin; v < r->columns.end; v++) {
+            const long at = sum_of(r, o, p, g, v), total = sum_of(r, o, p, g, r->columns.end + 1);
+            give(r, o, y, x, g * o->columns + v, at, element(at) / element(total));
+        }
+}
+
+/* Load the terms of rows that pass by, for the groups that have their own. */
+static void load_rows(const run_t *r, const operation_t *o)
+{
+    if (at_once(o) && r->columns.begin)
+        return; /* they are there */
+    for (const part_t *part = o->parts; part < o->parts + o->part_count; part++) {
+        const map_t *map = &r->step->maps[part->map];
         const range_t pixels = {r->before[o->map], r->ends[o->map]};
-        for (int g = 0; map->streamed && map->keys && g < map->tensor->channels / map->keys; g++) {
-            const range_t channels = {g * map->keys + r->keys.begin, g * map->keys + r->keys.end};
-            move_pixels(r, m, pixels, channels, 0, 0);
+        if (part->blocks.matrices.end || !map->streamed || !map->terms)
+            continue;
+        for (int i = 0; i < map->channels / map->room; i++) {
+            const int first = part->begin + (r->groups.begin + i) % (map->tensor->channels / map->terms) * map->terms;
+            const range_t channels = {first + r->terms.begin, first + r->terms.end};
+            move_pixels(r, part->map, pixels, channels, 0, 0);
         }
     }
 }
 
-/* Do what an operation of attention does for the keys that pass by. */
-static void compute_keys(const run_t *r, const operation_t *o, const operation_t *context)
+/* Do what an operation does for the terms that pass by. */
+static void compute_terms(const run_t *r, const operation_t *o, const operation_t *product)
 {
     const range_t rows = rows_of(r, o->map), columns = columns_of(r, o->map);
     const int width = length(columns);
-    if (o->kind == PRODUCT && o->operands[1].parts->blocks)
-        load_keys(r, o);
-    if (o->kind != SOFTMAX && o != context) {
-        load_beside(r, o);
-        for (int g = 0; g < context->groups; g++) {
-            const range_t channels = {g * context->depth + r->keys.begin, g * context->depth + r->keys.end};
-            compute_block(r, o, channels, channels);
-        }
+    load_rows(r, o);
+    if (o->kind == PRODUCT)
+        load_second(r, o);
+    if (o->kind != SOFTMAX && o != product) {
+        compute_groups(r, o, product->depth, r->terms);
         return;
     }
     for (int p = r->before[o->map]; p < r->ends[o->map]; p++) {
         const int y = rows.begin + p / width, x = columns.begin + p % width;
-        if (o == context)
-            add_values(r, o, p, y, x);
+        if (o == product)
+            add_terms(r, o, p, y, x);
         else
-            pass_scores(r, o, context, p, y, x);
+            pass_scores(r, o, product, p, y, x);
     }
 }
 
-/* Compute the context of the rows of a pass, block of keys by block. */
-static void compute_attention(const run_t *r, const operation_t *context)
+/* Compute some columns of some groups of a product, or of a context with all that gives its exponentials. */
+static void compute_tile(const run_t *r, const operation_t *product)
 {
     const step_t *s = r->step;
-    const range_t columns = columns_of(r, context->map);
-    const int width = length(columns), room = s->maps[context->parts[0].map].room;
-    const int last = r->ends[context->map] - 1; /* which sees the most keys */
-    const int needed = context->causal ? MIN(context->depth, last + context->causal) : context->depth;
+    const int width = length(columns_of(r, product->map));
+    const int last = r->ends[product->map] - 1; /* which sees the most keys */
+    const int needed = product->causal ? MIN(product->depth, last + product->causal) : product->depth;
     run_t now = *r;
-    for (now.keys.begin = 0; now.keys.begin < needed; now.keys.begin = now.keys.end) {
-        now.keys.end = MIN(now.keys.begin + room, needed);
+    for (now.terms.begin = 0; now.terms.begin < needed; now.terms.begin = now.terms.end) {
+        now.terms.end = MIN(now.terms.begin + product->terms, needed);
         for (int i = 0; i < s->operation_count; i++)
-            if (s->operations[i].attention == context->attention)
-                compute_keys(&now, &s->operations[i], context);
+            if (s->operations[i].attention == product->attention)
+                compute_terms(&now, &s->operations[i], product);
     }
-    for (int p = r->before[context->map]; p < r->ends[context->map]; p++)
-        end_context(r, context, p, rows_of(r, context->map).begin + p / width, columns.begin + p % width);
+    for (int p = r->before[product->map]; product->attention && p < r->ends[product->map]; p++)
+        end_context(r, product, p, rows_of(r, product->map).begin + p / width, columns_of(r, product->map).begin + p % width);
+}
+
+/* Compute a product for some columns of a matrix at a time, or for all: groups that share a matrix together. */
+static void compute_columns(const run_t *r, const operation_t *o)
+{
+    const int all = o->terms && !o->in_tiles, share = all ? o->groups : shared_by(o), size = all ? o->columns : r->step->kernels;
+    run_t now = *r;
+    for (; now.groups.begin < o->groups; now.groups.begin = now.groups.end) {
+        now.groups.end = now.groups.begin + share;
+        for (now.columns.begin = 0; now.columns.begin < o->columns; now.columns.begin = now.columns.end) {
+            now.columns.end = MIN(now.columns.begin + size, o->columns);
+            now.terms.end = o->depth;
+            if (o->terms) {
+                compute_tile(&now, o);
+            } else {
+                load_second(&now, o);
+                compute_groups(&now, o, o->columns, now.columns);
+            }
+        }
+    }
 }
 
 /* Recurrent layers ------------------------------------------------------------------------------------- */
@@ -1143,9 +1251,7 @@ static void compute_states(const run_t *r, const operation_t *o)
 /* Compute a product in blocks, attention, or a recurrent layer; tell whether an operation is one. */
 static int compute_in_blocks(const run_t *r, const operation_t *o)
 {
-    if (o->is_context)
-        compute_attention(r, o);
-    else if (o->in_blocks && !o->attention)
+    if (o->terms || (o->in_blocks && !o->attention))
         compute_columns(r, o);
     else if (o->kind >= LSTM)
         compute_states(r, o);
@@ -1273,7 +1379,7 @@ static void find_ends(run_t *r)
         const operation_t *o = &s->operations[i];
         for (int p = 0; p < o->part_count; p++) {
             const int map = o->parts[p].map;
-            if (o->parts[p].blocks)
+            if (o->parts[p].blocks.matrices.end)
                 continue;
             const int needed = r->pass == r->passes - 1 ? pixels_there(r, map) : end_of(r, o, &o->parts[p], r->ends[o->map]);
             r->ends[map] = MAX(r->ends[map], needed);

@@ -35,11 +35,16 @@ typedef struct {
     int from;
     int streamed; /* loaded pass by pass */
     int written;  /* saved as it is computed */
-    int keys;     /* of each group, if the buffer has some keys that pass by; else 0 */
+    int terms;    /* of each group, if the buffer has some terms, or keys, that pass by; else 0 */
     int room;     /* and how many of each group it has */
     int begin;    /* the channel with which a line buffer begins, if nobody reads those before */
     int in_sums;  /* whether it lies in partial sums: see operation_t.sums */
 } map_t;
+
+/* A block of the second matrices of a product: of each some columns, and of these some terms. */
+typedef struct {
+    range_t matrices, columns, terms;
+} block_t;
 
 /*
  * A part of an operand: some channels of a map, whose first row and column lie at `row` and `column` of the operand.
@@ -56,7 +61,7 @@ typedef struct {
     int copies[3];                  /* of a channel, row, column */
     int height, width; /* of the shape in which all of the map is read, if it is another one: values stand in the same order; else 0 */
     int stride[2], before[2], extent[2]; /* output row y needs `extent` rows from y * stride - before on, and columns likewise */
-    int blocks; /* whether blocks of it are loaded in each pass, as of a second operand */
+    block_t blocks; /* of a second operand of which blocks are loaded in each pass: what it has of the matrices; else nothing */
 } part_t;
 
 /* What an operation reads: parts, in one of which each row and column lies. */
@@ -125,9 +130,11 @@ typedef struct {
     int causal;               /* keys that the first row sees of a softmax, or of a context; each row sees one more; 0 for all */
     int in_blocks;            /* of a product: whether columns are computed block by block, */
     long operand;             /* where a block of the second operand is loaded, */
+    int by_term;              /* and whether it has columns side by side, term by term, as DRAM has them; else column by column */
     int attention;            /* the attention that it is part of, if keys pass by in it, from 1 on; of others 0 */
-    int is_context;           /* and whether it gives the context */
-    long sums;                /* of a context: for each row and group the context, a maximum and a sum */
+    int terms;                /* of a product in tiles, or a context: how many terms, or keys, pass by at a time; else 0 */
+    int in_tiles;             /* and whether it is computed for one second matrix, and some of its columns, at a time */
+    long sums;                /* for each row, group and column a sum; of a context a maximum and a sum behind the columns */
     int has_summand;          /* whether factors of channels are followed by numbers that are added, or come behind these */
     value_t epsilon;          /* what a normalisation adds to the mean of squares */
     int steps, features, hidden, gates, directions; /* of a recurrent layer: points in time, values read at each, values
