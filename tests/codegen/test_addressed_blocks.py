@@ -231,7 +231,7 @@ def test_blocks_are_what_onnxruntime_computes(tmp_path: Path, block: str) -> Non
 def test_keys_of_a_causal_mask_pass_by(tmp_path: Path) -> None:
     """Later keys are not seen."""
     found = emitted(tmp_path, prefill, 2_000, "keys('matmul') == 2", "pixels('matmul') >= 3")
-    told = found.changed("engine.c", r"MIN\(r->keys.end, p \+ o->causal\)", "r->keys.end", *SANITIZED)
+    told = found.changed("engine.c", r"MIN\(r->terms.end, p \+ o->causal\)", "r->terms.end", *SANITIZED)
     assert "values of outputs that are wrong\t0" not in told
 
 
