@@ -12,7 +12,7 @@ from typing import Any
 import numpy as np
 import pytest
 from conftest import ROOT, examples, nightly, tells
-from tests.importing.quantised_at_random import some_operators
+from tests.importing.quantised_at_random import any_operators, some_operators
 from tests.importing.tflite_files import TfliteFile, by_litert
 
 from tilewright.codegen.microcontroller import microcontroller_project
@@ -35,9 +35,12 @@ STRICT = "-O1 -Wall -Wextra -Werror -pedantic"
 TINY = sorted(Path(os.environ.get("TILEWRIGHT_MLPERF_TINY", SPOTTER.parent)).glob("*.tflite"))
 
 
-def problem_of(path: Path, inputs: str = "outside", machine: str = "cortex-m4") -> Problem:
+def problem_of(
+    path: Path, inputs: str = "outside", machine: str = "cortex-m4", kind: str = "int8"
+) -> Problem:
     """Return the problem of a file on a machine without DRAM."""
-    changes = Changes(machine=machine, values=(("limits.inputs", inputs),))
+    values = ("limits.inputs", inputs), ("machine.element_bytes", np.dtype(kind).itemsize)
+    changes = Changes(machine=machine, values=values)
     problem: Problem = assemble(str(path), changes).problem
     return problem
 
@@ -53,9 +56,12 @@ class Project:
             (folder / name).parent.mkdir(parents=True, exist_ok=True)
             (folder / name).write_bytes(content)
         rng = np.random.default_rng(seed)
-        shapes = [network.tensors[name].shape for name in network.inputs]
+        tensors = [network.tensors[name] for name in network.inputs]
         for _ in range(2):  # what the project has as outputs is what LiteRT computes of the same inputs
-            given = [rng.integers(-128, 128, shape, dtype=np.int8) for shape in shapes]
+            given = []
+            for tensor in tensors:
+                limits = np.iinfo(tensor.type)
+                given.append(rng.integers(limits.min, limits.max + 1, tensor.shape, dtype=tensor.type))
             for ours, theirs in zip(network.run(given).values(), by_litert(path, given), strict=True):
                 assert np.array_equal(ours, theirs)
 
@@ -128,21 +134,70 @@ def test_networks_run_on_both_emulated_cores(path: Path, tmp_path: Path) -> None
         assert int(printed["of a MAC"].split()[0]) <= most
 
 
-@pytest.mark.parametrize("seed", range(examples(300, 10)))
+DRAWN = [
+    ("int8", some_operators),
+    ("int8", any_operators),
+    ("int16", some_operators),
+    ("int16", any_operators),
+]
+"""Types of random networks, and what makes them."""
+
+
+@pytest.mark.parametrize("seed", range(examples(400, 12)))
 def test_random_networks_are_computed_as_litert_does(seed: int, tmp_path: Path) -> None:
-    rng = random.Random(seed)
-    for place in range(10):  # the first that is not refused
-        file, output = some_operators("int8", 10 * seed + place)
+    rng, (kind, draw) = random.Random(seed), DRAWN[seed % len(DRAWN)]
+    for place in range(5):  # the first that is not refused
+        file, output = draw(kind, 10 * seed + place)
         path = file.save(tmp_path / f"{place}.tflite", output)
         try:
-            problem = problem_of(path, rng.choice(["outside", "memory"]))
+            problem = problem_of(path, rng.choice(["outside", "memory"]), kind=kind)
             corner = rng.choice(memory_front(problem))
             project = Project(tmp_path / str(place), path, problem, corner.plan, seed)
         except InputError as error:
-            assert "there is no C" in str(error)
+            assert draw is any_operators
+            assert any(told in str(error) for told in ("there is no C", "stand for no", "are part of no"))
             continue
         project.is_right()
         return
+
+
+@nightly
+@pytest.mark.parametrize(("kind", "draw"), DRAWN)
+def test_few_random_networks_are_refused(kind: str, draw: Any, tmp_path: Path) -> None:
+    refused = list[str]()
+    for seed in range(100):
+        file, output = draw(kind, seed)
+        path = file.save(tmp_path / "network.tflite", output)
+        try:
+            problem = problem_of(path, kind=kind)
+            plan = memory_front(problem)[0].plan
+            microcontroller_project(problem, plan, exact_operations(path), "network", "")
+        except InputError as error:
+            refused.append(str(error))
+    assert len(refused) <= (0 if draw is some_operators else 12), refused
+
+
+@pytest.mark.parametrize("by_channel", [False, True])
+@pytest.mark.parametrize("kind", ["int8", "int16"])
+def test_a_window_of_a_whole_plane_has_running_values(kind: str, by_channel: bool, tmp_path: Path) -> None:
+    file = TfliteFile(kind, 0)
+    own = file.tensor([1, 5, 4, 6], scale=0.05)
+    file.graph.inputs = [own]
+    depth = 6 if by_channel else 7
+    weights = file.weights([1, 5, 4, 6] if by_channel else [7, 5, 4, 6], 3 if by_channel else 0)
+    result = file.tensor([1, 1, 1, depth], scale=0.3)
+    fields: dict[str, Any] = {"strideH": 1, "strideW": 1, "padding": 1}
+    fields |= {"dilationHFactor": 1, "dilationWFactor": 1}
+    name, options = "CONV_2D", "Conv2DOptions"
+    if by_channel:
+        name, options = "DEPTHWISE_CONV_2D", "DepthwiseConv2DOptions"
+        fields["depthMultiplier"] = 1
+    file.add(name, [own, weights, file.bias(own, weights)], [result], options, **fields)
+    path = file.save(tmp_path / "network.tflite", result)
+    problem = problem_of(path, kind=kind)
+    plan = memory_front(problem)[0].plan
+    assert plan.steps[0].running
+    Project(tmp_path / "c", path, problem, plan).is_right()
 
 
 def block(file: TfliteFile, own: int, outputs: int, kernel: int, stride: int, *, by_channel: bool) -> int:
@@ -210,7 +265,7 @@ def test_branches_that_are_added_up_are_computed_as_litert_does(seed: int, tmp_p
 @pytest.mark.parametrize(
     ("changes", "told"),
     [
-        ({"element_bytes": 2}, "element_bytes = 2 .. no C for other elements than int8"),
+        ({"element_bytes": 2}, "element_bytes = 2 .. must be 1, as numbers of the file are int8"),
     ],
 )
 def test_what_there_is_no_c_for_is_refused(changes: dict[str, Any], told: str) -> None:

@@ -318,3 +318,14 @@ def some_operators(kind: str, seed: int) -> tuple[TfliteFile, int]:
     if file.rng.integers(2):
         own = connected(file, mean(file, own))
     return file, own
+
+
+def any_operators(kind: str, seed: int) -> tuple[TfliteFile, int]:
+    """Return a file of some operators of all kinds, each of which reads what the one before gives."""
+    file = TfliteFile(kind, seed)
+    own = map_of(file)
+    for _ in range(int(file.rng.integers(1, 5))):
+        if len(shape_of(file, own)) != len("NHWC"):
+            break
+        own = DRAWS[str(file.rng.choice(list(DRAWS)))](file, own)
+    return file, own

@@ -6,19 +6,17 @@ pixel reads, and so on, by `goto` and without recursion.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
-from itertools import accumulate
-from math import prod
+from collections.abc import Iterator
+from typing import Any
 
 import numpy as np
+from numpy.typing import NDArray
 
 from tilewright.codegen.c_text import safe_text
-from tilewright.codegen.microcontroller.operations import (
-    coded_operations,
-    number_rows,
-    padding_name,
-    single,
-)
+from tilewright.codegen.microcontroller.arrays import number_rows, single
+from tilewright.codegen.microcontroller.coding import coded_network
+from tilewright.codegen.microcontroller.operations import padding_name
+from tilewright.codegen.microcontroller.outside import given_maps, inputs_outside, outputs_outside
 from tilewright.codegen.microcontroller.steps import PlannedStep, planned_steps
 from tilewright.codegen.microcontroller.turns import StepCode
 from tilewright.codegen.project_files import (
@@ -31,7 +29,7 @@ from tilewright.codegen.project_files import (
 )
 from tilewright.residency import Plan, Problem
 from tilewright.residency.evaluation import costs_of
-from tilewright.simulator.arithmetic.quantised import ExactNetwork, Inside, inside
+from tilewright.simulator.arithmetic.quantised import ExactNetwork, ExactTensor, Inside, inside
 from tilewright.simulator.arithmetic.quantised.operation import Array
 from tilewright.spec.errors import InputError
 
@@ -77,8 +75,14 @@ def microcontroller_project(
 def images_of(network: ExactNetwork, seed: int) -> list[list[Array]]:
     """Return the inputs that a project of a network of integers is run on."""
     rng = np.random.default_rng(seed)
-    shapes = [network.tensors[each].shape for each in network.inputs]
-    return [[rng.integers(-128, 128, shape, dtype=np.int8) for shape in shapes] for _ in range(IMAGES)]
+    tensors = [network.tensors[each] for each in network.inputs]
+    return [[_drawn(rng, each) for each in tensors] for _ in range(IMAGES)]
+
+
+def _drawn(rng: np.random.Generator, tensor: ExactTensor) -> Array:
+    known = np.iinfo(tensor.type)
+    found: NDArray[Any] = rng.integers(known.min, known.max + 1, tensor.shape, dtype=tensor.type)
+    return found
 
 
 class _Project:
@@ -88,13 +92,16 @@ class _Project:
         self.inside = inside(network)
         network = self.inside.network
         self.problem, self.network, self.name, self.source = problem, network, name, source
-        _refuse(problem, self.inside)
+        self.element = _refuse(problem, self.inside)
         self.graph = problem.graph
         self.steps = planned_steps(problem, plan)
-        self.coded = coded_operations(problem, network)
-        self.outside = places_outside(problem, network)
+        given = given_maps(problem, network)
+        self.coded, stored = coded_network(problem, network, given)
+        begins, self.inputs = inputs_outside(network, self.inside.inputs, given, stored)
+        ends, self.outputs = outputs_outside(problem, network, self.inside.outputs, stored)
+        self.outside = begins | ends
         self.input_type, self.output_type = (
-            "uint8_t" if borders and borders[0].unsigned else "int8_t"
+            f"{'u' if borders and borders[0].unsigned else ''}{self.element}_t"
             for borders in (self.inside.inputs, self.inside.outputs)
         )
         self.unsigned = {
@@ -103,12 +110,13 @@ class _Project:
             if (self.input_type if self.graph.tensors[number].given else self.output_type) == "uint8_t"
         }
         self.costs = costs_of(problem, plan)
-        self.inputs, self.outputs = self._sizes(network.inputs), self._sizes(network.outputs)
         self.images = images_of(network, seed)
         self.expected = [[*network.run(given).values()] for given in self.images]
 
-    def _sizes(self, names: Sequence[str]) -> list[int]:
-        return [prod(_shape(self.network, name)) for name in names]
+    @property
+    def bytes(self) -> int:
+        """Bytes of a value."""
+        return self.problem.machine.element_bytes
 
     def files(self) -> Files:
         """Return all files."""
@@ -119,8 +127,8 @@ class _Project:
             "arena": f"{arena:,}",
             "flash": f"{flash:,}",
             "macs": f"{self.costs['macs']:,}",
-            "input": f"{sum(self.inputs):,}",
-            "output": f"{sum(self.outputs):,}",
+            "input": f"{self.bytes * sum(each.size for each in self.inputs):,}",
+            "output": f"{self.bytes * sum(each.size for each in self.outputs):,}",
         }
         texts = {"network.h": self._header(arena), "network.c": self._network(), "vectors.h": self._vectors()}
         texts |= {f"{board}.ld": _linker_script(*places, arena) for board, places in BOARDS.items()}
@@ -132,8 +140,8 @@ class _Project:
             "",
             "/* Bytes of the arena, exactly as planned, and of inputs and outputs, one behind the other. */",
             f"#define NETWORK_ARENA_BYTES {arena}",
-            f"#define NETWORK_INPUT_BYTES {sum(self.inputs)}",
-            f"#define NETWORK_OUTPUT_BYTES {sum(self.outputs)}",
+            f"#define NETWORK_INPUT_BYTES {self.bytes * sum(each.size for each in self.inputs)}",
+            f"#define NETWORK_OUTPUT_BYTES {self.bytes * sum(each.size for each in self.outputs)}",
             "",
             "/* What the plan has for an input: multiply-accumulates, and bytes read and written outside. */",
             f"#define NETWORK_MACS {self.costs['macs']}LL",
@@ -148,6 +156,7 @@ class _Project:
             f"typedef {self.output_type} network_output_t;",
             "",
             *self._scales(),
+            *self._orders(),
             "/* Compute the outputs of an input; maps have all channels of a pixel side by side. */",
             "void network_run(const network_input_t *input, network_output_t *output);",
             "",
@@ -167,16 +176,33 @@ class _Project:
                     yield f"#define NETWORK_{what}_{number}_ZERO {border.zero_point}"
                     yield ""
 
+    def _orders(self) -> Iterator[str]:
+        """Yield in which order values lie, of inputs and outputs that are no maps with channels last."""
+        for what, every in (("Input", self.inputs), ("Output", self.outputs)):
+            for number, each in enumerate(every):
+                if each.has_channels_last:
+                    continue
+                axes, named = each.axes(), f"{what} {number}"
+                if axes is not None:
+                    sizes = "".join(f"[{size}]" for size, _ in axes)
+                    steps = ", ".join(str(step) for _, step in axes)
+                    yield f"/* {named} lies as {sizes}, whose steps in the file's tensor are {steps}. */"
+                    continue
+                yield f"/* For each value of {named.lower()} its place in the file's tensor. */"
+                rows = list(number_rows(each.in_file.tolist(), "    "))
+                yield f"#define NETWORK_{what.upper()}_{number}_PLACES {{ \\"
+                yield from (f"{row} \\" for row in rows)
+                yield "}"
+                yield ""
+
     def _vectors(self) -> str:
         lines = ["#include <stdint.h>", "", f"#define VECTORS {IMAGES}", ""]
-        for name, kind, borders, every in (
-            ("inputs", self.input_type, self.inside.inputs, self.images),
-            ("expected", self.output_type, self.inside.outputs, self.expected),
+        for name, kind, outside, every in (
+            ("inputs", self.input_type, self.inputs, self.images),
+            ("expected", self.output_type, self.outputs, self.expected),
         ):
-            outside = [
-                [border.outside(each) for border, each in zip(borders, one, strict=True)] for one in every
-            ]
-            flat = [np.concatenate([each.reshape(-1) for each in one]).tolist() for one in outside]
+            values = [[each.values(own) for each, own in zip(outside, one, strict=True)] for one in every]
+            flat = [np.concatenate(one).tolist() for one in values]
             lines += [f"static const {kind} {name}[VECTORS][{len(flat[0])}] = {{"]
             for one in flat:
                 lines += ["    {", *number_rows(one, "        "), "    },"]
@@ -193,17 +219,21 @@ class _Project:
             f"{len(self.steps)} steps in {self.costs['memory']:,} bytes, {self.costs['macs']:,} "
             "multiply-accumulates.",
         )
-        lines = [comment(head), '#include "network.h"', "", '#include "kernels.h"', '#include "places.h"', ""]
-        lines += ["NETWORK_ARENA static int8_t arena[NETWORK_ARENA_BYTES];", ""]
+        steps = [line for number, step in enumerate(self.steps) for line in (*self._step(number, step), "")]
+        lines = [comment(head), '#include "network.h"', ""]
+        if self.element != "int8":
+            lines += [f"#define VALUE {self.element}_t"]
+        lines += ['#include "kernels.h"', '#include "places.h"', ""]
+        size = "NETWORK_ARENA_BYTES" if self.bytes == 1 else f"NETWORK_ARENA_BYTES / {self.bytes}"
+        lines += [f"NETWORK_ARENA static value_t arena[{size}];", ""]
         lines += ["#ifdef COUNT_BYTES", "long long network_moved_bytes;", "#endif", ""]
         lines += self._padding()
         for coded in self.coded.values():
             lines += coded.before()
-        for number, step in enumerate(self.steps):
-            lines += [*self._step(number, step), ""]
+        lines += steps
         lines += ["void network_run(const network_input_t *input, network_output_t *output)", "{"]
         given = ", ".join(
-            name if kind == "int8_t" else f"({cast}int8_t *){name}"
+            f"({cast}value_t *){name}" if kind == "uint8_t" else name
             for name, kind, cast in (("input", self.input_type, "const "), ("output", self.output_type, ""))
         )
         lines += [f"    step_{number}({given});" for number in range(len(self.steps))]
@@ -224,7 +254,7 @@ class _Project:
             line
             for value, size in sorted(sizes.items())
             for line in (
-                f"static const int8_t {padding_name(value)}[{size}] = {{",
+                f"static const value_t {padding_name(value)}[{size}] = {{",
                 *number_rows([value] * size, "    "),
                 "};",
                 "",
@@ -261,57 +291,27 @@ def _linker_script(flash: int, arena: int, others: int, size: int) -> str:
     return "\n".join(lines)
 
 
-def _refuse(problem: Problem, given: Inside) -> None:
-    """Refuse machines and numbers that there is no C for."""
+def _refuse(problem: Problem, given: Inside) -> str:
+    """Refuse machines and numbers that there is no C for; return the type of all maps."""
     network = given.network
     if problem.machine.dram:
         raise InputError("machine.dram", True, "integers of a file are emitted for machines without DRAM")
-    if problem.machine.element_bytes != 1:
-        limit = "must be 1: there is no C for other elements than int8"
-        raise InputError("machine.element_bytes", problem.machine.element_bytes, limit)
     kinds = {name: network.tensors[name].type for name in network.inputs}
     kinds |= {each.name: each.type for each in network.operations}
     for name, kind in kinds.items():
-        if kind != "int8":
-            raise InputError(f"tensor {name}", kind, "there is no C for other numbers than int8")
+        if kind not in ("int8", "int16"):
+            raise InputError(f"tensor {name}", kind, "there is no C for other numbers than int8 and int16")
+    if len(set(kinds.values())) > 1:
+        other = next(name for name, kind in kinds.items() if kind != next(iter(kinds.values())))
+        limit = "there is no C for int8 and int16 beside each other; one of both would do"
+        raise InputError(f"tensor {other}", kinds[other], limit)
+    element = next(iter(kinds.values()), "int8")
+    needed = np.dtype(element).itemsize
+    if problem.machine.element_bytes != needed:
+        limit = f"must be {needed}, as numbers of the file are {element}; --set would do"
+        raise InputError("machine.element_bytes", problem.machine.element_bytes, limit)
     for what, borders in (("inputs", given.inputs), ("outputs", given.outputs)):
         if len({border.unsigned for border in borders}) > 1:
             limit = "there is no C for int8 and uint8 beside each other; one of both would do"
             raise InputError(f"network.{what}", [border.name for border in borders], limit)
-
-
-def places_outside(problem: Problem, network: ExactNetwork) -> dict[int, int]:
-    """Return where inputs and outputs of a network begin among all of them, by the tensors of its graph.
-
-    Raises
-    ------
-    InputError
-        For one that cannot be told apart from others.
-    """
-    exact, tensors = network.by_operation(problem.network_graph), problem.graph.tensors
-    found = dict[int, int]()
-    given = {number: each.name for number, each in enumerate(tensors) if each.given and each.readers}
-    left = {number: exact[each.name] for number, each in enumerate(tensors) if each.leaves}
-    gives = {number: each[-1].name if each else "" for number, each in left.items()}
-    for what, names, own in (("input", network.inputs, given), ("output", network.outputs, gives)):
-        sizes = [prod(_shape(network, name)) for name in names]
-        begins = dict(zip(names, accumulate(sizes, initial=0), strict=False))
-        known = {
-            number: name
-            for number, name in own.items()
-            if name in begins and prod(_shape(network, name)) == tensors[number].size
-        }
-        others = [name for name in names if name not in known.values()]
-        for number in own.keys() - known.keys():
-            alike = [name for name in others if prod(_shape(network, name)) == tensors[number].size]
-            if len(alike) != 1:
-                raise InputError(f"network.{what}", tensors[number].name, "there is no C for one like others")
-            known[number] = alike[0]
-            others.remove(alike[0])
-        found |= {number: begins[name] for number, name in known.items()}
-    return found
-
-
-def _shape(network: ExactNetwork, name: str) -> tuple[int, ...]:
-    """Return the shape of an input, or of what is computed."""
-    return next((each.shape for each in network.operations if each.name == name), network.tensors[name].shape)
+    return element

@@ -2,37 +2,25 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping, Sequence
-from typing import TYPE_CHECKING, Any, NamedTuple, Protocol
+from collections.abc import Callable, Iterator
+from typing import TYPE_CHECKING, Any, Protocol
 
 import numpy as np
 from numpy.typing import NDArray
 
-from tilewright.codegen.c_text import identifier
-from tilewright.residency import Problem
+from tilewright.codegen.microcontroller.arrays import array_lines, single
+from tilewright.codegen.microcontroller.formulas import clamped, nearest
+from tilewright.codegen.microcontroller.rescaling import Rescaling
 from tilewright.residency.graph import Graph, Operation
 from tilewright.simulator.arithmetic.quantised import (
     AveragePoolInSingles,
-    ExactNetwork,
     ExactOperation,
     MeanInSingles,
-    Padded,
-    ProductInSingles,
     QuantisedAveragePool,
     QuantisedConvolution,
     QuantisedFullyConnected,
-    QuantisedMaxPool,
     QuantisedMean,
-    QuantisedProduct,
-    QuantisedRescaling,
-    QuantisedSoftmax,
-    QuantisedSum,
-    QuantisedTable,
-    Reshaped,
-    SoftmaxInSingles,
-    SumInSingles,
 )
-from tilewright.simulator.arithmetic.quantised.operation import Clamped
 from tilewright.simulator.arithmetic.quantised.windows import Pooled, Weighted
 from tilewright.spec.errors import InputError
 from tilewright.spec.layer import Window
@@ -57,6 +45,9 @@ class Places(Protocol):
     def address(self, tensor: int) -> int:
         """Return where a map lies in the arena."""
 
+    def has_all_channels(self, tensor: int, operation: Operation) -> None:
+        """Refuse a map of which the step has some channels alone."""
+
     def begin(self, each: StepMap) -> str:
         """Return the first column of a map in the strip."""
 
@@ -74,6 +65,9 @@ class Places(Protocol):
 
     def window(self, tensor: int, own: StepMap, coded: CodedOperation) -> Iterator[str]:
         """Return the lines that find the taps of a window."""
+
+    def names(self, own: StepMap) -> tuple[str, str, str]:
+        """Return the variables of the row and column of the pixel in the whole plane, and of its channels."""
 
     def leave(self, own: StepMap) -> Iterator[str]:
         """Return the line that writes the pixel outside, if it leaves the network."""
@@ -100,90 +94,19 @@ BLOCK = 4
 """Output channels whose sums are added up together."""
 
 
-def coded_operations(problem: Problem, network: ExactNetwork) -> dict[str, CodedOperation]:
-    """Return the C of each operation of a problem, by name.
-
-    Raises
-    ------
-    InputError
-        For operations that there is no C for.
-    """
-    exact, found, taken = network.by_operation(problem.network_graph), dict[str, CodedOperation](), set[str]()
-    graph = problem.graph
-    for operation in graph.numbers(graph.all & ~graph.begin):
-        given = [each for each in exact[operation.name] if not isinstance(each, Reshaped)]
-        name = identifier(operation.name, taken)
-        taken.add(name)
-        found[operation.name] = _coded(graph, operation, given, name)
-    return found
-
-
 def refusal(operation: Operation, limit: str) -> InputError:
     """Return the error that names an operation."""
     return InputError(f"layer {operation.name}", operation.op.spec.kind, limit)
 
 
-def _coded(graph: Graph, operation: Operation, given: list[ExactOperation], name: str) -> CodedOperation:
-    if operation.op.has_views or any(access.channels is not None for access in operation.op.accesses):
-        raise refusal(operation, "there is no C for reading parts of maps, or several as one")
-    if not given:
-        return Copy(graph, operation, None, name)
-    borders = [each for each in given[:-1] if isinstance(each, Padded)]
-    main, *after = given[len(borders) :]
-    if not all(isinstance(each, OF_ONE_VALUE) for each in after):
-        names = ", ".join(each.operator for each in given)
-        raise refusal(operation, f"there is no C for an operation that is {names} in the file")
-    kinds: Mapping[type[Any], type[CodedOperation]] = {
-        QuantisedConvolution: Convolution,
-        QuantisedFullyConnected: Product,
-        QuantisedAveragePool: Pool,
-        QuantisedMaxPool: Pool,
-        QuantisedMean: Mean,
-        QuantisedSum: Sum,
-        QuantisedProduct: Times,
-        QuantisedSoftmax: Softmax,
-        QuantisedTable: OfOneValue,
-        QuantisedRescaling: OfOneValue,
-        Padded: Border,
-        AveragePoolInSingles: AveragesInSingles,
-        MeanInSingles: MeanOfSums,
-        SumInSingles: SumOfSingles,
-        ProductInSingles: TimesInSingles,
-        SoftmaxInSingles: SoftmaxOfPowers,
-    }
-    if type(main) not in kinds:
-        raise refusal(operation, f"there is no C for {main.operator}")
-    for border in borders:
-        if not isinstance(main, QuantisedConvolution) or border.value != main.input_zero_point:
-            raise refusal(operation, "there is no C for a border of other numbers than zero")
-    found = kinds[type(main)](graph, operation, main, name)
-    found.after = [function_of(each, f"{name}_after_{place}") for place, each in enumerate(after)]
-    return found
+class Functions(Protocol):
+    """What is done with the results of a pixel, value by value."""
 
+    def lines(self, names: tuple[str, str, str]) -> Lines:
+        """Return what changes `result`, given the variables of row, column and channel."""
 
-OF_ONE_VALUE = (QuantisedTable, QuantisedRescaling)
-"""Operations that may follow another one: functions of its results."""
-
-
-class FunctionOfValue(NamedTuple):
-    """A function of a number: what stands before the steps, and its value, with `{}` for the number."""
-
-    constants: list[str]
-    value: str
-
-
-def function_of(exact: ExactOperation, name: str) -> FunctionOfValue:
-    """Return the C of a function of single values."""
-    if isinstance(exact, QuantisedTable):
-        return FunctionOfValue(
-            [*_array("int8_t", f"{name}_table", exact.table)], f"{name}_table[{{0}} - {exact.first}]"
-        )
-    assert isinstance(exact, QuantisedRescaling)
-    value = f"({{0}} - {exact.input_zero_point})"
-    above = f"scaled({value}, {exact.multiplier}, {exact.shift})"
-    below = f"scaled({value}, {exact.multiplier_below}, {exact.shift_below})"
-    found = f"({value} < 0 ? {below} : {above}) + {exact.output_zero_point}"
-    return FunctionOfValue([], f"limited({found}, {exact.least}, {exact.most})")
+    def constants(self) -> Lines:
+        """Return what stands before the steps, once lines have been asked for."""
 
 
 class CodedOperation:
@@ -208,7 +131,7 @@ class CodedOperation:
     def __init__(self, graph: Graph, operation: Operation, exact: Any, name: str) -> None:
         self.graph, self.operation, self.exact, self.name = graph, operation, exact, name
         self.kind: str = "copy" if exact is None else exact.operator
-        self.after: list[FunctionOfValue] = []
+        self.after: Functions | None = None
         spec = operation.op.spec
         self.padded: int | None = None
         self.geometry: tuple[Pair, Pair, Pair, Pair] = (1, 1), (0, 0), (1, 1), (1, 1)
@@ -226,10 +149,10 @@ class CodedOperation:
     """Whether it may read all of a map, whose pixels lie side by side."""
 
     def before(self) -> Lines:
-        """Return what stands before the steps, that of functions behind it included."""
+        """Return what stands before the steps, that of functions behind it included, once these are made."""
         yield from self.constants()
-        for each in self.after:
-            yield from each.constants
+        if self.after is not None:
+            yield from self.after.constants()
 
     def constants(self) -> Lines:
         """Return what stands before the steps."""
@@ -238,9 +161,8 @@ class CodedOperation:
     def computed(self, step: Places, own: StepMap) -> Lines:
         """Return what computes a pixel, functions of its values and what leaves included."""
         yield from self.pixel(step, own)
-        for each in self.after:
-            yield f"for (int c = 0; c < {self.outputs}; c++)"
-            yield f"    result[c] = (int8_t){each.value.format('result[c]')};"
+        if self.after is not None:
+            yield from self.after.lines(step.names(own))
         yield from step.leave(own)
 
     def pixel(self, step: Places, own: StepMap) -> Lines:
@@ -251,148 +173,103 @@ class CodedOperation:
         """Return what adds a pixel to running values, and gives the result after the last one."""
         raise refusal(self.operation, f"there is no C for {self.kind} with running values")
 
-    def limits(self) -> str:
-        """Return the least and the most number that it gives."""
-        assert isinstance(self.exact, Clamped)
-        return f"{self.exact.least}, {self.exact.most}"
-
-    def nearest(self, value: str, zero: int) -> str:
-        """Return a number of single precision to the nearest within the limits, and a zero point added."""
-        assert isinstance(self.exact, Clamped)
-        least, most = single(self.exact.least - zero), single(self.exact.most - zero)
-        return f"nearest({value}, {least}, {most}) + {zero}"
-
     def plane_result(self, step: Places) -> Lines:
         """Return where the only pixel of running values goes."""
-        yield f"    int8_t *result = {step.only_result};"
+        yield f"    value_t *result = {step.only_result};"
 
     def after_last_pixel(self, step: Places) -> Lines:
         """Return functions of the results of running values, and the line that counts what leaves."""
-        for each in self.after:
-            yield f"    for (int c = 0; c < {self.outputs}; c++)"
-            yield f"        result[c] = (int8_t){each.value.format('result[c]')};"
+        if self.after is not None:
+            yield from ("    " + line for line in self.after.lines(("0", "0", "c")))
         if step.result_leaves:
             if step.result_unsigned:
                 yield f"    flip_signs(result, {self.outputs});"
             yield f"    MOVED({self.outputs});"
 
 
-def _array(kind: str, name: str, values: NDArray[Any]) -> Lines:
-    yield f"static const {kind} {name}[{values.size}] = {{"
-    yield from number_rows(values.reshape(-1).tolist(), "    ")
-    yield "};"
-    yield ""
-
-
-def number_rows(values: Sequence[int], indent: str) -> Lines:
-    """Return the numbers of an array, some in a line."""
-    for first in range(0, len(values), 20):
-        yield indent + ", ".join(map(str, values[first : first + 20])) + ","
-
-
-POINT = 8
-"""Bits behind the point of a factor in integers, less 16 of what is kept behind that of a product."""
-
-
 class WithWeights(CodedOperation):
-    """An operation with weights: a function rescales each of its sums.
-
-    Attributes
-    ----------
-    by_integers
-        Whether sums and factors in single precision are so small that integers hold their products.
-    """
+    """An operation with weights: a function rescales each of its sums."""
 
     exact: Weighted
 
     def __init__(self, graph: Graph, operation: Operation, exact: ExactOperation, name: str) -> None:
         super().__init__(graph, operation, exact, name)
-        if self.exact.weight_zero_point or self.exact.weights.dtype != np.int8:
-            raise refusal(operation, "there is no C for weights with a zero point that int8 does not hold")
-        if self.exact.rounding == "wide":
-            raise refusal(operation, "there is no C for sums of 64 bits")
-        weights = self.exact.weights.reshape(len(self.exact.weights), -1).astype(np.int64)
-        most = np.abs(self.exact.bias.astype(np.int64)) + 2**8 * np.abs(weights).sum(axis=1)
-        products, powers = most * np.abs(self.exact.scale), np.frexp(self.exact.scale)[1]
-        self.by_integers = bool(
-            (most < 2**24).all()
-            and (products < 2**14).all()
-            and ((powers < POINT) & (powers > POINT - 60)).all()
-        )
-        if int(most.max(initial=0)) >= 2**31:
+        self.rescaling = Rescaling.of_weights(self.exact)
+        if self.rescaling.wraps:
             raise refusal(operation, "has sums that 32 bits may not hold")
-        self.bias = self.exact.bias.astype(np.int64) - self.exact.input_zero_point * weights.sum(axis=1)
+        weights = self.exact.weights.astype(np.int64) - self.exact.weight_zero_point
+        self.narrow = bool((weights >= -128).all() and (weights <= 127).all())
+        self.weights = weights.astype(np.int8 if self.narrow else np.int16)
+        if self.rescaling.wide and not self.narrow:
+            raise refusal(operation, "there is no C for sums of 64 bits with weights of more than 8")
+        sums = weights.reshape(len(weights), -1).sum(axis=1)
+        self.bias = self.exact.bias.astype(np.int64) - self.exact.input_zero_point * sums
 
-    def packed(self) -> NDArray[np.int8]:
+    @property
+    def kernel(self) -> str:
+        """What C calls the types of weights and sums."""
+        return "of_8_wide" if self.rescaling.wide else "of_8" if self.narrow else "of_16"
+
+    def packed(self) -> NDArray[Any]:
         """Return weights as the C reads them."""
         raise NotImplementedError
 
     def constants(self) -> Lines:
         """Return weights, biases, and the function that rescales."""
-        yield from _array("int8_t", f"{self.name}_weights", self.packed())
-        yield from _array("int32_t", f"{self.name}_bias", self.bias)
-        zero = self.exact.output_zero_point
-        if self.exact.rounding == "doubles":
-            yield from _reals("double", f"{self.name}_scale", self.exact.scale)
-            scaled = f"scaled_in_doubles(sum, {self.name}_scale[output])"
-        elif self.exact.rounding == "singles":
-            yield from _reals("float", f"{self.name}_scale", self.exact.scale)
-            scaled = self.nearest(f"(float)sum * {self.name}_scale[output]", zero)
-            if self.by_integers:
-                parts, powers = np.frexp(self.exact.scale)
-                yield from _array("int32_t", f"{self.name}_multiplier", (parts * 2**24).astype(np.int32))
-                yield from _array("int8_t", f"{self.name}_shift", POINT - powers)
-                limits = f"{self.exact.least - zero}, {self.exact.most - zero}"
-                factors = ", ".join(
-                    f"{self.name}_{each}[output]" for each in ("multiplier", "shift", "scale")
-                )
-                scaled = f"nearest_of_sum(sum, {factors}, {limits}) + {zero}"
-            yield from self._rescaled(scaled)
-            return
-        elif self.exact.added is not None:
-            yield from _array("int32_t", f"{self.name}_multiplier", self.exact.multiplier)
-            yield from _array("int64_t", f"{self.name}_added", self.exact.added)
-            yield from _array("int8_t", f"{self.name}_shift", self.exact.shift)
-            product = f"(int64_t)sum * {self.name}_multiplier[output] + {self.name}_added[output]"
-            scaled = f"(int32_t)(({product}) >> {self.name}_shift[output])"
-        else:
-            yield from _array("int32_t", f"{self.name}_multiplier", self.exact.multiplier)
-            yield from _array("int8_t", f"{self.name}_shift", self.exact.shift)
-            scaled = f"scaled(sum, {self.name}_multiplier[output], {self.name}_shift[output])"
-            if (self.exact.shift <= 0).all():
-                high = f"multiply_high(sum, {self.name}_multiplier[output])"
-                scaled = f"divide_by_power({high}, -{self.name}_shift[output])"
-        yield from self._rescaled(f"limited({scaled} + {zero}, {self.limits()})")
-
-    def _rescaled(self, value: str) -> Lines:
-        yield f"INLINE int32_t {self.name}_rescaled(int output, int32_t sum)"
-        yield "{"
-        yield f"    return {value};"
-        yield "}"
-        yield ""
+        yield from array_lines("int8_t" if self.narrow else "int16_t", f"{self.name}_weights", self.packed())
+        yield from array_lines(
+            "int64_t" if self.rescaling.wide else "int32_t", f"{self.name}_bias", self.bias
+        )
+        yield from self.rescaling.lines(self.name)
 
     def convolved(self, step: Places, own: StepMap, count: int, channels: int) -> Lines:
         """Return what computes a pixel of taps."""
-        yield f"int8_t *result = {step.result(own)};"
+        yield f"value_t *result = {step.result(own)};"
         sizes = f"{count}, {channels}, {self.outputs}"
         names = f"{self.name}_weights, {self.name}_bias, {self.name}_rescaled"
-        yield f"CONVOLUTION(result, taps, {sizes}, {names});"
+        yield f"CONVOLUTION({self.kernel}, result, taps, {sizes}, {names});"
+
+    def running(self, step: Places, own: StepMap) -> Lines:
+        """Return what adds a pixel's products to the sums of all outputs."""
+        yield from first_and_last(step, own)
+        columns, size = self.graph.tensors[self.source].shape[2], self.channels
+        kind, at = self.kernel, room_of_sum(self, wide=self.rescaling.wide)
+        get, put = ("wide_at", "put_wide") if self.rescaling.wide else ("sum_at", "put_sum")
+        yield f"const int pixel = y{own.tensor} * {columns} + x{own.tensor} + {step.begin(own)};"
+        yield f"const value_t *taps[1] = {{{step.pixel(self.source, own)}}};"
+        yield f"value_t *sums = arena + {own.address};"
+        depth, whole = self.weights.reshape(len(self.weights), -1).shape[1], self.outputs // BLOCK * BLOCK
+        if whole:
+            yield f"for (int o = 0; o < {whole}; o += {BLOCK}) {{"
+            where = f"o * {depth} + pixel * {BLOCK * size}"
+            yield f"    const weight_{kind} *own = {self.name}_weights + {where};"
+            yield f"    wide_{kind} four[{BLOCK}];"
+            yield f"    for (int k = 0; k < {BLOCK}; k++)"
+            yield f"        four[k] = first ? {self.name}_bias[o + k] : {get}(sums + {at} * (o + k));"
+            yield f"    sum_four_{kind}(taps, 1, {size}, own, four);"
+            yield f"    for (int k = 0; k < {BLOCK}; k++)"
+            yield f"        {put}(sums + {at} * (o + k), four[k]);"
+            yield "}"
+        if whole < self.outputs:
+            yield f"for (int o = {whole}; o < {self.outputs}; o++) {{"
+            yield f"    const weight_{kind} *own = {self.name}_weights + o * {depth} + pixel * {size};"
+            yield f"    const wide_{kind} before = first ? {self.name}_bias[o] : {get}(sums + {at} * o);"
+            yield f"    {put}(sums + {at} * o, sum_one_{kind}(taps, 1, {size}, own, before));"
+            yield "}"
+        yield from self.results_of_sums(step)
+
+    def results_of_sums(self, step: Places) -> Lines:
+        """Return what makes results of running sums after the last pixel."""
+        at, get = room_of_sum(self, wide=self.rescaling.wide), "wide_at" if self.rescaling.wide else "sum_at"
+        yield "if (last) {"
+        yield from self.plane_result(step)
+        yield f"    for (int o = 0; o < {self.outputs}; o++)"
+        yield f"        result[o] = (value_t){self.name}_rescaled(o, {get}(sums + {at} * o));"
+        yield from self.after_last_pixel(step)
+        yield "}"
 
 
-def _reals(kind: str, name: str, values: NDArray[np.floating[Any]]) -> Lines:
-    yield f"static const {kind} {name}[{values.size}] = {{"
-    for value in values.tolist():
-        yield f"    {single(value) if kind == 'float' else float(value).hex()},"
-    yield "};"
-    yield ""
-
-
-def single(value: float) -> str:
-    """Return a number of single precision as C has it, exactly."""
-    return f"{float(np.float32(value)).hex()}f"
-
-
-def blocked(weights: NDArray[np.int8]) -> NDArray[np.int8]:
+def blocked(weights: NDArray[Any]) -> NDArray[Any]:
     """Return weights (outputs, values of each) in blocks of four outputs, value by value.
 
     The last outputs, which are fewer than four, follow one by one.
@@ -415,28 +292,51 @@ class Convolution(WithWeights):
         spec = operation.op.spec
         if self.exact.stride != self.geometry[0] or self.exact.dilation != self.geometry[3]:
             raise refusal(operation, "has another window in the file")
+        if self.exact.weights.shape[1:3] != self.geometry[2]:
+            raise refusal(operation, "has another kernel in the file")
         if isinstance(spec, Window) and any(spec.padding):
             self.padded = self.exact.input_zero_point
 
-    def packed(self) -> NDArray[np.int8]:
+    def packed(self) -> NDArray[Any]:
         """Return weights tap by tap, in blocks of outputs; of a depthwise one channel by channel."""
-        weights = self.exact.weights.reshape(len(self.exact.weights), -1)
+        weights = self.weights.reshape(len(self.weights), -1)
         return weights.reshape(-1) if self.exact.groups > 1 else blocked(weights)
 
     def pixel(self, step: Places, own: StepMap) -> Lines:
         """Return what computes a pixel."""
-        yield f"const int8_t *taps[{self.taps}];"
+        yield f"const value_t *taps[{self.taps}];"
         yield from step.window(self.source, own, self)
         if self.exact.groups == 1:
             yield from self.convolved(step, own, self.taps, self.channels)
             return
-        yield f"int8_t *result = {step.result(own)};"
+        yield f"value_t *result = {step.result(own)};"
         names = f"{self.name}_weights, {self.name}_bias, {self.name}_rescaled"
         inputs, outputs = (count // self.exact.groups for count in (self.channels, self.outputs))
         if (inputs, outputs) == (1, 1):
-            yield f"DEPTHWISE(result, taps, {self.taps}, {self.channels}, {names});"
+            yield f"DEPTHWISE({self.kernel}, result, taps, {self.taps}, {self.channels}, {names});"
         else:
-            yield f"GROUPED(result, taps, {self.taps}, {inputs}, {outputs}, {self.outputs}, {names});"
+            sizes = f"{self.taps}, {inputs}, {outputs}, {self.outputs}"
+            yield f"GROUPED({self.kernel}, result, taps, {sizes}, {names});"
+
+    def running(self, step: Places, own: StepMap) -> Lines:
+        """Return what adds a pixel's products to the sums of all outputs; the window is the whole plane."""
+        if self.exact.groups == 1:
+            yield from super().running(step, own)
+            return
+        if self.exact.groups != self.outputs or self.channels != self.outputs:
+            raise refusal(self.operation, "there is no C for convolutions in groups with running values")
+        at = room_of_sum(self, wide=self.rescaling.wide)
+        get, put = ("wide_at", "put_wide") if self.rescaling.wide else ("sum_at", "put_sum")
+        yield from first_and_last(step, own)
+        columns = self.graph.tensors[self.source].shape[2]
+        yield f"const int pixel = y{own.tensor} * {columns} + x{own.tensor} + {step.begin(own)};"
+        yield f"const value_t *x = {step.pixel(self.source, own)};"
+        yield f"value_t *sums = arena + {own.address};"
+        yield f"for (int c = 0; c < {self.outputs}; c++) {{"
+        yield f"    const wide_{self.kernel} before = first ? {self.name}_bias[c] : {get}(sums + {at} * c);"
+        yield f"    {put}(sums + {at} * c, before + x[c] * {self.name}_weights[c * {self.taps} + pixel]);"
+        yield "}"
+        yield from self.results_of_sums(step)
 
 
 class Product(WithWeights):
@@ -452,48 +352,31 @@ class Product(WithWeights):
         if self.exact.weights.shape[1] != (given.channels if by_pixel else given.size):
             raise refusal(operation, "there is no C for products of other rows than pixels")
 
-    def packed(self) -> NDArray[np.int8]:
+    def in_order(self, places: NDArray[np.int64]) -> None:
+        """Let inputs lie in other places of what is read."""
+        self.weights = self.weights[:, np.argsort(places)]
+
+    def packed(self) -> NDArray[Any]:
         """Return weights in blocks of outputs."""
-        return blocked(self.exact.weights)
+        return blocked(self.weights)
 
     def pixel(self, step: Places, own: StepMap) -> Lines:
         """Return what computes the only pixel."""
         depth, place = self.exact.weights.shape[1], f"arena + {step.address(self.source)}"
         if depth == self.channels:
             place = step.at(self.source, "0", "0") if self.whole else step.pixel(self.source, own)
-        yield f"const int8_t *taps[1] = {{{place}}};"
+        yield f"const value_t *taps[1] = {{{place}}};"
         yield from self.convolved(step, own, 1, depth)
 
-    def running(self, step: Places, own: StepMap) -> Lines:
-        """Return what adds a pixel's products to the sums of all outputs."""
-        yield from first_and_last(step, own)
-        columns, size = self.graph.tensors[self.source].shape[2], self.channels
-        yield f"const int pixel = y{own.tensor} * {columns} + x{own.tensor} + {step.begin(own)};"
-        yield f"const int8_t *taps[1] = {{{step.pixel(self.source, own)}}};"
-        yield f"int8_t *sums = arena + {own.address};"
-        depth, whole = self.exact.weights.shape[1], self.outputs // BLOCK * BLOCK
-        if whole:
-            yield f"for (int o = 0; o < {whole}; o += {BLOCK}) {{"
-            yield f"    const int8_t *own = {self.name}_weights + o * {depth} + pixel * {BLOCK * size};"
-            yield f"    int32_t four[{BLOCK}];"
-            yield f"    for (int k = 0; k < {BLOCK}; k++)"
-            yield f"        four[k] = first ? {self.name}_bias[o + k] : sum_at(sums + 4 * (o + k));"
-            yield f"    sum_four(taps, 1, {size}, own, four);"
-            yield f"    for (int k = 0; k < {BLOCK}; k++)"
-            yield "        put_sum(sums + 4 * (o + k), four[k]);"
-            yield "}"
-        if whole < self.outputs:
-            yield f"for (int o = {whole}; o < {self.outputs}; o++) {{"
-            yield f"    const int8_t *own = {self.name}_weights + o * {depth} + pixel * {size};"
-            yield f"    const int32_t before = first ? {self.name}_bias[o] : sum_at(sums + 4 * o);"
-            yield f"    put_sum(sums + 4 * o, sum_one(taps, 1, {size}, own, before));"
-            yield "}"
-        yield "if (last) {"
-        yield from self.plane_result(step)
-        yield f"    for (int o = 0; o < {self.outputs}; o++)"
-        yield f"        result[o] = (int8_t){self.name}_rescaled(o, sum_at(sums + 4 * o));"
-        yield from self.after_last_pixel(step)
-        yield "}"
+
+def room_of_sum(coded: CodedOperation, *, wide: bool = False) -> int:
+    """Return the elements that a running sum takes as planned; refuse it where that is too few."""
+    element = np.dtype(coded.exact.type).itemsize
+    found, needed = coded.graph.sum_elements, 8 if wide else 4
+    if found * element < needed:
+        limit = f"has running sums of {needed} bytes; machine.sum_bytes = {needed} would do"
+        raise refusal(coded.operation, limit)
+    return found
 
 
 class Pool(CodedOperation):
@@ -505,24 +388,26 @@ class Pool(CodedOperation):
         super().__init__(graph, operation, exact, name)
         self.average = isinstance(exact, QuantisedAveragePool)
         self.taps = self.geometry[2][0] * self.geometry[2][1]
+        if (self.exact.stride, self.exact.kernel) != (self.geometry[0], self.geometry[2]):
+            raise refusal(operation, "has another window in the file")
 
     def channel_by_channel(self, step: Places, own: StepMap) -> Lines:
         """Return what finds the taps and the result of a pixel, and begins the loop over its channels."""
         if self.taps > MOST_TAPS:
             raise refusal(self.operation, f"there is no C for windows of more than {MOST_TAPS} places")
-        yield f"const int8_t *taps[{self.taps}];"
+        yield f"const value_t *taps[{self.taps}];"
         yield from step.window(self.source, own, self)
-        yield f"int8_t *result = {step.result(own)};"
+        yield f"value_t *result = {step.result(own)};"
         yield f"for (int c = 0; c < {self.outputs}; c++) {{"
 
     def average_of(self, sum_: str, count: str) -> str:
         """Return an average, rounded to the nearest, halves away from zero, within the limits."""
-        return f"limited(average({sum_}, {count}), {self.limits()})"
+        return clamped(self.exact, f"average({sum_}, {count})")
 
     def pixel(self, step: Places, own: StepMap) -> Lines:
         """Return what computes a pixel; places of the padding are left out."""
         yield from self.channel_by_channel(step, own)
-        yield f"    int32_t found = {0 if self.average else -128}, count = 0;"
+        yield f"    int32_t found = {0 if self.average else -32768}, count = 0;"
         yield f"    for (int tap = 0; tap < {self.taps}; tap++)"
         yield "        if (taps[tap]) {"
         if self.average:
@@ -535,8 +420,8 @@ class Pool(CodedOperation):
             value = self.average_of("found", "count")
         else:
             yield "    (void)count;"
-            value = f"limited(found, {self.limits()})"
-        yield f"    result[c] = (int8_t){value};"
+            value = clamped(self.exact, "found")
+        yield f"    result[c] = (value_t){value};"
         yield "}"
 
     def running(self, step: Places, own: StepMap) -> Lines:
@@ -567,23 +452,23 @@ def running_values(
     value
         What becomes of a sum; None for maxima.
     """
-    yield f"const int8_t *x = {step.pixel(coded.source, own)};"
+    yield f"const value_t *x = {step.pixel(coded.source, own)};"
     yield from first_and_last(step, own)
     yield f"for (int c = 0; c < {coded.outputs}; c++) {{"
     if value is None:
-        yield f"    int8_t *most = arena + {own.address} + c;"
+        yield f"    value_t *most = arena + {own.address} + c;"
         yield "    *most = first || x[c] > *most ? x[c] : *most;"
     else:
-        yield f"    int8_t *sum = arena + {own.address} + 4 * c;"
+        yield f"    value_t *sum = arena + {own.address} + {room_of_sum(coded)} * c;"
         yield "    put_sum(sum, (first ? 0 : sum_at(sum)) + x[c]);"
     yield "}"
     yield "if (last) {"
     yield from coded.plane_result(step)
     yield f"    for (int c = 0; c < {coded.outputs}; c++)"
-    found = f"limited(arena[{own.address} + c], {coded.limits()})"
+    found = clamped(coded.exact, f"arena[{own.address} + c]")
     if value is not None:
-        found = value(f"sum_at(arena + {own.address} + 4 * c)")
-    yield f"        result[c] = (int8_t){found};"
+        found = value(f"sum_at(arena + {own.address} + {room_of_sum(coded)} * c)")
+    yield f"        result[c] = (value_t){found};"
     yield from coded.after_last_pixel(step)
     yield "}"
 
@@ -597,7 +482,7 @@ class AveragesInSingles(Pool):
         """Return the average of a sum."""
         e = self.exact
         average = f"{sum_} / (float)({count}) / {single(e.output_scale)}"
-        return self.nearest(f"{average} + {single(e.output_zero_point)}", -e.offset)
+        return nearest(e, f"{average} + {single(e.output_zero_point)}", -e.offset)
 
     def stands_for(self, value: str) -> str:
         """Return what a number stands for."""
@@ -618,7 +503,7 @@ class AveragesInSingles(Pool):
         if self.exact.counts_padding:
             yield "    (void)count;"
             count = str(self.taps)
-        yield f"    result[c] = (int8_t)({self.average_in_singles('found', count)});"
+        yield f"    result[c] = (value_t)({self.average_in_singles('found', count)});"
         yield "}"
 
     def running(self, step: Places, own: StepMap) -> Lines:
@@ -635,7 +520,7 @@ class Mean(CodedOperation):
     def __init__(self, graph: Graph, operation: Operation, exact: ExactOperation, name: str) -> None:
         super().__init__(graph, operation, exact, name)
         self.taps = graph.tensors[self.source].pixels
-        if self.taps != self.exact.count or graph.tensors[operation.number + 1].pixels != 1:
+        if tuple(self.exact.axes) != (1, 2) or graph.tensors[operation.number + 1].pixels != 1:
             raise refusal(operation, "there is no C for means over other axes than rows and columns")
 
     def value(self, sum_: str) -> str:
@@ -644,17 +529,17 @@ class Mean(CodedOperation):
         assert isinstance(exact, QuantisedMean)
         whole = f"{sum_} - {exact.count * exact.input_zero_point}"
         scaled = f"scaled({whole}, {exact.multiplier}, {exact.shift}) + {exact.output_zero_point}"
-        return f"limited({scaled}, {self.limits()})"
+        return clamped(exact, scaled)
 
     def pixel(self, step: Places, own: StepMap) -> Lines:
         """Return what computes the only pixel of a plane that is there, pixel by pixel in order."""
-        yield f"const int8_t *x = arena + {step.address(self.source)};"
-        yield f"int8_t *result = {step.result(own)};"
+        yield f"const value_t *x = arena + {step.address(self.source)};"
+        yield f"value_t *result = {step.result(own)};"
         yield f"for (int c = 0; c < {self.outputs}; c++) {{"
         yield "    int32_t found = 0;"
         yield f"    for (int pixel = 0; pixel < {self.taps}; pixel++)"
         yield f"        found += x[pixel * {self.outputs} + c];"
-        yield f"    result[c] = (int8_t){self.value('found')};"
+        yield f"    result[c] = (value_t){self.value('found')};"
         yield "}"
 
     def running(self, step: Places, own: StepMap) -> Lines:
@@ -671,215 +556,7 @@ class MeanOfSums(Mean):
         """Return the mean of a sum."""
         exact = self.exact
         whole = f"({sum_} - {exact.count * exact.input_zero_point})"
-        return self.nearest(f"(float){whole} * {single(exact.scale)}", exact.output_zero_point)
-
-
-class OfValues(CodedOperation):
-    """An operation of values at the same place; an operand may be one channel, or one pixel, for all."""
-
-    reads_row = True
-
-    def __init__(self, graph: Graph, operation: Operation, exact: ExactOperation, name: str) -> None:
-        super().__init__(graph, operation, exact, name)
-        channels, *plane = graph.tensors[operation.number + 1].shape
-        self.reads = [access.source + 1 for access in operation.op.accesses]
-        for tensor in self.reads:
-            own, *planes = graph.tensors[tensor].shape
-            if own not in (1, channels) or planes not in (plane, [1, 1]):
-                raise refusal(operation, "there is no C for operands of such shapes")
-        if len(self.reads) != len(exact.inputs):
-            raise refusal(operation, "there is no C for numbers of the file as operands")
-
-    def value(self, *operands: str) -> str:
-        """Return the result of numbers."""
-        raise NotImplementedError
-
-    def pixel(self, step: Places, own: StepMap) -> Lines:
-        """Return what computes a pixel."""
-        plane, names = self.graph.tensors[own.tensor].shape[1:], list[str]()
-        for letter, tensor in zip("ab", self.reads, strict=False):
-            channels, *planes = self.graph.tensors[tensor].shape
-            place = step.pixel(tensor, own) if (*planes,) == plane else step.at(tensor, "0", "0")
-            yield f"const int8_t *{letter} = {place};"
-            names.append(f"{letter}[{'c' if channels > 1 else '0'}]")
-        yield f"int8_t *result = {step.result(own)};"
-        yield f"for (int c = 0; c < {self.outputs}; c++)"
-        yield f"    result[c] = (int8_t)({self.value(*names)});"
-
-
-class Sum(OfValues):
-    """A sum or difference."""
-
-    exact: QuantisedSum
-
-    def value(self, *operands: str) -> str:
-        """Return the sum of two numbers."""
-        e, (a, b) = self.exact, operands
-        factor = 1 << e.left_shift
-        first = f"scaled(({a} - {e.first_zero_point}) * {factor}, {e.first_multiplier}, {e.first_shift})"
-        second = f"scaled(({b} - {e.second_zero_point}) * {factor}, {e.second_multiplier}, {e.second_shift})"
-        total = f"{first} {'-' if e.difference else '+'} {second}"
-        scaled = f"scaled({total}, {e.output_multiplier}, {e.output_shift}) + {e.output_zero_point}"
-        return f"limited({scaled}, {self.limits()})"
-
-
-class Times(OfValues):
-    """A product of two maps."""
-
-    exact: QuantisedProduct
-
-    def value(self, *operands: str) -> str:
-        """Return the product of two numbers."""
-        e, (a, b) = self.exact, operands
-        product = f"({a} - {e.first_zero_point}) * ({b} - {e.second_zero_point})"
-        scaled = f"scaled({product}, {e.multiplier}, {e.shift}) + {e.output_zero_point}"
-        return f"limited({scaled}, {self.limits()})"
-
-
-LARGEST_SUM = 2**11
-"""Sums of two tensors that integers hold with 18 bits behind their point, and with an error below 2 ** -9."""
-
-
-class SumOfSingles(OfValues):
-    """A sum in single precision."""
-
-    exact: SumInSingles
-
-    def value(self, *operands: str) -> str:
-        """Return the sum of two numbers."""
-        e, (a, b) = self.exact, (f"{each} + {self.exact.offset}" for each in operands)
-        parts = e.fixed, e.first_ratio, e.second_ratio
-        if abs(e.fixed) + 255 * (e.first_ratio + e.second_ratio) < LARGEST_SUM:
-            integers = ", ".join(str(round(each * 2**18)) for each in parts)
-            floats = ", ".join(map(single, parts))
-            limits = f"{e.least + e.offset}, {e.most + e.offset}"
-            return f"nearest_of_two({a}, {b}, {integers}, {floats}, {limits}) - {e.offset}"
-        fixed, first, second = map(single, parts)
-        return self.nearest(f"{fixed} + (float)({a}) * {first} + (float)({b}) * {second}", -e.offset)
-
-
-class TimesInSingles(OfValues):
-    """A product of two maps in single precision."""
-
-    exact: ProductInSingles
-
-    def value(self, *operands: str) -> str:
-        """Return the product of two numbers."""
-        e, (a, b) = self.exact, operands
-        first, second = e.first_zero_point - e.offset, e.second_zero_point - e.offset
-        product = f"(float)(({a} - {first}) * ({b} - {second})) * {single(e.ratio)}"
-        return self.nearest(f"{product} + {single(e.output_zero_point)}", -e.offset)
-
-
-class OfOneValue(OfValues):
-    """A function of single values: a table, or another scale."""
-
-    def __init__(self, graph: Graph, operation: Operation, exact: ExactOperation, name: str) -> None:
-        super().__init__(graph, operation, exact, name)
-        self.function = function_of(exact, name)
-
-    def constants(self) -> Lines:
-        """Return the table."""
-        yield from self.function.constants
-
-    def value(self, *operands: str) -> str:
-        """Return the function of a number."""
-        return self.function.value.format(*operands)
-
-
-class Border(CodedOperation):
-    """A map with a border of a number, and with further channels that have it."""
-
-    exact: Padded
-    reads_row = True
-
-    def pixel(self, step: Places, own: StepMap) -> Lines:
-        """Return what copies a pixel, or fills it."""
-        (channels, rows, columns), t = self.graph.tensors[self.source].shape, own.tensor
-        (images, _), (top, _), (left, _), (first, last) = self.exact.padding
-        if images or first + channels + last != self.outputs:
-            raise refusal(self.operation, "there is no C for such a border")
-        yield f"const int row = y{t} - {top}, column = x{t} + {step.begin(own)} - {left};"
-        yield f"int8_t *result = {step.result(own)};"
-        yield f"memset(result, {self.exact.value}, {self.outputs});"
-        yield f"if (row >= 0 && row < {rows} && column >= 0 && column < {columns})"
-        yield f"    memcpy(result + {first}, {step.at(self.source, 'row', 'column')}, {channels});"
-
-
-class Copy(CodedOperation):
-    """The same numbers in the same order, perhaps in another shape."""
-
-    reads_row = True
-
-    def __init__(self, graph: Graph, operation: Operation, exact: ExactOperation | None, name: str) -> None:
-        super().__init__(graph, operation, exact, name)
-        given = graph.tensors[self.source]
-        result = graph.tensors[operation.number + 1]
-        if len(operation.op.accesses) != 1 or given.size != result.size:
-            raise refusal(operation, "there is no C for an operation that is none in the file")
-        if not self.whole and given.shape != result.shape:
-            raise refusal(operation, "there is no C for such a change of shape")
-
-    def pixel(self, step: Places, own: StepMap) -> Lines:
-        """Return what copies a pixel."""
-        place = step.pixel(self.source, own)
-        if self.whole:
-            columns = self.graph.tensors[own.tensor].shape[2]
-            pixel = f"(y{own.tensor} * {columns} + x{own.tensor}) * {self.outputs}"
-            place = f"arena + {step.address(self.source)} + {pixel}"
-        yield f"int8_t *result = {step.result(own)};"
-        yield f"memcpy(result, {place}, {self.outputs});"
-
-
-class Softmax(CodedOperation):
-    """Softmax of the channels of a pixel."""
-
-    exact: QuantisedSoftmax
-    reads_row = True
-
-    def __init__(self, graph: Graph, operation: Operation, exact: ExactOperation, name: str) -> None:
-        super().__init__(graph, operation, exact, name)
-        e = self.exact
-        if (e.bits, e.least, e.most) != (8, -128, 127) or graph.tensors[self.source].pixels != 1:
-            raise refusal(operation, "there is no C for softmax of several pixels, or of 16 bits")
-
-    def pixel(self, step: Places, own: StepMap) -> Lines:
-        """Return what computes the only pixel."""
-        e = self.exact
-        yield f"int8_t *result = {step.result(own)};"
-        yield f"softmax(result, arena + {step.address(self.source)}, {self.outputs}, {e.multiplier},"
-        yield f"    {e.left_shift}, {e.least_difference});"
-
-
-class SoftmaxOfPowers(CodedOperation):
-    """Softmax of the channels of a pixel, of a table of powers in single precision."""
-
-    exact: SoftmaxInSingles
-    reads_row = True
-
-    def __init__(self, graph: Graph, operation: Operation, exact: ExactOperation, name: str) -> None:
-        super().__init__(graph, operation, exact, name)
-        if graph.tensors[self.source].pixels != 1:
-            raise refusal(operation, "there is no C for softmax of several pixels")
-
-    def constants(self) -> Lines:
-        """Return the powers."""
-        yield from _reals("float", f"{self.name}_powers", self.exact.powers)
-
-    def pixel(self, step: Places, own: StepMap) -> Lines:
-        """Return what computes the only pixel."""
-        part = f"powers[x[c]] * {single(self.exact.output_scale)} / sum"
-        yield f"int8_t *result = {step.result(own)};"
-        yield f"const int8_t *x = arena + {step.address(self.source)};"
-        yield "int32_t largest = x[0];"
-        yield f"for (int c = 1; c < {self.outputs}; c++)"
-        yield "    largest = x[c] > largest ? x[c] : largest;"
-        yield f"const float *powers = {self.name}_powers + (255 - largest);"
-        yield "float sum = 0;"
-        yield f"for (int c = 0; c < {self.outputs}; c++)"
-        yield "    sum += powers[x[c]];"
-        yield f"for (int c = 0; c < {self.outputs}; c++)"
-        yield f"    result[c] = (int8_t)({self.nearest(part, self.exact.output_zero_point)});"
+        return nearest(exact, f"(float){whole} * {single(exact.scale)}", exact.output_zero_point)
 
 
 def padding_name(value: int) -> str:

@@ -5,10 +5,10 @@ from __future__ import annotations
 from collections.abc import Collection, Iterator, Mapping, Sequence
 
 from tilewright.codegen.c_text import block_comment, safe_text
-from tilewright.codegen.microcontroller.operations import CodedOperation, padding_name
+from tilewright.codegen.microcontroller.operations import CodedOperation, padding_name, refusal
 from tilewright.codegen.microcontroller.steps import PlannedStep, StepMap
 from tilewright.codegen.project_files import array_literal
-from tilewright.residency.graph import Graph, Reading
+from tilewright.residency.graph import Graph, Operation, Reading
 
 
 class StepCode:
@@ -45,7 +45,7 @@ class StepCode:
         step = self.step
         names = ", ".join(operation.name for operation in step.group.operations)
         yield from block_comment([f"{safe_text(names)}: {step.memory:,} bytes."])
-        yield f"static void step_{self.number}(const int8_t *input, int8_t *output)"
+        yield f"static void step_{self.number}(const value_t *input, value_t *output)"
         yield "{"
         turns = list(self._turns())
         if self.strips > 1:
@@ -174,7 +174,15 @@ class StepCode:
         column = _last(f"(x{own.tensor} + {self.begin(own)})", reading, 1, reading.plane[1])
         if self.strips > 1:
             column = f"smaller({column} - {self.begin(given)}, {width} - 1)"
-        return f"{row} * {width} + {column} + 1"
+        needed = f"{row} * {width} + {column} + 1"
+        before = [
+            f"{place} < {-(-(reading.before[axis] + 1 - extent) // reading.stride[axis])}"
+            for axis, (place, extent) in enumerate(
+                zip((f"y{own.tensor}", f"x{own.tensor} + {self.begin(own)}"), reading.extent, strict=True)
+            )
+            if reading.before[axis] >= extent
+        ]
+        return f"({' || '.join(before)} ? 0 : {needed})" if before else needed
 
     # What operations ask for ------------------------------------------------------------------------------
 
@@ -226,6 +234,14 @@ class StepCode:
         steps = f"{kernel[0]}, {kernel[1]}, {dilation[0]}, {dilation[1]}"
         yield f"    {first[0]}, {first[1]}, {steps}, {outside});"
 
+    def has_all_channels(self, tensor: int, operation: Operation) -> None:
+        """Refuse a line buffer that has some channels alone."""
+        if self.maps[tensor].loaded and any(tensor in each.parts for each in self.step.group.operations):
+            raise refusal(
+                operation,
+                'there is no C for line buffers of parts of an input; limits.inputs = "memory" would do',
+            )
+
     def address(self, tensor: int) -> int:
         """Return where a map lies in the arena."""
         return self.maps[tensor].address
@@ -247,6 +263,11 @@ class StepCode:
     def result_leaves(self) -> bool:
         """Whether the only pixel of running values leaves the network."""
         return self.step.result is None
+
+    def names(self, own: StepMap) -> tuple[str, str, str]:
+        """Return the variables of the row and column of the pixel in hand, and of its channels."""
+        t, begin = own.tensor, self.begin(own)
+        return f"y{t}", f"x{t}" if begin == "0" else f"(x{t} + {begin})", "c"
 
     def leave(self, own: StepMap) -> Iterator[str]:
         """Return the line that writes the pixel in hand outside, if it leaves the network."""
@@ -271,6 +292,6 @@ def _last(place: str, reading: Reading, axis: int, size: int) -> str:
     """Return the last row or column that is read for one of the output, within the plane."""
     assert reading.extent is not None
     stride, before, extent = reading.stride[axis], reading.before[axis], reading.extent[axis]
-    if (stride, before, extent) == (1, 0, 1):
+    if (stride, before, extent) == (1, 0, 1) and reading.output[axis] <= size:
         return place
     return f"within({place} * {stride} - {before} + {extent - 1}, {size - 1})"

@@ -15,6 +15,12 @@ void *memset(void *to, int value, size_t bytes);
 
 #define INLINE static inline __attribute__((always_inline))
 
+/* The numbers of all maps: integers of 8 bits, or of 16 where VALUE says so. */
+#ifndef VALUE
+#define VALUE int8_t
+#endif
+typedef VALUE value_t;
+
 /* A factor: multiplier * 2 ** (shift - 31). */
 typedef struct {
     int32_t multiplier;
@@ -52,6 +58,21 @@ INLINE int32_t scaled_in_doubles(int32_t sum, double scale)
     const double product = (double)sum * scale, size = product < 0 ? -product : product;
     const int32_t whole = (int32_t)size, nearest = whole + (size - whole >= 0.5);
     return product < 0 ? -nearest : nearest;
+}
+
+/* The same where the result may have more than 32 bits: what is so large is beyond all limits. */
+INLINE int32_t scaled_far_in_doubles(int64_t sum, double scale)
+{
+    const double product = (double)sum * scale, size = product < 0 ? -product : product;
+    const int32_t whole = size < 1073741824.0 ? (int32_t)size : 1073741824;
+    const int32_t nearest = whole + (whole < 1073741824 && size - whole >= 0.5);
+    return product < 0 ? -nearest : nearest;
+}
+
+/* A sum of up to 48 bits times multiplier * 2 ** -bits, rounded once, halves up. */
+INLINE int32_t scaled_wide(int64_t sum, int32_t multiplier, int bits)
+{
+    return (int32_t)((sum * multiplier + ((int64_t)1 << (bits - 1))) >> bits);
 }
 
 /*
@@ -96,13 +117,13 @@ INLINE int32_t nearest_of_two(
 
 /* Where pixels of a map lie, and how far it has come. */
 typedef struct {
-    int8_t *base;
+    value_t *base;
     int there; /* pixels that have been loaded or computed */
     int slot;  /* where the next one goes */
 } map_t;
 
 /* The place of a pixel that is there; `held` pixels go around. */
-INLINE const int8_t *pixel_of(const map_t *map, int pixel, int held, int channels)
+INLINE const value_t *pixel_of(const map_t *map, int pixel, int held, int channels)
 {
     int slot = map->slot - (map->there - pixel);
     if (slot < 0)
@@ -118,84 +139,96 @@ INLINE void one_more(map_t *map, int held)
         map->slot = 0;
 }
 
-/* Sums of four output channels: weights lie tap by tap, input channel by input channel, four outputs each. */
-INLINE void sum_four(const int8_t *const *taps, int count, int channels, const int8_t *weights, int32_t *sums)
-{
-    int32_t a = sums[0], b = sums[1], c = sums[2], d = sums[3];
-    for (int tap = 0; tap < count; tap++) {
-        const int8_t *x = taps[tap], *end = x + (channels & ~3);
-        for (; x != end; x += 4, weights += 16) {
-            int32_t v = x[0];
-            a += v * weights[0], b += v * weights[1], c += v * weights[2], d += v * weights[3];
-            v = x[1];
-            a += v * weights[4], b += v * weights[5], c += v * weights[6], d += v * weights[7];
-            v = x[2];
-            a += v * weights[8], b += v * weights[9], c += v * weights[10], d += v * weights[11];
-            v = x[3];
-            a += v * weights[12], b += v * weights[13], c += v * weights[14], d += v * weights[15];
-        }
-        for (int rest = channels & 3; rest; rest--, x++, weights += 4) {
-            const int32_t v = *x;
-            a += v * weights[0], b += v * weights[1], c += v * weights[2], d += v * weights[3];
-        }
+/*
+ * SUMS makes functions for weights and sums of some types. `sum_four_KIND` adds up four output channels: weights
+ * lie tap by tap, input channel by input channel, four outputs each. `sum_one_KIND` returns the sum of one output
+ * channel: weights lie tap by tap, input channel by input channel.
+ */
+#define SUMS(KIND, weight_t, wide_t)                                                                           \
+    typedef weight_t weight_##KIND;                                                                            \
+    typedef wide_t wide_##KIND;                                                                                \
+    INLINE void sum_four_##KIND(                                                                               \
+        const value_t *const *taps, int count, int channels, const weight_t *weights, wide_t *sums)            \
+    {                                                                                                          \
+        wide_t a = sums[0], b = sums[1], c = sums[2], d = sums[3];                                             \
+        for (int tap = 0; tap < count; tap++) {                                                                \
+            const value_t *x = taps[tap], *end = x + (channels & ~3);                                          \
+            for (; x != end; x += 4, weights += 16) {                                                          \
+                int32_t v = x[0];                                                                              \
+                a += v * weights[0], b += v * weights[1], c += v * weights[2], d += v * weights[3];            \
+                v = x[1];                                                                                      \
+                a += v * weights[4], b += v * weights[5], c += v * weights[6], d += v * weights[7];            \
+                v = x[2];                                                                                      \
+                a += v * weights[8], b += v * weights[9], c += v * weights[10], d += v * weights[11];          \
+                v = x[3];                                                                                      \
+                a += v * weights[12], b += v * weights[13], c += v * weights[14], d += v * weights[15];        \
+            }                                                                                                  \
+            for (int rest = channels & 3; rest; rest--, x++, weights += 4) {                                   \
+                const int32_t v = *x;                                                                          \
+                a += v * weights[0], b += v * weights[1], c += v * weights[2], d += v * weights[3];            \
+            }                                                                                                  \
+        }                                                                                                      \
+        sums[0] = a, sums[1] = b, sums[2] = c, sums[3] = d;                                                    \
+    }                                                                                                          \
+    INLINE wide_t sum_one_##KIND(                                                                              \
+        const value_t *const *taps, int count, int channels, const weight_t *weights, wide_t sum)              \
+    {                                                                                                          \
+        for (int tap = 0; tap < count; tap++) {                                                                \
+            const value_t *x = taps[tap], *end = x + (channels & ~3);                                          \
+            for (; x != end; x += 4, weights += 4)                                                             \
+                sum += (wide_t)(x[0] * weights[0]) + x[1] * weights[1] + x[2] * weights[2] + x[3] * weights[3]; \
+            for (int rest = channels & 3; rest; rest--)                                                        \
+                sum += *x++ * *weights++;                                                                      \
+        }                                                                                                      \
+        return sum;                                                                                            \
     }
-    sums[0] = a, sums[1] = b, sums[2] = c, sums[3] = d;
-}
 
-/* The sum of one output channel: weights lie tap by tap, input channel by input channel. */
-INLINE int32_t sum_one(const int8_t *const *taps, int count, int channels, const int8_t *weights, int32_t sum)
-{
-    for (int tap = 0; tap < count; tap++) {
-        const int8_t *x = taps[tap], *end = x + (channels & ~3);
-        for (; x != end; x += 4, weights += 4)
-            sum += x[0] * weights[0] + x[1] * weights[1] + x[2] * weights[2] + x[3] * weights[3];
-        for (int rest = channels & 3; rest; rest--)
-            sum += *x++ * *weights++;
-    }
-    return sum;
-}
+SUMS(of_8, int8_t, int32_t)
+SUMS(of_16, int16_t, int32_t)
+SUMS(of_8_wide, int8_t, int64_t)
 
 /*
  * A pixel of a convolution, or of a product. The bias has the sums of weights times the input's zero point, as
  * places of the padding have that number. Of the last outputs there are fewer than four: one by one.
  */
-#define CONVOLUTION(result, taps, count, channels, outputs, weights, bias, RESCALE)                            \
+#define CONVOLUTION(KIND, result, taps, count, channels, outputs, weights, bias, RESCALE)                      \
     do {                                                                                                       \
-        const int8_t *own_ = (weights);                                                                        \
+        const weight_##KIND *own_ = (weights);                                                                 \
         int out_ = 0;                                                                                          \
         for (; out_ + 4 <= (outputs); out_ += 4, own_ += 4 * (count) * (channels)) {                           \
-            int32_t sums_[4] = {(bias)[out_], (bias)[out_ + 1], (bias)[out_ + 2], (bias)[out_ + 3]};           \
-            sum_four((taps), (count), (channels), own_, sums_);                                                \
+            wide_##KIND sums_[4] = {(bias)[out_], (bias)[out_ + 1], (bias)[out_ + 2], (bias)[out_ + 3]};       \
+            sum_four_##KIND((taps), (count), (channels), own_, sums_);                                         \
             for (int one_ = 0; one_ < 4; one_++)                                                               \
-                (result)[out_ + one_] = (int8_t)RESCALE(out_ + one_, sums_[one_]);                             \
+                (result)[out_ + one_] = (value_t)RESCALE(out_ + one_, sums_[one_]);                            \
         }                                                                                                      \
         for (; out_ < (outputs); out_++, own_ += (count) * (channels))                                         \
-            (result)[out_] = (int8_t)RESCALE(out_, sum_one((taps), (count), (channels), own_, (bias)[out_]));  \
+            (result)[out_] =                                                                                   \
+                (value_t)RESCALE(out_, sum_one_##KIND((taps), (count), (channels), own_, (bias)[out_]));       \
     } while (0)
 
 /* A pixel of a convolution in groups: weights lie output by output, tap by tap, input channel by input channel. */
-#define GROUPED(result, taps, count, inputs, outputs, all, weights, bias, RESCALE)                             \
+#define GROUPED(KIND, result, taps, count, inputs, outputs, all, weights, bias, RESCALE)                       \
     do {                                                                                                       \
-        const int8_t *own_ = (weights);                                                                        \
+        const weight_##KIND *own_ = (weights);                                                                 \
         for (int out_ = 0; out_ < (all); out_++) {                                                             \
             const int first_ = out_ / (outputs) * (inputs);                                                    \
-            int32_t sum_ = (bias)[out_];                                                                       \
+            wide_##KIND sum_ = (bias)[out_];                                                                   \
             for (int tap_ = 0; tap_ < (count); tap_++)                                                         \
                 for (int in_ = 0; in_ < (inputs); in_++)                                                       \
                     sum_ += (taps)[tap_][first_ + in_] * *own_++;                                              \
-            (result)[out_] = (int8_t)RESCALE(out_, sum_);                                                      \
+            (result)[out_] = (value_t)RESCALE(out_, sum_);                                                     \
         }                                                                                                      \
     } while (0)
 
 /* A pixel of a depthwise convolution: weights lie channel by channel, tap by tap. */
-#define DEPTHWISE(result, taps, count, channels, weights, bias, RESCALE)                                       \
+#define DEPTHWISE(KIND, result, taps, count, channels, weights, bias, RESCALE)                                 \
     do {                                                                                                       \
-        const int8_t *own_ = (weights);                                                                        \
+        const weight_##KIND *own_ = (weights);                                                                 \
         for (int out_ = 0; out_ < (channels); out_++, own_ += (count)) {                                       \
-            int32_t sum_ = (bias)[out_];                                                                       \
+            wide_##KIND sum_ = (bias)[out_];                                                                   \
             _Pragma("GCC unroll 64") for (int tap_ = 0; tap_ < (count); tap_++)                                \
                 sum_ += (taps)[tap_][out_] * own_[tap_];                                                       \
-            (result)[out_] = (int8_t)RESCALE(out_, sum_);                                                      \
+            (result)[out_] = (value_t)RESCALE(out_, sum_);                                                     \
         }                                                                                                      \
     } while (0)
 
@@ -227,28 +260,84 @@ INLINE int32_t one_over_one_plus(int32_t value)
     return found > INT32_MAX >> 1 ? INT32_MAX : found < INT32_MIN >> 1 ? INT32_MIN : (int32_t)((uint32_t)found << 1);
 }
 
-INLINE void softmax(
-    int8_t *result, const int8_t *x, int count, int32_t multiplier, int left, int32_t least_difference)
+/* The power of a difference to the largest value of a row. */
+INLINE int32_t softmax_power(int32_t difference, int32_t multiplier, int left)
 {
-    int32_t largest = x[0], sum = 0;
-    for (int i = 1; i < count; i++)
-        largest = x[i] > largest ? x[i] : largest;
-    for (int i = 0; i < count; i++)
-        if (x[i] - largest >= least_difference)
-            sum += divide_by_power(
-                exponential(multiply_high((int32_t)((uint32_t)(x[i] - largest) << left), multiplier)), 12);
-    const int headroom = __builtin_clz((uint32_t)sum);
-    const int32_t inverse = one_over_one_plus((int32_t)(((uint32_t)sum << headroom) - (1u << 31)));
-    for (int i = 0; i < count; i++) {
-        if (x[i] - largest < least_difference) {
-            result[i] = -128;
-            continue;
-        }
-        const int32_t power =
-            exponential(multiply_high((int32_t)((uint32_t)(x[i] - largest) << left), multiplier));
-        const int32_t part = divide_by_power(multiply_high(inverse, power), 12 - headroom + 31 - 8);
-        result[i] = (int8_t)limited(part - 128, -128, 127);
+    return exponential(multiply_high((int32_t)((uint32_t)difference << left), multiplier));
+}
+
+/* What a value adds to the sum of a row: nothing if it is too far below the largest one. */
+INLINE int32_t softmax_term(int32_t difference, int32_t multiplier, int left, int32_t least_difference)
+{
+    return difference < least_difference ? 0 : divide_by_power(softmax_power(difference, multiplier, left), 12);
+}
+
+/* How many bits of a sum are zero before the first one. */
+INLINE int headroom(int32_t sum)
+{
+    return __builtin_clz((uint32_t)sum | 1);
+}
+
+INLINE int32_t inverse_of_sum(int32_t sum, int zeros)
+{
+    return one_over_one_plus((int32_t)(((uint32_t)sum << zeros) - (1u << 31)));
+}
+
+INLINE int32_t softmax_part(
+    int32_t difference, int32_t multiplier, int left, int32_t least_difference, int32_t inverse, int zeros, int bits,
+    int32_t least, int32_t most)
+{
+    if (difference < least_difference)
+        return least;
+    const int32_t product = multiply_high(inverse, softmax_power(difference, multiplier, left));
+    return limited(divide_by_power(product, 12 - zeros + 31 - bits) + least, least, most);
+}
+
+/* Functions of integers of 16 bits, between points of tables ----------------------------------------------- */
+
+/* What lies between the points of a table, every 128 integers. */
+INLINE int32_t between(int32_t value, const int16_t *table)
+{
+    const int32_t place = 256 + (value >> 7), base = table[place];
+    return base + (((int16_t)(table[place + 1] - base) * (value & 127) + 64) >> 7);
+}
+
+/* The power of a difference to the largest value of a row. */
+INLINE int32_t power_of_16(int32_t difference, int32_t multiplier, int shift, const int16_t *exponentials)
+{
+    return between(limited(scaled(difference, multiplier, shift) + 32767, -32768, 32767), exponentials);
+}
+
+/* A power divided by the sum of those of its row. */
+INLINE int32_t part_of_16(int32_t power, int32_t sum, const int16_t *reciprocals)
+{
+    const int zeros = headroom(sum), right = 31 - zeros;
+    const int32_t shifted = (int32_t)((((uint32_t)sum << (zeros - 1)) + (1u << 13)) >> 14) - 98304;
+    const int32_t inverse = between(limited(shifted, -32768, 32767), reciprocals);
+    return limited((power * inverse + (1 << (right - 1))) >> right, 0, 32767);
+}
+
+/* The logistic function, or the hyperbolic tangent. */
+INLINE int32_t sigmoid(
+    int32_t value, int32_t multiplier, int right, const uint16_t *points, int fraction, int32_t largest, int tangent)
+{
+    const int64_t product = (int64_t)value * multiplier + (right > 0 ? 1 << (right - 1) : 0);
+    const int32_t whole = (int32_t)(product >> right);
+    const int32_t size = whole < 0 ? -whole : whole, place = size >> fraction;
+    int32_t found = largest;
+    if (place < 255) {
+        const int32_t rest = size & ((1 << fraction) - 1);
+        found = (points[place] << fraction) + rest * (points[place + 1] - points[place]);
     }
+    if (tangent)
+        return (whole >= 0 ? found - (1 << 23) + 128 : (1 << 23) - found + 127) >> 8;
+    return (whole >= 0 ? found + 512 : (1 << 25) - found + 511) >> 10;
+}
+
+/* A sum of four pixels, whose distances have 20 bits together: divided by these, to the nearest. */
+INLINE int32_t whole_of_20_bits(int64_t sum)
+{
+    return (int32_t)((sum + (sum > 0 ? 1 << 19 : -(1 << 19))) / (1 << 20));
 }
 
 #endif

@@ -5,17 +5,17 @@
 #include "kernels.h"
 
 #ifdef COUNT_BYTES
-#define MOVED(bytes) (void)(network_moved_bytes += (bytes))
+#define MOVED(values) (void)(network_moved_bytes += (values) * (int)sizeof(value_t))
 #else
-#define MOVED(bytes) (void)0
+#define MOVED(values) (void)0
 #endif
-#define MOVE(to, from, bytes) (MOVED(bytes), memcpy((to), (from), (bytes)))
+#define MOVE(to, from, values) (MOVED(values), memcpy((to), (from), (values) * sizeof(value_t)))
 
 /* Integers with a sign from those without, or the reverse: 128 less, or more. */
-INLINE void flip_signs(int8_t *values, int count)
+INLINE void flip_signs(value_t *values, int count)
 {
     for (int i = 0; i < count; i++)
-        values[i] = (int8_t)(values[i] ^ -128);
+        values[i] = (value_t)(values[i] ^ -128);
 }
 
 INLINE int smaller(int a, int b)
@@ -30,8 +30,8 @@ INLINE int within(int place, int last)
 
 /* The taps of a window over a map that is there as a whole; `outside` stands for the padding. */
 INLINE void taps_of_map(
-    const int8_t **taps, const int8_t *map, int width, int begin, int channels, int rows, int columns, int row,
-    int column, int high, int wide, int down, int across, const int8_t *outside)
+    const value_t **taps, const value_t *map, int width, int begin, int channels, int rows, int columns, int row,
+    int column, int high, int wide, int down, int across, const value_t *outside)
 {
     for (int y = 0; y < high; y++, row += down)
         for (int x = 0, at = column; x < wide; x++, at += across)
@@ -42,8 +42,8 @@ INLINE void taps_of_map(
 
 /* The taps of a window over a line buffer. */
 INLINE void taps_of_lines(
-    const int8_t **taps, const map_t *map, int held, int width, int begin, int channels, int rows, int columns,
-    int row, int column, int high, int wide, int down, int across, const int8_t *outside)
+    const value_t **taps, const map_t *map, int held, int width, int begin, int channels, int rows, int columns,
+    int row, int column, int high, int wide, int down, int across, const value_t *outside)
 {
     for (int y = 0; y < high; y++, row += down) {
         if (row < 0 || row >= rows) {
@@ -68,14 +68,27 @@ INLINE int32_t average(int32_t sum, int32_t count)
 }
 
 /* Sums lie anywhere in the arena. */
-INLINE int32_t sum_at(const int8_t *place)
+INLINE int32_t sum_at(const value_t *place)
 {
     int32_t sum;
     memcpy(&sum, place, sizeof sum);
     return sum;
 }
 
-INLINE void put_sum(int8_t *place, int32_t sum)
+/* The same of 64 bits. */
+INLINE int64_t wide_at(const value_t *place)
+{
+    int64_t sum;
+    memcpy(&sum, place, sizeof sum);
+    return sum;
+}
+
+INLINE void put_wide(value_t *place, int64_t sum)
+{
+    memcpy(place, &sum, sizeof sum);
+}
+
+INLINE void put_sum(value_t *place, int32_t sum)
 {
     memcpy(place, &sum, sizeof sum);
 }
