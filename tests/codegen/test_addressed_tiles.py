@@ -258,9 +258,9 @@ def test_attention_in_little_memory_is_what_numpy_computes(tmp_path: Path, seed:
     """With plans of least traffic."""
     rng = random.Random(f"little {seed}")
     while True:
-        heads = any_heads(rng)
-        least = 4 * problem_of(heads).least_memory
-        problem = problem_of(heads, rng.randint(least, 3 * least), sums=rng.choice([4, 8]))
+        heads, sums = any_heads(rng), rng.choice([4, 8])
+        least = 4 * problem_of(heads, sums=sums).least_memory
+        problem = problem_of(heads, rng.randint(least, 3 * least), sums=sums)
         plan = tw.solve(problem, "states", time_limit=60).plan
         if kinds_of(problem, plan):
             break
