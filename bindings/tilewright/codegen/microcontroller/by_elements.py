@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterable, Iterator, Mapping
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
+from math import prod
 from typing import TYPE_CHECKING, NamedTuple
 
 import numpy as np
@@ -37,20 +38,25 @@ class Stored(NamedTuple):
         Of the file's tensor.
     order
         For each place of the map, pixel by pixel, which of the tensor's values in order it has.
+    values
+        How many the tensor has: as many as the map, or more.
     """
 
     name: str
     order: Integers
+    values: int
 
     @property
     def places(self) -> Integers:
-        """For each value of the tensor its place in the map."""
-        return np.argsort(self.order)
+        """For each value of the tensor its place in the map, -1 of those that it does not have."""
+        found = np.full(self.values, -1, np.int64)
+        found[self.order] = np.arange(len(self.order))
+        return found
 
     @property
     def is_natural(self) -> bool:
-        """Whether the map has the tensor's values in order."""
-        return bool((self.order == np.arange(len(self.order))).all())
+        """Whether the map has all of the tensor's values in order."""
+        return len(self.order) == self.values and bool((self.order == np.arange(self.values)).all())
 
 
 class Need(NamedTuple):
@@ -112,31 +118,28 @@ class ByElements:
     def may_read(self, tensor: int, stored: Stored, needs: Iterable[Need]) -> bool:
         """Whether all values that are needed of a map in a given order lie where the operation reads them."""
         places = stored.places
-        return all(
-            self._is_within(tensor, places[each.which], each.mask)
-            and not self._is_overwritten(tensor, places[each.which], each.mask)
-            for each in needs
-            if each.name == stored.name
-        )
+        for each in needs:
+            if each.name != stored.name:
+                continue
+            place = places[each.which]
+            mask = each.mask & (place >= 0)
+            if not self._is_within(tensor, place, mask) or self._is_overwritten(tensor, place, mask):
+                return False
+        return True
 
     def _is_within(self, tensor: int, place: Integers, mask: Truths) -> bool:
         """Whether values are among the pixels that are there."""
-        channels, rows, columns = self.graph.tensors[tensor].shape
-        del rows
-        row, column = np.divmod(place // channels, columns)
+        pixel = place // self.graph.tensors[tensor].channels
         plane = self.own.shape[:2]
-        y, x = (
-            np.arange(size).reshape([-1 if each == axis else 1 for each in range(place.ndim)])
-            for axis, size in enumerate(plane)
-        )
+        number = np.arange(prod(plane)).reshape(*plane, *[1] * (place.ndim - len(plane)))
         there: Truths = ~mask
         for reading in self.operation.readings:
             if reading.tensor != tensor:
                 continue
             if reading.extent is None:
                 return True
-            if reading.plane != self.graph.tensors[tensor].shape[1:] or reading.output != plane:
-                continue
+            row, column = np.divmod(pixel, reading.plane[1])
+            y, x = np.divmod(number, reading.output[1])
             inside: Truths = np.ones((1,) * place.ndim, np.bool_)
             for axis, (own, at) in enumerate(((y, row), (x, column))):
                 first = own * reading.stride[axis] - reading.before[axis]
@@ -154,6 +157,34 @@ class ByElements:
         first = place.ndim > self.own.ndim and place.shape[CHANNELS] == 1 and last_axis(place) > CHANNELS
         same = (place // shape[0] == own // shape[0]) if first else place == own
         return not (same | ~mask).all()
+
+
+def leaves_of(kept: Mapping[int, Stored], leaf_of: Callable[[int], Leaf]) -> dict[str, Leaf]:
+    """Return what gives values of tensors that maps hold, some of them in several maps."""
+    by_name: dict[str, list[int]] = {}
+    for tensor, stored in kept.items():
+        by_name.setdefault(stored.name, []).append(tensor)
+    return {
+        name: leaf_of(tensors[0])
+        if len(tensors) == 1
+        else _of_several([(kept[each].places, leaf_of(each)) for each in tensors])
+        for name, tensors in by_name.items()
+    }
+
+
+def _of_several(parts: Sequence[tuple[Integers, Leaf]]) -> Leaf:
+    """Return what gives values of which each lies in one of several maps."""
+
+    def leaf(elements: Elements, index: Integers, mask: Truths) -> str:
+        text = ""
+        for places, own in reversed(parts):
+            there: Truths = places[index] >= 0
+            if (mask & there).any():
+                value = own(elements, index, mask & there)
+                text = elements.either([there | ~mask], value, text) if text else value
+        return text
+
+    return leaf
 
 
 class Computed(CodedOperation):
@@ -221,7 +252,7 @@ class Computed(CodedOperation):
 
             return leaf
 
-        leaves = {self.kept[each].name: leaf_of(each) for each in self.kept}
+        leaves = leaves_of(self.kept, leaf_of)
         return found, *self.values.elements(leaves, step.names(own))
 
 

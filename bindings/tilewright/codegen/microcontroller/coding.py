@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
-from itertools import permutations, product
+from itertools import combinations, islice, permutations, product
 from math import prod
 from typing import Any, NamedTuple
 
@@ -33,6 +33,7 @@ from tilewright.residency import Problem
 from tilewright.residency.graph import Operation
 from tilewright.simulator.arithmetic.quantised import (
     AveragePoolInSingles,
+    Concatenated,
     ExactNetwork,
     ExactOperation,
     MeanInSingles,
@@ -42,8 +43,10 @@ from tilewright.simulator.arithmetic.quantised import (
     QuantisedFullyConnected,
     QuantisedMaxPool,
     QuantisedMean,
+    QuantisedTransposedConvolution,
     Rearranged,
     Reshaped,
+    Stacked,
 )
 from tilewright.spec.errors import InputError
 from tilewright.spec.layer import Window
@@ -58,6 +61,9 @@ KINDS: Mapping[type[Any], type[CodedOperation]] = {
     MeanInSingles: MeanOfSums,
 }
 """Operations that have loops of their own."""
+
+JOINS = (Reshaped, Rearranged, Padded, Concatenated, Stacked)
+"""Operations that only put values together."""
 
 MOST_AXES = 4
 """Axes of a tensor that may change places."""
@@ -204,7 +210,10 @@ class _Coding:
         size = self.graph.tensors[operation.number + 1].size
         own = self.exact[operation.name]
         for last in reversed(own):
-            before = self._before(last.name, leaves) if prod(last.shape) == size else None
+            whole = prod(last.shape) == size or (
+                isinstance(last, QuantisedTransposedConvolution) and self._of_parts(last) == prod(last.shape)
+            )
+            before = self._before(last.name, leaves) if whole else None
             if before is None:
                 continue
             needed = before - {last.name}
@@ -215,6 +224,14 @@ class _Coding:
             told = ", ".join(each.operator for each in own)
             raise refusal(operation, f"there is no C for an operation that is {told} in the file")
         return ""
+
+    def _of_parts(self, exact: ExactOperation) -> int:
+        """Return how many values operations have together that are all a part of one of the file."""
+        return sum(
+            self.graph.tensors[each.number + 1].size
+            for each in self.operations
+            if exact in self.exact[each.name]
+        )
 
     def _before(self, name: str, leaves: set[str]) -> set[str] | None:
         """Return the operations that a tensor needs of what is there; None if it needs anything else."""
@@ -243,7 +260,7 @@ class _Coding:
             for order in (own, *(own[each] for each in _turned_orders(sizes))):
                 if not any(np.array_equal(order, each) for each in seen):
                     seen.append(order)
-                    yield Stored(name, order)
+                    yield Stored(name, order, len(order))
 
     def _shapes_before(self, name: str, order: Integers) -> Iterator[tuple[Integers, tuple[int, ...]]]:
         """Return the shapes that values had before they got that of a tensor, in the same order."""
@@ -274,20 +291,57 @@ class _Coding:
         plainest: bool = False,
     ) -> Iterator[Stored]:
         """Return orders in which the map of an operation may lie, or the first of them alone."""
-        own = operation.number + 1
+        own, alike = operation.number + 1, None
         if not name:  # it only keeps what it reads
-            if len(names) != 1 or self.graph.tensors[next(iter(names))].size != self.graph.tensors[own].size:
-                raise refusal(operation, "there is no C for an operation that is none in the file")
-            ((tensor, name),) = names.items()
-            if tensor in stored:
-                yield stored[tensor]
+            tensor, sizes = next(iter(names)), [self.graph.tensors[each].size for each in names]
+            if len(set(names.values())) == 1 and sum(sizes) == self.graph.tensors[own].size:
+                name = names[tensor]
+                alike = stored[tensor] if tensor in stored and len(names) == 1 else None
+            else:
+                name = self._joined(operation, set(names.values()))
         orders = self._orders(name)
         plain = next(orders)
+        if plain.values > self.graph.tensors[own].size:
+            yield from self._phases(own, plain, stored)
+            return
         yield plain
         if plainest:
             return
+        if alike is not None:
+            yield alike
         yield from self._aligned(operation, plain, names, stored)
         yield from orders
+        yield from self._in_blocks(own, plain)
+
+    def _in_blocks(self, tensor: int, plain: Stored) -> Iterator[Stored]:
+        """Return the order in which blocks of pixels of a larger map are the channels of one pixel."""
+        _, rows, columns = self.graph.tensors[tensor].shape
+        shape = self._shape(plain.name)
+        if len(shape) == len("NHWC") and shape[1] % rows == 0 and shape[2] % columns == 0:
+            blocks = plain.order.reshape(rows, shape[1] // rows, columns, shape[2] // columns, shape[3])
+            yield Stored(plain.name, blocks.transpose(0, 2, 1, 3, 4).reshape(-1), plain.values)
+
+    def _phases(self, tensor: int, plain: Stored, stored: Mapping[int, Stored]) -> Iterator[Stored]:
+        """Return each so many rows and columns of a larger map, of which other maps do not have any pixel."""
+        channels, rows, columns = self.graph.tensors[tensor].shape
+        shape = self._shape(plain.name)
+        if len(shape) != len("NHWC") or channels % shape[3] or shape[1] % rows or shape[2] % columns:
+            return
+        blocks = plain.order.reshape(rows, shape[1] // rows, columns, shape[2] // columns, shape[3])
+        taken = {int(own) for each in stored.values() if each.name == plain.name for own in each.order}
+        phases = [blocks[:, down, :, right] for down, right in np.ndindex(blocks.shape[1], blocks.shape[3])]
+        left = [each for each in phases if int(each.flat[0]) not in taken]
+        for some in islice(combinations(left, channels // shape[3]), MOST_ATTEMPTS):
+            yield Stored(plain.name, np.stack(some, 2).reshape(-1), plain.values)
+
+    def _joined(self, operation: Operation, leaves: set[str]) -> str:
+        """Return the tensor that an operation puts together which the file has as part of others."""
+        size = self.graph.tensors[operation.number + 1].size
+        for name, each in self.nodes.items():
+            needed = self._before(name, leaves) if prod(each.shape) == size and name not in leaves else None
+            if needed and all(isinstance(self.nodes[one], JOINS) for one in needed):
+                return name
+        raise refusal(operation, "there is no C for an operation that is none in the file")
 
     def _aligned(
         self, operation: Operation, plain: Stored, names: Mapping[int, str], stored: Mapping[int, Stored]
@@ -304,8 +358,8 @@ class _Coding:
                     continue
                 flat = each.which.reshape(-1)
                 flat = stored[tensor].places[flat] if tensor in stored else flat
-                if len(np.unique(flat)) == len(flat):
-                    yield Stored(plain.name, np.argsort(flat))
+                if len(np.unique(flat)) == len(flat) and flat.min() >= 0:
+                    yield Stored(plain.name, np.argsort(flat), plain.values)
 
     # C of operations ---------------------------------------------------------------------------------------
 
@@ -357,7 +411,7 @@ class _Coding:
         result = self.graph.tensors[operation.number + 1]
         places = self._read_as(main, given, operation.op.spec)
         natural = bool((places == np.arange(len(places))).all())
-        if prod(main.shape) != result.size:
+        if prod(main.shape) != result.size or len(given.order) != given.values:
             raise Misplaced
         by_rows = isinstance(main, QuantisedFullyConnected) or result.pixels == 1
         if not by_rows and main.shape != _map_shape(result.shape):

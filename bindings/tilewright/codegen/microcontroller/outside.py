@@ -145,29 +145,30 @@ def outputs_outside(
         prod(shapes[name] if name in shapes else network.tensors[name].shape) for name in network.outputs
     ]
     begins = [0, *accumulate(sizes)]
-    left = list(range(len(network.outputs)))
-    orders, places = dict[int, Integers](), dict[int, int]()
+    orders: dict[int, list[Integers]] = {}
+    places = dict[int, int]()
     for number, each in enumerate(tensors):
         if not each.leaves:
             continue
         own = stored[number]
         reached = [
             (place, moved)
-            for name, moved in _moved(network, own.name, np.arange(each.size, dtype=np.int64))
-            for place in left
-            if network.outputs[place] == name
+            for name, moved in _moved(network, own.name, np.arange(own.values, dtype=np.int64))
+            for place, output in enumerate(network.outputs)
+            if output == name and sum(map(len, orders.get(place, ()))) + each.size <= sizes[place]
         ]
         if not reached:
             raise InputError("network.output", each.name, "there is no C for an output that no map holds")
         place, moved = reached[0]
-        left.remove(place)
-        orders[place] = np.argsort(moved)[own.order]
-        places[number] = begins[place]
-    if left:
-        raise InputError(
-            "network.output", network.outputs[left[0]], "there is no C for an output that no map holds"
-        )
-    return places, [Outside(border, begins[place], orders[place]) for place, border in enumerate(borders)]
+        parts = orders.setdefault(place, [])
+        places[number] = begins[place] + sum(map(len, parts))
+        parts.append(np.argsort(moved)[own.order])
+    for place, name in enumerate(network.outputs):
+        if sum(map(len, orders.get(place, ()))) < sizes[place]:
+            raise InputError("network.output", name, "there is no C for an output that no map holds")
+    return places, [
+        Outside(border, begins[place], np.concatenate(orders[place])) for place, border in enumerate(borders)
+    ]
 
 
 def _moved(network: ExactNetwork, name: str, places: Integers) -> Iterator[tuple[str, Integers]]:

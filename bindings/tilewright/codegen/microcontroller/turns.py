@@ -166,20 +166,22 @@ class StepCode:
     def _needed(self, reading: Reading, given: StepMap, own: StepMap, runs: bool) -> str:
         """Return how many pixels of a map must be there for the next pixel of a reader."""
         width = self.width(given)
+        rows, columns = f"y{own.tensor}", f"(x{own.tensor} + {self.begin(own)})"
+        if reading.plane != self.graph.tensors[given.tensor].shape[1:]:  # as if rows were others
+            width, pixel = str(reading.plane[1]), f"(y{own.tensor} * {own.columns[0][1]} + x{own.tensor})"
+            rows, columns = f"{pixel} / {reading.output[1]}", f"{pixel} % {reading.output[1]}"
         if runs:
             return f"y{own.tensor} * {width} + x{own.tensor} + 1"
         if reading.extent is None:
             return f"{reading.plane[0]} * {width}"
-        row = _last(f"y{own.tensor}", reading, 0, reading.plane[0])
-        column = _last(f"(x{own.tensor} + {self.begin(own)})", reading, 1, reading.plane[1])
+        row = _last(rows, reading, 0, reading.plane[0])
+        column = _last(columns, reading, 1, reading.plane[1])
         if self.strips > 1:
             column = f"smaller({column} - {self.begin(given)}, {width} - 1)"
         needed = f"{row} * {width} + {column} + 1"
         before = [
             f"{place} < {-(-(reading.before[axis] + 1 - extent) // reading.stride[axis])}"
-            for axis, (place, extent) in enumerate(
-                zip((f"y{own.tensor}", f"x{own.tensor} + {self.begin(own)}"), reading.extent, strict=True)
-            )
+            for axis, (place, extent) in enumerate(zip((rows, columns), reading.extent, strict=True))
             if reading.before[axis] >= extent
         ]
         return f"({' || '.join(before)} ? 0 : {needed})" if before else needed

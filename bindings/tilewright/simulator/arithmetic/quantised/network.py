@@ -98,7 +98,8 @@ class ExactNetwork:
         of all convolutions that read it, a concatenation of all operations whose results are its parts. One
         that is only the order in which an input is stored is part of what reads it. An operation of the file
         that is several of the graph is what the first of them that computes stands for. The others stand for
-        none, and keep the values.
+        none, and keep the values. Where all that compute were made of one of its layers, as convolutions of
+        a transposed one, it is what each of them stands for.
 
         Parameters
         ----------
@@ -115,11 +116,14 @@ class ExactNetwork:
             for layer in (op.spec, *op.folded):
                 owners[layer.name] = (*owners.get(layer.name, ()), op.name)
         computing = [op.name for op in graph.ops if op.spec.kind not in KEEP or _is_function(op.spec)]
+        named = {layer for layers in self.layers.values() for layer in layers}
+        unnamed = [name for name in computing if name not in named]
         found: dict[str, list[ExactOperation]] = {op.name: [] for op in graph.ops}
         part_of: dict[str, tuple[str, ...]] = {}
         for operation in reversed(self.operations):
             layers = self.layers.get(operation.name, ())
             own = tuple(name for name in computing if name in layers)[:1]
+            own = own or tuple(name for name in unnamed if _is_made_of(name, layers))
             own = own or (owners.get(layers[-1], ()) if layers else ())
             part_of[operation.name] = own or self._of_readers(operation, part_of)
             if operation.name in self.borders:
@@ -139,6 +143,11 @@ class ExactNetwork:
     def _of_readers(self, operation: ExactOperation, part_of: Mapping[str, Iterable[str]]) -> tuple[str, ...]:
         readers = self.readers.get(operation.name, ())
         return tuple(name for reader in readers for name in part_of[reader.name])
+
+
+def _is_made_of(name: str, layers: Iterable[str]) -> bool:
+    """Whether an operation is one of several that were made of a layer."""
+    return any(name.startswith(f"{layer}/") for layer in layers)
 
 
 def _is_function(layer: AnyLayer) -> bool:
