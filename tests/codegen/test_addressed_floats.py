@@ -17,7 +17,6 @@ from tests.importing.blocks import Block
 import tilewright as tw
 from tilewright import codegen
 from tilewright.codegen.addressed import numbers_of
-from tilewright.codegen.addressed.steps import steps_in_memory
 from tilewright.importing.assembly import Changes, assemble
 from tilewright.importing.training import read_floats
 from tilewright.residency import Plan, Problem, simulate
@@ -164,6 +163,28 @@ def test_second_operands_are_loaded_in_blocks(
     assert_close(values(tmp_path, "output.bin"), product.ravel())
 
 
+def test_parts_of_matrices_that_are_no_rows_or_columns_are_refused_in_blocks() -> None:
+    """Half of a matrix of 3 x 2 is of each tensor."""
+    half, second = [1, 1, 3], [1, 1, 6]
+    joined = {"name": "other", "kind": "function", "op": "concat", "inputs": ["one", "two"]}
+    product = {"name": "p", "kind": "matmul", "inputs": ["rows", "other"], "depth": 3, "transposed": False}
+    layers = [
+        {"name": "rows", "inputs": ["input"], "kind": "map", "op": "relu", "input": [3, 1, 4]},
+        *({"name": name, "kind": "input", "input": half} for name in ("one", "two")),
+        joined | {"input": half, "output": second},
+        product | {"input": [3, 1, 4], "output": [2, 1, 4]},
+    ]
+    problem, rng = problem_of(1_000, layers), random.Random(0)
+    plans = [any_plan(rng, problem) for _ in range(30)]
+    apart = [plan for plan in plans if any("operand of p" in step.addresses for step in plan.steps)]
+    for plan in apart:
+        with pytest.raises(tw.InputError, match=r"plan\.steps\[\d\] = 'p': .*--where \"not blocks\('p'\)"):
+            codegen.project("net", "", problem, plan, floats=True)
+    assert 0 < len(apart) < len(plans)
+    for plan in (each for each in plans if each not in apart):
+        codegen.project("net", "", problem, plan, floats=True)
+
+
 # Networks in ONNX -----------------------------------------------------------------------------------------
 
 
@@ -255,23 +276,11 @@ def test_any_plan_of_any_products_is_executed_right(tmp_path: Path, seed: int) -
     """Beside what is computed of whole maps in Python, with any valid steps."""
     rng = random.Random(seed)
     problem = any_products(rng)
-    project(tmp_path, problem, plan_in_c(rng, problem))
+    project(tmp_path, problem, any_plan(rng, problem))
     maps = numbers_of(problem, floats=True).maps
     outputs = [maps[each.name] for each in problem.graph.tensors if each.leaves]
     expected = np.hstack([each.transpose(0, 2, 3, 1).reshape(len(each), -1) for each in outputs])
     assert_close(values(tmp_path, "output.bin", problem.machine.element_bytes), expected.ravel())
-
-
-def plan_in_c(rng: random.Random, problem: Problem) -> Plan:
-    """Return any plan that there is C for."""
-    while True:
-        plan = any_plan(rng, problem)
-        try:
-            steps_in_memory(problem, plan)
-        except tw.InputError as error:
-            assert "of which a tensor has" in error.limit, error
-            continue
-        return plan
 
 
 def any_products(rng: random.Random) -> Problem:

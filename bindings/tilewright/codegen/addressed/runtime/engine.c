@@ -946,15 +946,23 @@ static void pass_scores(const run_t *r, const operation_t *o, const operation_t 
     }
 }
 
-/* Put a result where it belongs, perhaps in place of its sum, and save it. */
-static void give(const run_t *r, const operation_t *o, int y, int x, int c, long sum, value_t value)
+/* Where a result belongs, which may be the place of its sum. */
+static long result_at(const run_t *r, const operation_t *o, int p, int y, int x, int group, int column)
+{
+    return r->step->maps[o->map].in_sums ? sum_of(r, o, p, group, column) : place(r, o->map, y, x, group * o->columns + column, 0);
+}
+
+/* Save the results of a row and group, together where they lie side by side. */
+static void save_results(const run_t *r, const operation_t *o, int p, int y, int x, int group)
 {
     const map_t *map = &r->step->maps[o->map];
     const tensor_t *t = map->tensor;
-    const long to = map->in_sums ? sum : place(r, o->map, y, x, c, 0);
-    put_element(memory, to, finished(o, value));
-    if (map->written)
-        dma_save(t->dram + (((long)y * t->columns + x) * t->channels + c) * ELEMENT_BYTES, memory + to * ELEMENT_BYTES, ELEMENT_BYTES);
+    const int each = map->in_sums && !at_once(o) && SUM_ELEMENTS > 1 ? 1 : length(r->columns);
+    for (int v = r->columns.begin; map->written && v < r->columns.end; v += each) {
+        const long to = ((long)y * t->columns + x) * t->channels + group * o->columns + v;
+        const long from = result_at(r, o, p, y, x, group, v);
+        dma_save(t->dram + to * ELEMENT_BYTES, memory + from * ELEMENT_BYTES, (long)each * ELEMENT_BYTES);
+    }
 }
 
 /* Add the products of some terms to the sums of a row, which are those of a context until all keys have passed. */
@@ -962,25 +970,26 @@ static void add_terms(const run_t *r, const operation_t *o, int p, int y, int x)
 {
     const work_t work = {.run = r, .operation = o};
     const int begins = !o->attention && !r->terms.begin, ends = !o->attention && r->terms.end == o->depth;
-    for (int g = r->groups.begin; g < r->groups.end; g++)
+    for (int g = r->groups.begin; g < r->groups.end; g++) {
         for (int v = r->columns.begin; v < r->columns.end; v++) {
             const long at = sum_of(r, o, p, g, v);
             const value_t sum = (begins ? 0 : element(at)) + products(&work, g, v, r->terms, 0, y, x);
-            if (ends)
-                give(r, o, y, x, g * o->columns + v, at, sum);
-            else
-                put_element(memory, at, sum);
+            put_element(memory, ends ? result_at(r, o, p, y, x, g, v) : at, ends ? finished(o, sum) : sum);
         }
+        if (ends)
+            save_results(r, o, p, y, x, g);
+    }
 }
 
 /* Divide the context of a row by the sums of exponentials. */
 static void end_context(const run_t *r, const operation_t *o, int p, int y, int x)
 {
-    for (int g = r->groups.begin; g < r->groups.end; g++)
-        for (int v = r->columns.begin; v < r->columns.end; v++) {
-            const long at = sum_of(r, o, p, g, v), total = sum_of(r, o, p, g, r->columns.end + 1);
-            give(r, o, y, x, g * o->columns + v, at, element(at) / element(total));
-        }
+    for (int g = r->groups.begin; g < r->groups.end; g++) {
+        const value_t total = element(sum_of(r, o, p, g, r->columns.end + 1));
+        for (int v = r->columns.begin; v < r->columns.end; v++)
+            put_element(memory, result_at(r, o, p, y, x, g, v), finished(o, element(sum_of(r, o, p, g, v)) / total));
+        save_results(r, o, p, y, x, g);
+    }
 }
 
 /* Load the terms of rows that pass by, for the groups that have their own. */
