@@ -94,8 +94,8 @@ def imports(name: str, path: Path, known: dict[str, Path]) -> Iterator[Import]:
                 )
                 for imported in targets(child):
                     yield Import(name, imported, child.lineno, in_function, explained)
-            else:
-                inside = in_function or isinstance(child, ast.FunctionDef | ast.AsyncFunctionDef | ast.Lambda)
+            elif not isinstance(child, ast.expr):  # an expression has none
+                inside = in_function or isinstance(child, ast.FunctionDef | ast.AsyncFunctionDef)
                 yield from visit(child, inside)
 
     def targets(node: ast.Import | ast.ImportFrom) -> Iterator[str]:
