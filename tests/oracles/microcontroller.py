@@ -15,6 +15,16 @@ from math import ceil, prod
 from typing import Any, NamedTuple
 
 from tests.oracles import Refused, TooLarge
+from tests.oracles.accesses import (
+    Region,
+    Touched,
+    accesses,
+    copied_weights,
+    flash,
+    read_in_flash,
+    regions,
+    touched,
+)
 from tests.oracles.residency import Graph, Group, Names, Op, fewest
 
 Json = dict[str, Any]
@@ -247,6 +257,7 @@ class Step:
         if self.group.blocked or any(op.spread > 1 for op in ops):
             raise TooLarge  # second operands in blocks, and transpositions, are not told here
         self.known: dict[Way, Executed] = {}
+        self.looked: dict[tuple[int | None, bool], Touched] = {}
 
     @cached_property
     def ways(self) -> list[Way]:
@@ -276,6 +287,13 @@ class Step:
                 raise TooLarge
             self.known[way] = self.executed(way)
         return self.known[way]
+
+    def touched(self, way: Way) -> Touched:
+        """Return what a way reads and writes, which depends on strips and running values alone."""
+        key = way.columns, way.running
+        if key not in self.looked:
+            self.looked[key] = touched(self, way)
+        return self.looked[key]
 
     def executed(self, way: Way) -> Executed:
         """Execute the step, strip by strip."""
@@ -583,8 +601,11 @@ class Walk:
         self.problem, self.graph, self.done = problem, problem.graph, problem.first
         self.numbers = {self.graph.name(t): t for t in range(len(self.graph.shapes))}
         self.at: dict[int, int] = {}
-        self.memory = self.taken = self.macs = self.read = self.written = 0
+        self.memory = self.macs = self.read = self.written = 0
         self.cycles = 0.0
+        self.regions, self.in_flash = regions(self.graph.machine), 0
+        self.taken = dict.fromkeys(self.regions, 0)
+        self.touched = dict.fromkeys(self.regions, (0, 0))
 
     def step(self, told: Json) -> None:
         """Execute a step."""
@@ -616,9 +637,29 @@ class Walk:
         self.read += sum(how.read[t] for t in maps.outside)
         self.read += sum(graph.needed(t, self.done) for t in maps.fetched)
         self.written += graph.size(maps.written)
-        self.place(told["addresses"], maps, problem.buffers(maps, step, how), step.group.output, place)
+        copied = self.copied(told, step)
+        copies = {f"weights of {op.name}": copied_weights(op) for op in step.group.ops if op.number in copied}
+        buffers = problem.buffers(maps, step, how) | copies
+        self.place(told["addresses"], maps, buffers, step.group.output, place)
+        self.touch(told["addresses"], accesses(problem, self.done, maps, step, way, copied))
+        self.read_weights(read_in_flash(step, way, copied), sum(copies.values()))
         self.done |= mask
         self.at = {t: at for t, at in self.at.items() if graph.readers[t] - self.done}
+
+    def copied(self, told: Json, step: Step) -> Names:
+        """Return the operations whose weights are copied into RAM, by number."""
+        names = told.get("copied", [])
+        found = frozenset(op.number for op in step.group.ops if op.name in names and copied_weights(op))
+        if len(found) < len(names):
+            raise Refused("copied")
+        return found
+
+    def read_weights(self, read: int, copied: int) -> None:
+        """Count what is read in flash, how long the core waits for it, and what copies take beside."""
+        _, waits = flash(self.graph.machine)
+        self.in_flash += read
+        self.cycles += read * self.graph.width * waits / 100
+        self.cycles += copied * (self.graph.machine.get("cycles_of") or {"moved": 0})["moved"]
 
     def way(self, told: Json, step: Step) -> Way:
         """Return the way that a plan tells."""
@@ -651,9 +692,28 @@ class Walk:
             if address < end:
                 raise Refused("overlap")
             end = address + size
-        self.taken = max(self.taken, end)
-        if end > graph.room:
+            region = self.region(address)
+            if end > region.end:
+                raise Refused("memory")
+            self.taken[region] = max(self.taken[region], end - region.begin)
+        if sum(self.taken.values()) > graph.room:
             raise Refused("memory")
+
+    def region(self, address: int) -> Region:
+        """Return the memory of an address."""
+        found = [region for region in self.regions if region.begin <= address < region.end]
+        if not found:
+            raise Refused("memory")
+        return found[0]
+
+    def touch(self, addresses: dict[str, int], touched: dict[str, tuple[int, int]]) -> None:
+        """Count what is read and written in each memory, and how long the core waits for it."""
+        at = {self.graph.key(t): address for t, address in self.at.items()} | addresses
+        for name, (read, written) in touched.items():
+            region, width = self.region(at[name]), self.graph.width
+            before = self.touched[region]
+            self.touched[region] = before[0] + read * width, before[1] + written * width
+            self.cycles += (read * region.reading + written * region.writing) * width / 100
 
 
 def whole_cycles(cycles: float) -> int:
@@ -670,12 +730,27 @@ def costs(instance: Json, plan: Json) -> dict[str, int]:
         ``memory``, the most bytes that are in RAM at a time; ``taken``, those up to the highest address;
         ``macs``; ``cycles`` of a machine that has prices; bytes ``read`` and ``written`` outside.
     """
+    walk = walked(instance, plan)
+    width = walk.graph.width
+    taken = sum(walk.taken.values())
+    found = {"memory": walk.memory, "taken": taken, "read": walk.read, "written": walk.written}
+    others = {"macs": walk.macs, "cycles": whole_cycles(walk.cycles)}
+    return {name: count * width for name, count in found.items()} | others
+
+
+def memories(instance: Json, plan: Json) -> dict[str, tuple[int, int, int]]:
+    """Return of each memory, and of flash, the bytes that are taken, read and written."""
+    walk = walked(instance, plan)
+    width, weights = walk.graph.width, sum(op.weights for op in walk.graph.ops)
+    found = {each.name: (walk.taken[each] * width, *walk.touched[each]) for each in walk.regions}
+    return found | {flash(instance["machine"])[0]: (weights * width, walk.in_flash * width, 0)}
+
+
+def walked(instance: Json, plan: Json) -> Walk:
+    """Return a plan that has been executed to its end."""
     walk = Walk(Problem(instance))
     for step in plan["steps"]:
         walk.step(step)
     if len(walk.done) < len(walk.graph.ops):
         raise Refused("operations are missing")
-    width = walk.graph.width
-    found = {"memory": walk.memory, "taken": walk.taken, "read": walk.read, "written": walk.written}
-    others = {"macs": walk.macs, "cycles": whole_cycles(walk.cycles)}
-    return {name: count * width for name, count in found.items()} | others
+    return walk

@@ -198,7 +198,7 @@ def test_bundled_machines_without_dram_have_flash_and_a_memory(path: Path) -> No
         {"network": network, "machine": table, "objective": {"minimise": "memory"}}
     )
     writable = [each["bytes"] for each in table["memories"] if not each.get("read_only")]
-    assert problem.machine.memory_bytes == writable[0]
+    assert problem.machine.memory_bytes == sum(writable)
     plan = one_by_one(problem, NEVER)
     assert plan is not None
     least = costs_of(problem, plan)["memory"]

@@ -37,11 +37,11 @@ def quote(name: str) -> str:
     return '"' + safe_text(name).replace('"', "'") + '"'
 
 
-def identifier(name: str, taken: Iterable[str] = ()) -> str:
-    """Make a function's name: ``layer`` and what C allows of the name, unlike those that are taken."""
+def identifier(name: str, taken: Iterable[str] = (), first: str = "layer") -> str:
+    """Make a name: its first word and what C allows of the rest, unlike those that are taken."""
     allowed = re.sub(r"[^A-Za-z0-9]+", "_", safe_text(name)).strip("_")
-    if not re.match(r"layer(_|\d|$)", allowed):
-        allowed = f"layer_{allowed}" if allowed else "layer"
+    if not re.match(rf"{first}(_|\d|$)", allowed):
+        allowed = f"{first}_{allowed}" if allowed else first
     result = allowed[:MAX_NAME].rstrip("_")
     number, others = 1, set(taken)
     while result in others:

@@ -66,7 +66,7 @@ def counts_of(
     loaded
         Pixels that are loaded as they are asked for.
     moved
-        Bytes that are read and written outside.
+        Bytes that are read and written outside, or copied.
     """
     found = dict.fromkeys(CoreCycles.model_fields, 0)
     found["moved"], found["pixel"] = moved, sum(computed.values()) + loaded
@@ -110,7 +110,13 @@ def counts_of_shape(
 ) -> Counts:
     """Return the same of a step before it is executed; `streamed`: sources that are read outside."""
     loaded = sum(pixels_of(group, shape, tensor) for tensor in streamed)
+    moved += copied_weights(group, shape)
     return counts_of(group, whole, pixels_computed(group, shape), loaded, moved, running=shape.running)
+
+
+def copied_weights(group: Group, shape: Shape) -> int:
+    """Return the bytes of weights that a step copies from flash."""
+    return sum(each.copyable for each in group.operations if each.number in shape.copied)
 
 
 def pixels_computed(group: Group, shape: Shape) -> dict[int, int]:

@@ -103,7 +103,7 @@ class Prices:
         bus, macs, setup = machine.rates
         vectors = machine.vector_ops_per_cycle
         self.core_time = None if machine.cycles_of is None else CoreTime(machine.cycles_of)
-        self.cycle = PARTS if self.core_time else lcm(bus, macs, vectors or 1)
+        self.cycle = PARTS if self.core_time else lcm(bus, macs, vectors or 1, PARTS if machine.waits else 1)
         self._bus, self._mac = self.cycle // bus, self.cycle // macs
         self._vector = self.cycle // vectors if vectors else 0
         self._setup = setup * self.cycle

@@ -6,9 +6,11 @@ from collections.abc import Iterator, Sequence
 from dataclasses import replace
 from typing import NamedTuple
 
+from tilewright.residency.core_accesses import Accesses, MemoryTraffic, Waits
 from tilewright.residency.cost import Spent, cost_of_step
 from tilewright.residency.derived_problems import problem_of_plan
 from tilewright.residency.graph import InvalidPlanError, members
+from tilewright.residency.machine import region_of, tops_of
 from tilewright.residency.placement import Item, placed_items
 from tilewright.residency.plan import FLAGS, Plan, Step, key_of
 from tilewright.residency.problem import Problem
@@ -43,6 +45,8 @@ class DecodedStep(NamedTuple):
         Elements moved from and to DRAM, and the sum of all that is on chip.
     spent
         Traffic, time and energy.
+    accesses
+        Values that the core reads and writes in each memory, and in flash, the last one; without DRAM.
     """
 
     choice: StepChoice
@@ -52,10 +56,11 @@ class DecodedStep(NamedTuple):
     moved: int
     memory: int
     spent: Spent
+    accesses: tuple[Accesses, ...] = ()
 
 
 def decode_plan(problem: Problem, plan: Plan) -> list[DecodedStep]:
-    """Return the steps of a plan; addresses are not looked at.
+    """Return the steps of a plan; of addresses it is looked at what memories they are in, and no more.
 
     Raises
     ------
@@ -65,7 +70,7 @@ def decode_plan(problem: Problem, plan: Plan) -> list[DecodedStep]:
     problem = problem_of_plan(problem, plan)
     graph, decoder = problem.graph, StepDecoder(problem)
     state = State(graph.begin, 0, graph.given & graph.still_read(graph.begin))
-    found = []
+    found, traffic, waits = [], MemoryTraffic(problem), Waits(problem)
     for place, step in enumerate(plan.steps, 1):
         shown = f"{', '.join(step.operations[:4])}{', ...' if len(step.operations) > 4 else ''}"
         try:
@@ -73,6 +78,12 @@ def decode_plan(problem: Problem, plan: Plan) -> list[DecodedStep]:
         except InvalidPlanError as error:
             rule, _, details = str(error).partition(": ")
             raise InvalidPlanError(f"{rule}: step {place} ({shown}) {details}") from None
+        if not problem.machine.dram:
+            accesses = traffic.of_step(
+                decoded.group, decoded.choice, state.done, decoded.on_chip, step.addresses
+            )
+            spent = decoded.spent.plus(Spent(time=waits.of_all(accesses)))
+            decoded = decoded._replace(spent=spent, accesses=accesses)
         found.append(decoded)
         state = state.after(graph, decoded.choice)
     if state.done != graph.all:
@@ -276,6 +287,10 @@ def _shape(problem: Problem, step: Step, group: Group, numbers: dict[str, int]) 
         shape = replace(shape, interleaved=True)
     if not problem.machine.dram:
         _check_without_dram(shape, group)
+    if step.copied and problem.machine.dram:
+        raise InvalidPlanError("copied: has weights in flash, which are of machines without DRAM")
+    if step.copied:
+        shape = replace(shape, copied=_copied(step, group))
     if not step.double_buffering:
         return shape
     if step.interleaved:
@@ -285,6 +300,16 @@ def _shape(problem: Problem, step: Step, group: Group, numbers: dict[str, int]) 
     if why := why_not_double_buffered(group, shape):
         raise InvalidPlanError(f"double buffering: {why}")
     return replace(shape, doubled=True)
+
+
+def _copied(step: Step, group: Group) -> frozenset[int]:
+    """Return the operations whose weights are copied from flash."""
+    names = {each.name: each.number for each in group.operations if each.copyable}
+    if not set(step.copied) <= names.keys() or len(set(step.copied)) < len(step.copied):
+        raise InvalidPlanError(
+            "copied: has weights of an operation that it does not have, or that has none in flash"
+        )
+    return frozenset(names[name] for name in step.copied)
 
 
 def _check_without_dram(shape: Shape, group: Group) -> None:
@@ -413,7 +438,11 @@ def find_overlap(problem: Problem, plan: Plan, steps: Sequence[DecodedStep]) -> 
 
 
 def _overlaps(problem: Problem, plan: Plan, items: Sequence[Item]) -> Iterator[str]:
-    capacity = problem.machine.capacity
+    capacity, regions, width = (
+        problem.machine.capacity,
+        problem.machine.regions,
+        problem.machine.element_bytes,
+    )
     spans = []
     for operation in problem.graph.operations:
         if operation.name in plan.staying:
@@ -429,9 +458,12 @@ def _overlaps(problem: Problem, plan: Plan, items: Sequence[Item]) -> Iterator[s
             number, other = item.names[-1]
             yield f"in place: step {number + 1}: {other} has another address than {name}"
         address = min(addresses)
-        if address + item.size > capacity:
-            where = f"elements {address} to {address + item.size}, the memory has {capacity}"
-            yield f"memory: step {item.begin + 1}: {name} takes {where}"
+        end, region = address + item.size, region_of(regions, address)
+        if end > regions[region].end:
+            there = f"the memory has {capacity}"
+            if len(regions) > 1:
+                there = f"{regions[region].name} ends at {regions[region].end}"
+            yield f"memory: step {item.begin + 1}: {name} takes elements {address} to {end}, {there}"
         spans.append((item.begin, item.end, address, address + item.size, name))
     for place, (begin, end, low, high, name) in enumerate(spans):
         for begin2, end2, low2, high2, other in spans[:place]:
@@ -440,3 +472,7 @@ def _overlaps(problem: Problem, plan: Plan, items: Sequence[Item]) -> Iterator[s
                     f"overlap: step {max(begin, begin2) + 1}: {name} (elements {low} to {high}) and "
                     f"{other} ({low2} to {high2}) are on chip at the same time"
                 )
+    taken = sum(tops_of(regions, ((low, high - low) for _, _, low, high, _ in spans)))
+    if taken > capacity:
+        taken_bytes = f"{width * taken:,} bytes are taken in all memories"
+        yield f"memory: {taken_bytes}, at most {problem.machine.memory_bytes:,} are allowed"

@@ -23,7 +23,7 @@ from tilewright.residency.derived_problems import add_staying, steps_beside, wit
 from tilewright.residency.evaluation import objective
 from tilewright.residency.exact.all_shapes import spent_by
 from tilewright.residency.exact.priced_steps import FIELDS, Costs, PricedSteps, covers, most_parts
-from tilewright.residency.exact.without_dram import WithoutDram
+from tilewright.residency.exact.ram_search import WithoutDram
 from tilewright.residency.graph import members
 from tilewright.residency.known_plans import (
     Known,
@@ -224,6 +224,10 @@ class Columns:
 
     def __init__(self, problem: Problem, allowed: int | None = None) -> None:
         self.problem, self.graph, self.names = problem, problem.graph, counted(problem)
+        regions = problem.machine.regions
+        if not problem.machine.are_alike and "cycles" in self.names:
+            limit = "has waits that differ, or of flash: no model lists steps with what lies where"
+            raise InputError("machine.memory", [each.name for each in regions], limit)
         self.places, self.least = places_of(problem), least(problem)
         if len(self.places) > MOST_PLACES:
             limit = f"has more than {MOST_PLACES:,} sets of operations from which on a step may begin"
@@ -483,9 +487,11 @@ class Columns:
         priced = self.priced(sum(1 << number for number in staying))
         assert priced is not None
         groups, capacity = priced.steps.groups, priced.capacity if most is None else most
-        plan = place_steps(groups, choices, capacity, exact=True) or place_steps(
-            groups, choices, 3 * capacity
-        )
+        for region in self.problem.machine.regions:
+            plan = place_steps(groups, choices, min(capacity, region.elements), exact=True)
+            if plan is not None:
+                return add_staying(self.problem, staying, plan.moved_up(region.begin))
+        plan = place_steps(groups, choices, 3 * capacity)
         assert plan is not None
         return add_staying(self.problem, staying, plan)
 

@@ -9,7 +9,7 @@ from tilewright.residency.cost import Spent
 from tilewright.residency.decode_plan import DecodedStep, decode_plan, find_overlap
 from tilewright.residency.derived_problems import least_of_a_frame, problem_of_plan, weights_of
 from tilewright.residency.graph import InvalidPlanError
-from tilewright.residency.machine import ONE
+from tilewright.residency.machine import ONE, tops_of
 from tilewright.residency.placement import placed_items
 from tilewright.residency.plan import Plan
 from tilewright.residency.problem import Problem
@@ -84,13 +84,12 @@ def costs_of(problem: Problem, plan: Plan) -> dict[str, int]:
 
 
 def memory_taken(problem: Problem, plan: Plan, steps: list[DecodedStep]) -> int:
-    """Return the end of the highest element that a plan uses."""
+    """Return the end of the highest element that a plan uses, of several memories all of these together."""
     placed = placed_items(problem_of_plan(problem, plan).groups, [step.choice for step in steps])
     numbers = {operation.name: operation.number for operation in problem.graph.operations}
-    stays = [at + weights_of(problem.graph, [numbers[name]]) for name, at in plan.staying.items()]
-    return max(
-        *stays, *(plan.steps[item.names[0][0]].addresses[item.names[0][1]] + item.size for item in placed)
-    )
+    stays = [(at, weights_of(problem.graph, [numbers[name]])) for name, at in plan.staying.items()]
+    spans = [(plan.steps[item.names[0][0]].addresses[item.names[0][1]], item.size) for item in placed]
+    return sum(tops_of(problem.machine.regions, [*stays, *spans]))
 
 
 def measured_objective(problem: Problem, report: Report) -> int:

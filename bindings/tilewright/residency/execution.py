@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from functools import reduce
 from math import prod
 from typing import NamedTuple
@@ -11,14 +11,16 @@ import numpy as np
 
 from tilewright.core.measures import counted, joined
 from tilewright.core.room import Asked
-from tilewright.residency.core_cycles import CoreTime, counts_of
+from tilewright.residency.core_accesses import Waits
+from tilewright.residency.core_cycles import CoreTime, copied_weights, counts_of
 from tilewright.residency.cost import Spent
 from tilewright.residency.decode_plan import DecodedStep, decode_plan
 from tilewright.residency.derived_problems import problem_of_plan
 from tilewright.residency.evaluation import exceeded_limit
 from tilewright.residency.graph import Graph, InvalidPlanError, Operation, members
 from tilewright.residency.lowering import PlanProgram
-from tilewright.residency.measures import ResidencyMeasures, StepMeasures
+from tilewright.residency.machine import region_of, tops_of
+from tilewright.residency.measures import MemoryMeasures, ResidencyMeasures, StepMeasures
 from tilewright.residency.plan import Plan
 from tilewright.residency.problem import Problem
 from tilewright.residency.shapes.shape import count_passes, count_rounds
@@ -30,6 +32,9 @@ from tilewright.simulator.arithmetic.pixel_arithmetic import whole_output
 from tilewright.simulator.program import Values
 from tilewright.spec.graph import Access
 from tilewright.spec.network import Function, Map, MatMul, Opaque
+
+FLASH = "flash"
+"""What is said of weights of a machine whose memories have no names."""
 
 FRAMES = 2
 """Frames that are executed where weights stay from one to the next."""
@@ -125,11 +130,16 @@ class _Reference:
 
 
 class _Row(NamedTuple):
-    """What a step has moved and computed, and the elements of everything that was on chip."""
+    """What a step has moved and computed, and first element and size of everything that was on chip."""
 
     tally: Tally
-    footprint: dict[str, int]
+    placed: Mapping[str, tuple[int, int]]
     spent: Spent
+
+    @property
+    def footprint(self) -> dict[str, int]:
+        """The size of everything that was on chip."""
+        return {key: size for key, (_, size) in self.placed.items()}
 
 
 class _Execution:
@@ -144,16 +154,16 @@ class _Execution:
         deadline: float,
     ) -> None:
         self.problem, self.plan, self.steps, self.reference = problem, plan, steps, reference
-        self.graph = problem_of_plan(problem, plan).graph
+        self.graph, self.waits = problem_of_plan(problem, plan).graph, Waits(problem)
         numeric = reference is not None
         floats = in_floats(problem)
-        capacity = problem.machine.capacity
+        capacity = problem.machine.regions[-1].end
         flash = capacity if problem.machine.in_flash else None
         self.program = PlanProgram(self.graph, plan, numeric=numeric, in_floats=floats, flash=flash)
         if flash is not None:
             capacity += sum(operation.staying for operation in self.graph.operations)
         self.machine = AddressedMachine(capacity, self.program.elements, numeric=numeric, deadline=deadline)
-        self.top = 0  # end of the highest element in use
+        self.spans: list[tuple[int, int]] = []  # first element and size of all that has been placed
 
     def report(self) -> Report:
         """Execute all frames, and report the last one."""
@@ -199,26 +209,40 @@ class _Execution:
         """Execute all steps."""
         rows: list[_Row] = []
         for number, decoded in enumerate(self.steps):
-            step, footprint, violation = self.program.step(number, decoded), dict[str, int](), None
+            step, violation = self.program.step(number, decoded), None
+            placed: Mapping[str, tuple[int, int]] = {}
             self.machine.tally = Tally()
             try:
                 step.place_tensors()
                 placed = step.footprint()
-                footprint = {key: size for key, (_, size) in placed.items()}
-                self.top = max(self.top, *(address + size for address, size in placed.values()))
+                self._look_at(placed)
                 self.machine.execute(step.instructions())
                 step.forget_tensors()
             except LostError as error:
                 violation = Violation("address", number + 1, error.tensor, error.needed, error.found)
             except KeyError as error:
                 violation = Violation("address", number + 1, str(error.args[0]), "an address", "none")
-            rows.append(_Row(self.machine.tally, footprint, self._spent(self.machine.tally, decoded)))
+            rows.append(_Row(self.machine.tally, placed, self._spent(self.machine.tally, decoded)))
             if violation is not None:
                 return rows, violation
         return rows, None
 
+    def _look_at(self, placed: Mapping[str, tuple[int, int]]) -> None:
+        """Refuse what lies in two memories, and keep where everything is."""
+        regions = self.problem.machine.regions
+        for key, (address, size) in placed.items():
+            region = regions[region_of(regions, address)]
+            if size and address + size > region.end:
+                found = f"addresses {address} to {address + size - 1}"
+                raise LostError(key, f"addresses below {region.end} in memory {region.name}", found)
+        self.spans += placed.values()
+
     def _spent(self, tally: Tally, decoded: DecodedStep) -> Spent:
         """Return what a step costs; transfers are what is moved of one tensor in one direction."""
+        waits = Spent(time=self.waits.of_all(decoded.accesses))
+        return self._without_waits(tally, decoded).plus(waits)
+
+    def _without_waits(self, tally: Tally, decoded: DecodedStep) -> Spent:
         prices, time = self.problem.prices, None
         if prices.core_time is not None:
             return Spent(tally.moved, self._time_of_core(prices.core_time, tally, decoded), 0, tally.macs)
@@ -238,7 +262,8 @@ class _Execution:
             if tensor not in whole
         )
         running = decoded.choice.shape.running
-        return core_time.of_counts(counts_of(group, whole, computed, loaded, tally.moved, running=running))
+        moved = tally.moved + copied_weights(group, decoded.choice.shape)
+        return core_time.of_counts(counts_of(group, whole, computed, loaded, moved, running=running))
 
     def _is_right(self) -> bool:
         """Whether the network's outputs in DRAM are those of the reference."""
@@ -284,12 +309,13 @@ class _Execution:
         total = reduce(Spent.plus, (row.spent for row in rows), Spent())
         amounts = total, problem.least_of_any_schedule
         spent, least = (problem.spent(each) if problem.timed else {} for each in amounts)
-        more = problem.attention_excess
+        more, regions = problem.attention_excess, problem.machine.regions
+        tops = tops_of(regions, self.spans)
         names = [joined(step.operations) for step in self.plan.steps]
         return ResidencyMeasures(
             **counted(report),
             traffic_bytes=loaded + saved,
-            memory_bytes=self.top * width,
+            memory_bytes=sum(tops) * width,
             loaded_bytes=loaded,
             saved_bytes=saved,
             compulsory_bytes=graph.compulsory * width,
@@ -300,6 +326,7 @@ class _Execution:
             weights_bytes=weights * width,
             staying_bytes=staying or None,
             flash_bytes=weights * width if flash else None,
+            memories=None if problem.machine.dram else self._memories(tops),
             executed_again=[*self.plan.again] or None,
             cycles=spent.get("cycles"),
             energy_fj=spent.get("energy"),
@@ -307,6 +334,33 @@ class _Execution:
             compulsory_energy_fj=least.get("energy"),
             steps_of_plan=dict(zip(names, steps, strict=True)),
         )
+
+    def _memories(self, tops: Sequence[int]) -> dict[str, MemoryMeasures]:
+        """Return what is taken of each memory, and what the core reads and writes in it."""
+        width, found = self.problem.machine.element_bytes, dict[str, MemoryMeasures]()
+        for number, (region, top) in enumerate(zip(self.problem.machine.regions, tops, strict=True)):
+            every = [step.accesses[number] for step in self.steps]
+            found[region.name or "RAM"] = MemoryMeasures(
+                memory_bytes=top * width,
+                read_bytes=width * sum(each.reads for each in every),
+                written_bytes=width * sum(each.writes for each in every),
+            )
+        flash = next((each.name for each in self.problem.machine.memories if each.read_only), FLASH)
+        weights = sum(operation.parameters for operation in self.graph.operations)
+        read = sum(step.accesses[-1].reads for step in self.steps)
+        found[flash] = MemoryMeasures(memory_bytes=weights * width, read_bytes=read * width, written_bytes=0)
+        return found
+
+    def _by_memory(self, row: _Row) -> dict[str, dict[str, int]] | None:
+        """Return the bytes of what was on chip in each of several memories."""
+        regions, width = self.problem.machine.regions, self.problem.machine.element_bytes
+        if len(regions) == 1:
+            return None
+        found: dict[str, dict[str, int]] = {region.name: {} for region in regions}
+        for key, (at, size) in row.placed.items():
+            if size:
+                found[regions[region_of(regions, at)].name][key] = size * width
+        return found
 
     def _measures_of_step(self, number: int, row: _Row) -> StepMeasures:
         width, step, decoded = self.problem.machine.element_bytes, self.plan.steps[number], self.steps[number]
@@ -326,10 +380,12 @@ class _Execution:
             saved_bytes=width * sum(row.tally.saved.values()),
             memory_bytes=sum(on_chip.values()),
             on_chip_bytes=on_chip,
+            memories=self._by_memory(row),
             cycles=spent.get("cycles"),
             energy_fj=spent.get("energy"),
             double_buffering=True if spent and step.double_buffering else None,
             running=True if step.running else None,
+            copied=[*step.copied] or None,
             interleaved=True if step.interleaved else None,
         )
 

@@ -182,6 +182,8 @@ class Operation:
         executed by itself, in one pass.
     recurrence
         Of such a layer, how often it computes a state.
+    every_reading
+        Each access with its reading, of which several may be the same.
     """
 
     number: int
@@ -198,11 +200,24 @@ class Operation:
     beside: Mapping[int, tuple[Span, ...]] = field(default_factory=dict)
     state: int = 0
     recurrence: Recurrence | None = None
+    every_reading: tuple[tuple[Access, Reading], ...] = ()
 
     @property
     def parameters(self) -> int:
         """Elements of its weights and biases, wherever they are."""
         return self.weights + self.staying
+
+    @cached_property
+    def copyable(self) -> int:
+        """Elements of weights in flash that a step may copy: of convolutions and products, without biases."""
+        if self.op.spec.kind not in ("conv", "fc"):
+            return 0
+        return self.staying - self.biases
+
+    @property
+    def biases(self) -> int:
+        """Elements of its biases: of each block of weights the first one, if there are any."""
+        return self.units if getattr(self.op.spec, "bias", False) else 0
 
     @property
     def name(self) -> str:
@@ -333,7 +348,7 @@ class Graph:
 
     def _operation(self, op: Op) -> Operation:
         spec = op.spec
-        whole, readings = reads_whole(op), []
+        whole, every = reads_whole(op), list[tuple[Access, Reading]]()
         shapes = [self.ops.operand_shape(operand) for operand in op.operands]
         at_place = reads_place(op, shapes) if whole and shapes else (False,) * len(shapes)
         for operand, shape, place in zip(op.operands, shapes, at_place, strict=True):
@@ -351,8 +366,7 @@ class Graph:
                     row, column = access.at or (0, 0)
                     before = spec.padding[0] + row, spec.padding[2] + column
                     reading = Reading(access.source + 1, *planes, spec.stride, before, spec.kernel_extent)
-                if reading not in readings:
-                    readings.append(reading)
+                every.append((access, reading))
         weights = spec.parameters if isinstance(spec, NamedLayer) else parameters_of(spec)
         functions = isinstance(spec, Map) and spec.op not in NORMALISATIONS
         alike = isinstance(spec, Add | Mul) or functions
@@ -364,7 +378,7 @@ class Graph:
         return Operation(
             op.number,
             op,
-            tuple(readings),
+            tuple(dict.fromkeys(reading for _, reading in every)),
             self._parts(op),
             0 if stays else weights,
             spec.output[0] if divisible else 1,
@@ -376,6 +390,7 @@ class Graph:
             self._spans(op.accesses if second is None else op.operands[0]),
             state_of(spec),
             spec.recurrence if isinstance(spec, Function) else None,
+            tuple(every),
         )
 
     def _running(self, op: Op, weights: int) -> Running | None:

@@ -32,6 +32,7 @@ from tilewright.residency.shapes.strips import Strips, strips_of
 from tilewright.residency.tile_steps import TileSteps
 from tilewright.simulator.addressed import Elements
 from tilewright.simulator.addressed_machine import (
+    Apply,
     Check,
     Compute,
     EndOfSlot,
@@ -43,7 +44,7 @@ from tilewright.simulator.addressed_machine import (
     SomePixels,
 )
 from tilewright.simulator.arithmetic.attention import in_floats_of
-from tilewright.simulator.arithmetic.pixel_arithmetic import PixelArithmetic, Span
+from tilewright.simulator.arithmetic.pixel_arithmetic import PixelArithmetic, Span, Work
 from tilewright.simulator.program import Counts, Values
 from tilewright.spec.graph import Access
 
@@ -249,12 +250,14 @@ class StepProgram:
         if self.shape.doubled:
             yield from self._double_buffered()
         elif self.shape.order == "kernels":
+            yield from self._copy_weights()
             for block in blocks_of(self.group.last.units, self.shape.kernels):
                 self.block = block
                 if not self.shape.running:
                     yield from self._load_weights(self.group.last, block)
                 yield from self._passes()
         else:
+            yield from self._copy_weights()
             for operation in self.group.operations:
                 if operation.number in self.shape.kept:
                     yield from self._load_weights(operation, (0, operation.units))
@@ -473,8 +476,7 @@ class StepProgram:
         places = np.arange(*block)[:, None] * (bias + each * every) + own
         elements = self.program.elements.of(self.program.weights(operation.number), places)
         if operation.staying:
-            address = self.program.staying[operation.number]
-            self._weights[operation.number] = Place(address + places, elements)
+            self._weights[operation.number] = Place(self._staying_cells(operation, places), elements)
             return
         address = self.step.addresses[key_of("weights", operation.name)]
         place = Place(address + np.arange(places.size).reshape(places.shape), elements)
@@ -776,15 +778,39 @@ class StepProgram:
         span = np.arange(min(block[0] * each, every), min(block[1] * each, every))
         if not span.size:
             return False
-        if operation.staying:
-            address = self.program.staying[operation.number] + int(span[0])
-        else:
-            address = self.step.addresses[key_of("weights", operation.name)]
-            if operation.number not in self.shape.kept:
-                address += self._half("weights", operation.number, self._turn)
         elements = self.program.elements.of(self.program.weights(operation.number), span)
+        if operation.staying:
+            self._weights[operation.number] = Place(self._staying_cells(operation, span), elements)
+            return True
+        address = self.step.addresses[key_of("weights", operation.name)]
+        if operation.number not in self.shape.kept:
+            address += self._half("weights", operation.number, self._turn)
         self._weights[operation.number] = Place(address + np.arange(len(span)), elements)
         return True
+
+    def _copy_weights(self) -> Iterator[Instruction]:
+        """Copy weights from flash."""
+        for operation in self.group.operations:
+            if operation.number in self.shape.copied:
+                each = operation.parameters // operation.units
+                places = (
+                    np.arange(operation.parameters).reshape(-1, each)[:, operation.biases > 0 :].reshape(-1)
+                )
+                elements = self.program.elements.of(self.program.weights(operation.number), places)
+                flash = Place(self.program.staying[operation.number] + places, elements)
+                copies = Place(self._staying_cells(operation, places), elements)
+                yield Apply((flash,), (copies,), lambda values: (values,), Work())
+
+    def _staying_cells(self, operation: Operation, places: Numbers) -> Numbers:
+        """Return where weights and biases are that steps do not load: in flash, or where they were copied."""
+        flash = self.program.staying[operation.number] + places
+        if operation.number not in self.shape.copied:
+            return flash
+        address = self.step.addresses[key_of("weights", operation.name)]
+        each, before = operation.parameters // operation.units, int(operation.biases > 0)
+        kernel, place = np.divmod(places, each)
+        copied = address + kernel * (each - before) + place - before
+        return np.where(place < before, flash, copied)
 
     def _load_weights(self, operation: Operation, block: Span) -> Iterator[Instruction]:
         """Load a block of weights, unless they are on chip for good."""

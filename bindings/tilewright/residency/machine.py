@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
-from typing import Annotated, Any, ClassVar, Literal
+from collections.abc import Iterable, Sequence
+from functools import cached_property
+from itertools import accumulate
+from typing import Annotated, Any, ClassVar, Literal, NamedTuple
 
 from pydantic import Field, model_validator
 
@@ -54,6 +57,7 @@ Rate = Annotated[int, Field(ge=1, le=1_000_000)]
 
 
 Cycles = Annotated[float, Field(ge=0, le=1_000_000)]
+MemoryName = Annotated[str, Field(min_length=1, max_length=MAX_NAME)]
 
 
 class CoreCycles(Spec):
@@ -80,7 +84,7 @@ class CoreCycles(Spec):
     running
         A value that is added to running values.
     moved
-        A byte that is read or written outside.
+        A byte that is read or written outside, or copied.
     softmax, other
         A value of softmax, and of any other operation.
     """
@@ -114,13 +118,65 @@ class Memory(Spec):
         Its size.
     read_only
         Whether it is flash or ROM: it holds weights, which are read where they are.
+    read_waits, write_waits
+        Cycles that the core waits for a value that it reads, or writes, rounded to hundredths. In flash these
+        are weights; what instructions wait there is in all other prices.
     """
 
     table_name: ClassVar[str] = "memories"
+    later: ClassVar[tuple[str, ...]] = ("read_waits", "write_waits")
 
-    name: Annotated[str, Field(min_length=1, max_length=MAX_NAME)]
+    name: MemoryName
     bytes: Bytes
     read_only: bool = False
+    read_waits: Cycles = 0.0
+    write_waits: Cycles = 0.0
+
+    def model_post_init(self, _context: object) -> None:
+        """Refuse waits for what is not done."""
+        if self.read_only and self.write_waits:
+            raise InputError(
+                "write_waits", self.write_waits, f"is for memories that can be written; {self.name} is not"
+            )
+
+
+class Region(NamedTuple):
+    """A memory that maps lie in: the elements of all of them are numbered one behind the other.
+
+    Attributes
+    ----------
+    name
+        Empty where the machine has one memory without a name.
+    begin, end
+        Its first element, and the one behind its last.
+    reading, writing
+        Cycles that the core waits for a value.
+    """
+
+    name: str
+    begin: int
+    end: int
+    reading: float = 0.0
+    writing: float = 0.0
+
+    @property
+    def elements(self) -> int:
+        """How many it holds."""
+        return self.end - self.begin
+
+
+def tops_of(regions: Sequence[Region], spans: Iterable[tuple[int, int]]) -> list[int]:
+    """Return what is taken of each memory up to the highest element, of spans: first element and size."""
+    tops = [0] * len(regions)
+    for at, size in spans:
+        number = region_of(regions, at)
+        tops[number] = max(tops[number], at + size - regions[number].begin)
+    return tops
+
+
+def region_of(regions: Sequence[Region], element: int) -> int:
+    """Return the memory that an element lies in, by its number; the last one for those behind all."""
+    return sum(element >= each.begin for each in regions) - 1
 
 
 class OneMemory(Spec):
@@ -131,7 +187,8 @@ class OneMemory(Spec):
     Attributes
     ----------
     memory_bytes
-        Of all that is on chip at a time; where `memories` are told, by default that of `memory`.
+        Of all that is on chip at a time; where `memories` are told, by default those of `memory`. Of several
+        what is taken in all of them together, each up to its highest address.
     element_bytes
         Of a value of a map, of a weight and of a bias.
     sum_bytes
@@ -149,8 +206,9 @@ class OneMemory(Spec):
     energy
         Prices.
     memory
-        Which memory of a hierarchy this is, where the machine is read from one; of several `memories`, by
-        default the first that can be written.
+        Which memory of a hierarchy this is, where the machine is read from one. Of several `memories` the
+        one, or those, that maps lie in; by default all that can be written, or where `memory_bytes` is told
+        the first of them.
     memories
         All that there are, where weights are in flash: those that are read only.
     dram
@@ -183,39 +241,101 @@ class OneMemory(Spec):
     vector_ops_per_cycle: Rate | None = None
     double_buffering: bool = False
     energy: Energy | None = None
-    memory: Annotated[str, Field(min_length=1, max_length=MAX_NAME)] | None = None
+    memory: MemoryName | Annotated[tuple[MemoryName, ...], Field(min_length=1, max_length=16)] | None = None
     memories: Annotated[tuple[Memory, ...], Field(max_length=16)] = ()
     dram: bool = True
     cycles_of: CoreCycles | None = None
 
     @model_validator(mode="before")
     @classmethod
-    def _take_memory(cls, given: Any) -> Any:
-        """Take the size of the memory that is named, or of the first that can be written."""
+    def _take_memories(cls, given: Any) -> Any:
+        """Take the sizes of the memories that are named, or of all that can be written."""
         if not isinstance(given, dict) or "memory_bytes" in given:
             return given
         memories = given.get("memories")
         if not isinstance(memories, list | tuple) or not all(isinstance(each, dict) for each in memories):
             return given
         writable = {each.get("name"): each.get("bytes") for each in memories if not each.get("read_only")}
-        name = given.get("memory", next(iter(writable), None))
-        return {**given, "memory_bytes": writable[name]} if name in writable else given
+        every = [*writable] if len(writable) > 1 else next(iter(writable), None)
+        memory = given.get("memory", every)
+        names = memory if isinstance(memory, list | tuple) else [memory]
+        if memory is None or not all(type(name) is str for name in names):
+            return given
+        sizes = [writable.get(name) for name in names]
+        told = sum(size for size in sizes if type(size) is int)
+        return {**given, "memory": memory, "memory_bytes": max(1, told)}  # what is wrong is refused below
 
     def model_post_init(self, _context: object) -> None:
         """Refuse memories of one name, a name that none has, and weights that have no place."""
         names = [each.name for each in self.memories]
         if len(set(names)) < len(names):
             raise InputError("memories", names, "has two memories of one name")
-        writable = [each.name for each in self.memories if not each.read_only]
-        if self.memories and self.memory is not None and self.memory not in writable:
-            limit = f"names no memory that can be written; there are {', '.join(writable) or 'none'}"
-            raise InputError("memory", self.memory, limit)
+        self._check_memory()
         if not self.dram and not self.in_flash:
             limit = "is for machines with weights in flash: a memory of `memories` that is read_only"
             raise InputError("dram", self.dram, limit)
         if self.cycles_of is not None and (self.dram or self.element_bytes > 1):
             limit = "is of C with a byte a value, for machines without DRAM"
             raise InputError("cycles_of", "told", limit)
+
+    def _check_memory(self) -> None:
+        """Refuse memories for maps that there are not, and another size than that of several."""
+        flash = {each.read_waits for each in self.memories if each.read_only}
+        if len(flash) > 1:
+            limit = "must be the same for all memories that are read_only: weights lie in any of them"
+            raise InputError("read_waits", sorted(flash), limit)
+        several = isinstance(self.memory, tuple)
+        names = self.memory if isinstance(self.memory, tuple) else (self.memory,)
+        writable = {each.name: each for each in self.memories if not each.read_only}
+        for name in names if self.memories or several else ():
+            if name is not None and name not in writable:
+                limit = f"names no memory that can be written; there are {', '.join(writable) or 'none'}"
+                raise InputError("memory", name, limit)
+        if not several:
+            return
+        if len(set(names)) < len(names):
+            raise InputError("memory", list(names), "names a memory twice")
+        if self.dram:
+            raise InputError(
+                "memory", list(names), "names several memories, which is for machines without DRAM"
+            )
+        total = sum(writable[name].bytes for name in names if name is not None)
+        if self.memory_bytes > total:
+            raise InputError(
+                "memory_bytes", self.memory_bytes, f"is more than {total:,}, which these have in all"
+            )
+
+    @cached_property
+    def regions(self) -> tuple[Region, ...]:
+        """The memories that maps lie in: one, but for those of a machine without DRAM that has several."""
+        known = {each.name: each for each in self.memories}
+        if not isinstance(self.memory, tuple):
+            first = next((each.name for each in self.memories if not each.read_only), "")
+            name = self.memory or first
+            own = known.get(name)
+            waits = (own.read_waits, own.write_waits) if own is not None and not self.dram else (0.0, 0.0)
+            return (Region(name, 0, self.memory_bytes // self.element_bytes, *waits),)
+        every = [known[name] for name in self.memory]
+        ends = [*accumulate((each.bytes // self.element_bytes for each in every), initial=0)]
+        return tuple(
+            Region(each.name, begin, end, each.read_waits, each.write_waits)
+            for each, begin, end in zip(every, ends, ends[1:], strict=False)
+        )
+
+    @property
+    def waits(self) -> bool:
+        """Whether the core waits for any memory."""
+        return self.flash_waits > 0 or any(each.reading or each.writing for each in self.regions)
+
+    @property
+    def flash_waits(self) -> float:
+        """Cycles that the core waits for a weight that it reads in flash."""
+        return next((each.read_waits for each in self.memories if each.read_only), 0.0)
+
+    @property
+    def are_alike(self) -> bool:
+        """Whether it makes no difference to cycles in which memory anything lies."""
+        return not self.flash_waits and len({(each.reading, each.writing) for each in self.regions}) == 1
 
     @property
     def in_flash(self) -> bool:
@@ -229,7 +349,7 @@ class OneMemory(Spec):
 
     @property
     def capacity(self) -> int:
-        """Elements that the memory holds."""
+        """Elements that maps may take, in all memories together."""
         return self.memory_bytes // self.element_bytes
 
     @property

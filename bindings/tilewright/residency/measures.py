@@ -35,6 +35,8 @@ class StepMeasures(Table):
     """All that is on chip."""
     on_chip_bytes: Amounts
     """What each whole map, line buffer and block takes of it."""
+    memories: dict[str, Amounts] | None = None
+    """The same by the memory in which each of them lies; missing of machines with one."""
     cycles: Count | None = None
     """Where the machine has rates or prices, or the objective needs them; so is energy."""
     energy_fj: Count | None = None
@@ -43,8 +45,24 @@ class StepMeasures(Table):
     running: bool | None = None
     """Whether what the last operation reads is added to running values, pass by pass; missing where it is
     not. Then `pixels` and `columns` are of that plane."""
+    copied: list[str] | None = None
+    """Operations whose weights are copied from flash before the first pass; missing where there are none."""
     interleaved: bool | None = None
     """Whether operations take turns, pixel by pixel; missing where they do not."""
+
+
+@measures
+class MemoryMeasures(Table):
+    """Of a memory, without DRAM: one that maps lie in, or flash.
+
+    Of flash what is read are the weights of convolutions and products.
+    """
+
+    memory_bytes: Count
+    """Up to the highest address that is used."""
+    read_bytes: Count
+    """That the core reads, of maps, line buffers and running values."""
+    written_bytes: Count
 
 
 @measures
@@ -56,7 +74,7 @@ class ResidencyMeasures(Executed):
     traffic_bytes: Count
     """Moved from and to DRAM."""
     memory_bytes: Count
-    """Up to the highest address that is used."""
+    """Up to the highest address that is used; of several memories all of these together."""
     loaded_bytes: Count
     saved_bytes: Count
     compulsory_bytes: Count
@@ -73,6 +91,8 @@ class ResidencyMeasures(Executed):
     told of each later frame."""
     flash_bytes: Count | None = None
     """Weights in flash, where they are read; missing where they are not there."""
+    memories: dict[str, MemoryMeasures] | None = None
+    """Those that maps lie in, and flash, by name; missing with DRAM."""
     executed_again: list[str] | None = None
     """Operations that are executed twice."""
     cycles: Count | None = None

@@ -171,6 +171,7 @@ def encode_plan(graph: Graph, choices: Sequence[StepChoice], addresses: Sequence
                 double_buffering=choice.shape.doubled,
                 running=choice.shape.running,
                 interleaved=choice.shape.interleaved,
+                copied=tuple(graph.operations[number].name for number in sorted(choice.shape.copied)),
             )
             for choice, at in zip(choices, addresses, strict=True)
         )

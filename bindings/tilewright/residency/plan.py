@@ -83,6 +83,8 @@ class Step:
     interleaved
         Whether the operations of a pass take turns, pixel by pixel, each when its pixel is asked for. A pass
         is a pixel then, and all weights are kept.
+    copied
+        Operations whose weights, without biases, are copied from flash before the first pass.
     addresses
         First element of everything that is placed in this step: ``NAME`` of a whole tensor,
         ``lines of NAME`` for its line buffer, ``weights of NAME``, ``operand of NAME`` for a block of a
@@ -108,6 +110,7 @@ class Step:
     double_buffering: bool = False
     running: bool = False
     interleaved: bool = False
+    copied: tuple[str, ...] = ()
 
     def moved_up(self, elements: int) -> Step:
         """Return the step with all that it places so many elements further up."""
@@ -121,6 +124,8 @@ _OPTIONAL = {"columns": MAX_PLANE, "channels": MAX_CHANNELS, "keys": MAX_CHANNEL
 
 FLAGS = ("double_buffering", "running", "blocks", "interleaved")
 """What is false of a step that does not say it."""
+
+COPIED = "copied"
 
 STAYING = "staying"
 
@@ -145,6 +150,10 @@ class Plan(RoomPlan):
     steps: tuple[Step, ...]
     staying: dict[str, int] = field(default_factory=dict)
     again: dict[str, tuple[str, ...]] = field(default_factory=dict)
+
+    def moved_up(self, elements: int) -> Plan:
+        """Return the plan with all that its steps place so many elements further up."""
+        return replace(self, steps=tuple(step.moved_up(elements) for step in self.steps))
 
     def to_json(self) -> dict[str, Any]:
         """Return the plan as the JSON object of a result file."""
@@ -172,13 +181,15 @@ def _step_to_json(step: Step) -> dict[str, Any]:
     rest = {key: getattr(step, key) for key in ("order", "pixels", "kernels", "in_place")}
     more: dict[str, Any] = {key: getattr(step, key) for key in _OPTIONAL if getattr(step, key) is not None}
     more |= {key: True for key in FLAGS if getattr(step, key)}
+    more |= {COPIED: list(step.copied)} if step.copied else {}
     return {**names, **rest, **more, "addresses": dict(step.addresses)}
 
 
 def _step_from_json(data: Any, field: str, file: str | None) -> Step:
-    if not isinstance(data, dict) or set(data) - {*_OPTIONAL, *FLAGS} != {*_NAMES, *_KEYS}:
+    if not isinstance(data, dict) or set(data) - {*_OPTIONAL, *FLAGS, COPIED} != {*_NAMES, *_KEYS}:
         raise InputError(field, data, f"must be an object with {', '.join((*_NAMES, *_KEYS))}", file)
-    for key in _NAMES:
+    lists = [*_NAMES, *([COPIED] if COPIED in data else [])]
+    for key in lists:
         _names(data[key], f"{field}.{key}", file)
     if data["order"] not in ORDERS:
         raise InputError(f"{field}.order", data["order"], f"must be one of: {', '.join(ORDERS)}", file)
@@ -192,7 +203,7 @@ def _step_from_json(data: Any, field: str, file: str | None) -> Step:
         if type(data.get(key, False)) is not bool:
             raise InputError(f"{field}.{key}", data[key], "must be true or false", file)
     _addresses(data["addresses"], f"{field}.addresses", file)
-    return Step(**{**data, **{key: tuple(data[key]) for key in _NAMES}})
+    return Step(**{**data, **{key: tuple(data[key]) for key in lists}})
 
 
 def _names(data: Any, field: str, file: str | None) -> tuple[str, ...]:

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+from itertools import accumulate
 from math import ceil
 from typing import TYPE_CHECKING
 
@@ -26,6 +28,7 @@ from tilewright.plotting import (
 )
 from tilewright.residency.decode_plan import decode_plan
 from tilewright.residency.derived_problems import problem_of_plan
+from tilewright.residency.machine import region_of, tops_of
 from tilewright.residency.placement import Item, placed_items
 from tilewright.residency.plan import Plan, key_of, kind_of
 from tilewright.residency.problem import Problem
@@ -130,8 +133,16 @@ def _memory(axes: Axes, problem: Problem, plan: Plan, inches: float) -> None:
     placed = placed_items(groups, [step.choice for step in decode_plan(problem, plan)])
     boxes = [(item, plan.steps[item.names[0][0]].addresses[item.names[0][1]]) for item in placed]
     everything = [*_staying(problem, plan), *boxes]
-    taken = max(address + item.size for item, address in everything)
-    height = capacity if taken * LITTLE > capacity else taken
+    regions = problem.machine.regions
+    tops = tops_of(regions, [(address, item.size) for item, address in everything])
+    several = sum(map(bool, tops)) > 1
+    if several:  # one on the other, each as far as it is taken
+        bases = [*accumulate(tops, initial=0)]
+        lower = [base - region.begin for base, region in zip(bases, regions, strict=False)]
+        everything = [(item, address + lower[region_of(regions, address)]) for item, address in everything]
+        _name_memories(axes, problem, tops, len(plan.steps))
+    taken = sum(tops)
+    height = capacity if taken * LITTLE > capacity and len(regions) == 1 else taken
     for item, address in everything:
         colour = KINDS[_kind(item.names[0][1])]
         axes.bar(
@@ -159,15 +170,27 @@ def _memory(axes: Axes, problem: Problem, plan: Plan, inches: float) -> None:
     if height == capacity:
         axes.axhline(most, **LIMIT_LINE)
     else:
-        title, most = f"Memory: the lowest {taken * width:,} of {most:,} bytes", taken * width
+        lowest = "in each memory the lowest bytes," if several else "the lowest"
+        title, most = f"Memory: {lowest} {taken * width:,} of {most:,} bytes", taken * width
     axes.set_ylim(0, most * 1.03)
-    axes.set_ylabel("address in bytes")
+    axes.set_ylabel("bytes, memory upon memory" if several else "address in bytes")
     axes.yaxis.set_major_formatter(StrMethodFormatter("{x:,.0f}"))
     axes.set_title(title, loc="left")
     there = {_kind(item.names[0][1]) for item in placed}
     shown = [(kind, colour) for kind, colour in KINDS.items() if kind != SECOND or kind in there]
     explain_colours(axes, shown, "right")
     _step_axis(axes, plan, step)
+
+
+def _name_memories(axes: Axes, problem: Problem, tops: Sequence[int], steps: int) -> None:
+    """Draw where each memory ends of which something is taken, with its name."""
+    width, base = problem.machine.element_bytes, 0
+    for region, top in zip(problem.machine.regions, tops, strict=True):
+        if top:
+            base += top
+            axes.axhline(base * width, color=INK, linewidth=0.8, linestyle=":")
+            where = steps + 0.5 + MARGIN, base * width
+            axes.annotate(region.name, where, (-3, -9), textcoords="offset points", ha="right", fontsize=7)
 
 
 def _staying(problem: Problem, plan: Plan) -> list[tuple[Item, int]]:

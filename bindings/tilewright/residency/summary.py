@@ -14,12 +14,12 @@ from tilewright.core.room import Rows
 from tilewright.plotting import shortened
 from tilewright.residency.exact.priced_steps import units_of
 from tilewright.residency.exact.traffic_curve import point_of, traffic_curve
-from tilewright.residency.exact.without_dram import WithoutDram
+from tilewright.residency.exact.without_dram import in_one_memory
 from tilewright.residency.machine import ONE
 from tilewright.residency.measures import ResidencyMeasures, StepMeasures
 from tilewright.residency.plan import MAP, kind_of
 from tilewright.residency.problem import Problem
-from tilewright.spec.errors import OutOfTimeError
+from tilewright.spec.errors import InputError, OutOfTimeError
 from tilewright.spec.objectives import among_plans
 
 LONGEST = 40
@@ -75,7 +75,10 @@ def rows(problem: Problem, measures: ResidencyMeasures) -> Rows:
     if measures.layer_by_layer_bytes is not None:
         shown.append(("one by one", f"{measures.layer_by_layer_bytes:,} bytes with all maps in DRAM"))
     if measures.flash_bytes is not None:
-        shown.append(("flash", f"{measures.flash_bytes:,} of {problem.machine.flash_bytes:,} bytes, weights"))
+        copied = sum(len(step.copied or ()) for step in measures.steps_of_plan.values())
+        told = f", copied of {copied} operations" if copied else ""
+        flash = f"{measures.flash_bytes:,} of {problem.machine.flash_bytes:,} bytes, weights{told}"
+        shown.append(("flash", flash))
         least = problem.least_spent.macs
         again = f", {measures.macs / least - 1:.1%} of them again" if measures.macs > least else ""
         shown.append(("MACs", f"{measures.macs:,}{again}"))
@@ -85,8 +88,23 @@ def rows(problem: Problem, measures: ResidencyMeasures) -> Rows:
     if measures.executed_again:
         shown.append(("twice", f"{', '.join(measures.executed_again)}: weights are loaded again"))
     shown.append(("memory", f"{measures.memory_bytes:,} of {problem.machine.memory_bytes:,} bytes"))
+    shown += _memories(problem, measures)
     shown.append(("steps", f"{len(names)} of {operations} operations, {together} depth-first"))
     return shown
+
+
+def _memories(problem: Problem, measures: ResidencyMeasures) -> Rows:
+    """Return what is taken of each of several memories, and what the core reads and writes there."""
+    regions = problem.machine.regions
+    if measures.memories is None or len(regions) == 1:
+        return []
+    found = []
+    for region, (name, each) in zip(regions, measures.memories.items(), strict=False):
+        if each.memory_bytes:
+            size = region.elements * problem.machine.element_bytes
+            accesses = f"the core reads {each.read_bytes:,} and writes {each.written_bytes:,}"
+            found.append((name, f"{each.memory_bytes:,} of {size:,} bytes; {accesses}"))
+    return found
 
 
 def _time_and_energy(problem: Problem, measures: ResidencyMeasures) -> Rows:
@@ -121,7 +139,10 @@ def table(problem: Problem, measures: ResidencyMeasures) -> list[tuple[str, ...]
     timed = measures.cycles is not None
     spent: tuple[str, ...] = ("cycles", "buffers") if timed else ()
     header = ("step", "operations", "outer loop", "passes", "pixels", "loaded", "saved", *spent)
-    lines: list[tuple[str, ...]] = [(*header, "on chip", "whole maps")]
+    names = [region.name for region in problem.machine.regions if measures.memories]
+    used = [name for name in names if (measures.memories or {})[name].memory_bytes]
+    several = used if len(used) > 1 else []
+    lines: list[tuple[str, ...]] = [(*header, "on chip", *(f"in {name}" for name in several), "whole maps")]
     for number, (key, step) in enumerate(measures.steps_of_plan.items(), 1):
         whole = [name for name in step.on_chip_bytes if kind_of(name) == MAP]
         spent = (f"{step.cycles:,}", "twice" if step.double_buffering else "once") if timed else ()
@@ -136,6 +157,7 @@ def table(problem: Problem, measures: ResidencyMeasures) -> list[tuple[str, ...]
                 f"{step.saved_bytes:,}",
                 *spent,
                 f"{step.memory_bytes:,}",
+                *(f"{sum((step.memories or {})[name].values()):,}" for name in several),
                 shortened(", ".join(whole), LONGEST) if whole else "",
             )
         )
@@ -156,8 +178,8 @@ def _front(problem: Problem, measures: ResidencyMeasures) -> Front | None:
     """Return memory over multiply-accumulates, or cycles where these count, if all is proven in time."""
     over = "cycles" if "cycles" in (*problem.objective.names, *problem.objective.limits) else "macs"
     try:
-        labels = WithoutDram(problem, time.monotonic() + CURVE_SECONDS, over).front()
-    except OutOfTimeError:
+        labels = in_one_memory(problem, time.monotonic() + CURVE_SECONDS, over).front()
+    except (OutOfTimeError, InputError):  # of memories with other waits than each other there is none
         return None
     width = problem.machine.element_bytes
     points = [(label.costs[0] * width, units_of(problem, over, label.costs[1])) for label in labels]

@@ -1,4 +1,4 @@
-"""A plan without DRAM as a C project for a micro-controller: weights in flash, one arena of bytes in RAM.
+"""A plan without DRAM as a C project for a micro-controller: weights in flash, an arena in each RAM.
 
 Each step is a function. Its operations take turns as the plan has it: the last one asks for what its next
 pixel reads, and so on, by `goto` and without recursion.
@@ -6,13 +6,14 @@ pixel reads, and so on, by `goto` and without recursion.
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
 from tilewright.codegen.c_text import safe_text
+from tilewright.codegen.microcontroller.arenas import GAP, Arena, arenas_of
 from tilewright.codegen.microcontroller.arrays import number_rows, single
 from tilewright.codegen.microcontroller.coding import coded_network
 from tilewright.codegen.microcontroller.operations import padding_name
@@ -94,7 +95,8 @@ class _Project:
         self.problem, self.network, self.name, self.source = problem, network, name, source
         self.element = _refuse(problem, self.inside)
         self.graph = problem.graph
-        self.steps = planned_steps(problem, plan)
+        self.arenas = arenas_of(problem, plan)
+        self.steps = planned_steps(problem, plan, self.arenas)
         given = given_maps(problem, network)
         self.coded, stored = coded_network(problem, network, given)
         begins, self.inputs = inputs_outside(network, self.inside.inputs, given, stored)
@@ -129,9 +131,13 @@ class _Project:
             "macs": f"{self.costs['macs']:,}",
             "input": f"{self.bytes * sum(each.size for each in self.inputs):,}",
             "output": f"{self.bytes * sum(each.size for each in self.outputs):,}",
+            "arenas": _told(self.arenas),
         }
         texts = {"network.h": self._header(arena), "network.c": self._network(), "vectors.h": self._vectors()}
-        texts |= {f"{board}.ld": _linker_script(*places, arena) for board, places in BOARDS.items()}
+        waits = self.problem.machine.flash_waits
+        texts |= {
+            f"{board}.ld": _linker_script(*places, self.arenas, waits) for board, places in BOARDS.items()
+        }
         return project_files({"microcontroller": RUNTIME}, texts, told, {})
 
     def _header(self, arena: int) -> str:
@@ -140,6 +146,7 @@ class _Project:
             "",
             "/* Bytes of the arena, exactly as planned, and of inputs and outputs, one behind the other. */",
             f"#define NETWORK_ARENA_BYTES {arena}",
+            *self._sizes_of_arenas(),
             f"#define NETWORK_INPUT_BYTES {self.bytes * sum(each.size for each in self.inputs)}",
             f"#define NETWORK_OUTPUT_BYTES {self.bytes * sum(each.size for each in self.outputs)}",
             "",
@@ -148,9 +155,7 @@ class _Project:
             f"#define NETWORK_MOVED_BYTES {self.costs['traffic']}LL",
             "",
             "/* The section of the arena, which has no contents, and its alignment in bytes. */",
-            "#ifndef NETWORK_ARENA",
-            f'#define NETWORK_ARENA __attribute__((section(".bss.network_arena"), aligned({ALIGNMENT})))',
-            "#endif",
+            *self._sections_of_arenas(),
             "",
             f"typedef {self.input_type} network_input_t;",
             f"typedef {self.output_type} network_output_t;",
@@ -164,6 +169,17 @@ class _Project:
             "extern long long network_moved_bytes;",
         ]
         return header_file("network", file_head(self.name, self.source), lines)
+
+    def _sizes_of_arenas(self) -> Iterator[str]:
+        """Yield the size of each of several arenas."""
+        for each in self.arenas if len(self.arenas) > 1 else ():
+            yield f"#define NETWORK_{each.symbol}_BYTES {each.bytes} /* in {safe_text(each.region.name)} */"
+
+    def _sections_of_arenas(self) -> Iterator[str]:
+        """Yield the macros that tell where arenas lie."""
+        for each in self.arenas:
+            where = f'__attribute__((section("{each.section}"), aligned({ALIGNMENT})))'
+            yield from (f"#ifndef NETWORK_{each.symbol}", f"#define NETWORK_{each.symbol} {where}", "#endif")
 
     def _scales(self) -> Iterator[str]:
         """Yield what integers stand for, of inputs and outputs that are floats in the file."""
@@ -224,8 +240,10 @@ class _Project:
         if self.element != "int8":
             lines += [f"#define VALUE {self.element}_t"]
         lines += ['#include "kernels.h"', '#include "places.h"', ""]
-        size = "NETWORK_ARENA_BYTES" if self.bytes == 1 else f"NETWORK_ARENA_BYTES / {self.bytes}"
-        lines += [f"NETWORK_ARENA static value_t arena[{size}];", ""]
+        for each in self.arenas:
+            size = f"NETWORK_{each.symbol}_BYTES"
+            size = size if self.bytes == 1 else f"{size} / {self.bytes}"
+            lines += [f"NETWORK_{each.symbol} static value_t {each.name}[{size}];", ""]
         lines += ["#ifdef COUNT_BYTES", "long long network_moved_bytes;", "#endif", ""]
         lines += self._padding()
         for coded in self.coded.values():
@@ -262,21 +280,40 @@ class _Project:
         ]
 
 
-def _linker_script(flash: int, arena: int, others: int, size: int) -> str:
-    """Return the linker script of a board: its region for the arena is exactly as large as planned."""
+def _told(arenas: Sequence[Arena]) -> str:
+    """Say where the arenas are."""
+    if len(arenas) == 1:
+        return (
+            f"The arena is in the section `{arenas[0].section}`, which has no contents. Define "
+            f"`NETWORK_{arenas[0].symbol}` to put it elsewhere."
+        )
+    found = "; ".join(f"`{each.section}` is for {safe_text(each.region.name)}" for each in arenas)
+    return (
+        f"There are {len(arenas)} arenas, in sections without contents: {found}. Define "
+        f"`NETWORK_{arenas[0].symbol}` and so on to put them elsewhere."
+    )
+
+
+def _linker_script(flash: int, first: int, others: int, arenas: Sequence[Arena], waits: float) -> str:
+    """Return the linker script of a board: its regions for arenas are exactly as large as planned."""
+    regions = [*_told_waits("FLASH", waits, 0), f"    FLASH (rx) : ORIGIN = {flash:#x}, LENGTH = 4M"]
+    origin = first
+    for each in arenas:
+        regions += _told_waits(each.symbol, each.region.reading, each.region.writing)
+        regions.append(f"    {each.symbol} (rw) : ORIGIN = {origin:#x}, LENGTH = {each.bytes}")
+        origin += -(-each.bytes // GAP) * GAP + GAP
     lines = [
-        "/* The arena is exactly as large as planned: one byte more does not link. */",
+        "/* Arenas are exactly as large as planned: one byte more does not link. */",
         "ENTRY(_start)",
         "MEMORY",
         "{",
-        f"    FLASH (rx) : ORIGIN = {flash:#x}, LENGTH = 4M",
-        f"    ARENA (rw) : ORIGIN = {arena:#x}, LENGTH = {size}",
+        *regions,
         f"    OTHERS (rw) : ORIGIN = {others:#x}, LENGTH = {OTHERS}",
         "}",
         "SECTIONS",
         "{",
         "    .text : { KEEP(*(.start)) *(.text*) *(.rodata*) *(.srodata*) } > FLASH",
-        "    .arena (NOLOAD) : { *(.bss.network_arena) } > ARENA",
+        *(f"    .{each.name} (NOLOAD) : {{ *({each.section}) }} > {each.symbol}" for each in arenas),
         "    .others (NOLOAD) : {",
         "        others_begin = .;",
         "        *(.data*) *(.sdata*) *(.bss*) *(.sbss*) *(COMMON)",
@@ -289,6 +326,13 @@ def _linker_script(flash: int, arena: int, others: int, size: int) -> str:
         "",
     ]
     return "\n".join(lines)
+
+
+def _told_waits(symbol: str, reading: float, writing: float) -> list[str]:
+    """Return the line that tells the emulated bus what the core waits for data in a region, if it does."""
+    if not (round(reading) or round(writing)):
+        return []
+    return [f"    /* {symbol} waits {round(reading)} cycles to read, {round(writing)} to write. */"]
 
 
 def _refuse(problem: Problem, given: Inside) -> str:

@@ -265,7 +265,7 @@ class Elements:
     def place(self, axis: int, mask: Truths, where: str) -> str:
         """Return a variable for where a pixel is, in the body of the loop of an axis."""
         condition = self.truth(self.outer(mask, axis))
-        text = f"{condition} ? {where} : arena" if condition else where
+        text = f"{condition} ? {where} : input" if condition else where
         found, key = self._found[max(0, axis - PIXEL + 1)], ("place", text)
         if key not in found:
             found[key] = self.fresh("at")

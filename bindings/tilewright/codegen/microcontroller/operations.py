@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from typing import TYPE_CHECKING, Any, Protocol
 
 import numpy as np
@@ -38,12 +38,15 @@ class Places(Protocol):
     ----------
     strips
         How many the step has.
+    copied
+        Where the weights are that the step has copied, by operation.
     """
 
     strips: int
+    copied: Mapping[int, str]
 
-    def address(self, tensor: int) -> int:
-        """Return where a map lies in the arena."""
+    def address(self, tensor: int) -> str:
+        """Return where a map lies in RAM."""
 
     def has_all_channels(self, tensor: int, operation: Operation) -> None:
         """Refuse a map of which the step has some channels alone."""
@@ -169,6 +172,10 @@ class CodedOperation:
         """Return what computes a pixel, to `result`."""
         raise NotImplementedError
 
+    def copy_weights(self, place: str) -> Lines:
+        """Return what copies the weights to a place."""
+        raise refusal(self.operation, f"there is no C for {self.kind} with weights that are copied")
+
     def running(self, step: Places, own: StepMap) -> Lines:
         """Return what adds a pixel to running values, and gives the result after the last one."""
         raise refusal(self.operation, f"there is no C for {self.kind} with running values")
@@ -214,6 +221,17 @@ class WithWeights(CodedOperation):
         """Return weights as the C reads them."""
         raise NotImplementedError
 
+    def weights_of(self, step: Places) -> str:
+        """Return where the weights are that a step reads: in flash, or where it has copied them."""
+        return step.copied.get(self.operation.number, f"{self.name}_weights")
+
+    def copy_weights(self, place: str) -> Lines:
+        """Return what copies the weights to a place."""
+        element = np.dtype(self.exact.type).itemsize
+        if self.packed().nbytes != self.operation.copyable * element:
+            raise refusal(self.operation, "there is no C for copies of weights of another size than planned")
+        yield f"memcpy({place}, {self.name}_weights, sizeof {self.name}_weights);"
+
     def constants(self) -> Lines:
         """Return weights, biases, and the function that rescales."""
         yield from array_lines("int8_t" if self.narrow else "int16_t", f"{self.name}_weights", self.packed())
@@ -226,7 +244,7 @@ class WithWeights(CodedOperation):
         """Return what computes a pixel of taps."""
         yield f"value_t *result = {step.result(own)};"
         sizes = f"{count}, {channels}, {self.outputs}"
-        names = f"{self.name}_weights, {self.name}_bias, {self.name}_rescaled"
+        names = f"{self.weights_of(step)}, {self.name}_bias, {self.name}_rescaled"
         yield f"CONVOLUTION({self.kernel}, result, taps, {sizes}, {names});"
 
     def running(self, step: Places, own: StepMap) -> Lines:
@@ -237,12 +255,12 @@ class WithWeights(CodedOperation):
         get, put = ("wide_at", "put_wide") if self.rescaling.wide else ("sum_at", "put_sum")
         yield f"const int pixel = y{own.tensor} * {columns} + x{own.tensor} + {step.begin(own)};"
         yield f"const value_t *taps[1] = {{{step.pixel(self.source, own)}}};"
-        yield f"value_t *sums = arena + {own.address};"
+        yield f"value_t *sums = {own.address};"
         depth, whole = self.weights.reshape(len(self.weights), -1).shape[1], self.outputs // BLOCK * BLOCK
         if whole:
             yield f"for (int o = 0; o < {whole}; o += {BLOCK}) {{"
             where = f"o * {depth} + pixel * {BLOCK * size}"
-            yield f"    const weight_{kind} *own = {self.name}_weights + {where};"
+            yield f"    const weight_{kind} *own = {self.weights_of(step)} + {where};"
             yield f"    wide_{kind} four[{BLOCK}];"
             yield f"    for (int k = 0; k < {BLOCK}; k++)"
             yield f"        four[k] = first ? {self.name}_bias[o + k] : {get}(sums + {at} * (o + k));"
@@ -252,7 +270,7 @@ class WithWeights(CodedOperation):
             yield "}"
         if whole < self.outputs:
             yield f"for (int o = {whole}; o < {self.outputs}; o++) {{"
-            yield f"    const weight_{kind} *own = {self.name}_weights + o * {depth} + pixel * {size};"
+            yield f"    const weight_{kind} *own = {self.weights_of(step)} + o * {depth} + pixel * {size};"
             yield f"    const wide_{kind} before = first ? {self.name}_bias[o] : {get}(sums + {at} * o);"
             yield f"    {put}(sums + {at} * o, sum_one_{kind}(taps, 1, {size}, own, before));"
             yield "}"
@@ -310,7 +328,7 @@ class Convolution(WithWeights):
             yield from self.convolved(step, own, self.taps, self.channels)
             return
         yield f"value_t *result = {step.result(own)};"
-        names = f"{self.name}_weights, {self.name}_bias, {self.name}_rescaled"
+        names = f"{self.weights_of(step)}, {self.name}_bias, {self.name}_rescaled"
         inputs, outputs = (count // self.exact.groups for count in (self.channels, self.outputs))
         if (inputs, outputs) == (1, 1):
             yield f"DEPTHWISE({self.kernel}, result, taps, {self.taps}, {self.channels}, {names});"
@@ -331,10 +349,11 @@ class Convolution(WithWeights):
         columns = self.graph.tensors[self.source].shape[2]
         yield f"const int pixel = y{own.tensor} * {columns} + x{own.tensor} + {step.begin(own)};"
         yield f"const value_t *x = {step.pixel(self.source, own)};"
-        yield f"value_t *sums = arena + {own.address};"
+        yield f"value_t *sums = {own.address};"
+        weights = self.weights_of(step)
         yield f"for (int c = 0; c < {self.outputs}; c++) {{"
         yield f"    const wide_{self.kernel} before = first ? {self.name}_bias[c] : {get}(sums + {at} * c);"
-        yield f"    {put}(sums + {at} * c, before + x[c] * {self.name}_weights[c * {self.taps} + pixel]);"
+        yield f"    {put}(sums + {at} * c, before + x[c] * ({weights})[c * {self.taps} + pixel]);"
         yield "}"
         yield from self.results_of_sums(step)
 
@@ -362,7 +381,7 @@ class Product(WithWeights):
 
     def pixel(self, step: Places, own: StepMap) -> Lines:
         """Return what computes the only pixel."""
-        depth, place = self.exact.weights.shape[1], f"arena + {step.address(self.source)}"
+        depth, place = self.exact.weights.shape[1], step.address(self.source)
         if depth == self.channels:
             place = step.at(self.source, "0", "0") if self.whole else step.pixel(self.source, own)
         yield f"const value_t *taps[1] = {{{place}}};"
@@ -456,18 +475,18 @@ def running_values(
     yield from first_and_last(step, own)
     yield f"for (int c = 0; c < {coded.outputs}; c++) {{"
     if value is None:
-        yield f"    value_t *most = arena + {own.address} + c;"
+        yield f"    value_t *most = {own.address} + c;"
         yield "    *most = first || x[c] > *most ? x[c] : *most;"
     else:
-        yield f"    value_t *sum = arena + {own.address} + {room_of_sum(coded)} * c;"
+        yield f"    value_t *sum = {own.address} + {room_of_sum(coded)} * c;"
         yield "    put_sum(sum, (first ? 0 : sum_at(sum)) + x[c]);"
     yield "}"
     yield "if (last) {"
     yield from coded.plane_result(step)
     yield f"    for (int c = 0; c < {coded.outputs}; c++)"
-    found = clamped(coded.exact, f"arena[{own.address} + c]")
+    found = clamped(coded.exact, f"({own.address})[c]")
     if value is not None:
-        found = value(f"sum_at(arena + {own.address} + {room_of_sum(coded)} * c)")
+        found = value(f"sum_at({own.address} + {room_of_sum(coded)} * c)")
     yield f"        result[c] = (value_t){found};"
     yield from coded.after_last_pixel(step)
     yield "}"
@@ -533,7 +552,7 @@ class Mean(CodedOperation):
 
     def pixel(self, step: Places, own: StepMap) -> Lines:
         """Return what computes the only pixel of a plane that is there, pixel by pixel in order."""
-        yield f"const value_t *x = arena + {step.address(self.source)};"
+        yield f"const value_t *x = {step.address(self.source)};"
         yield f"value_t *result = {step.result(own)};"
         yield f"for (int c = 0; c < {self.outputs}; c++) {{"
         yield "    int32_t found = 0;"

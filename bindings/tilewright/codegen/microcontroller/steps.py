@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
+from tilewright.codegen.microcontroller.arenas import Arena, place
 from tilewright.residency import Plan, Problem
 from tilewright.residency.decode_plan import decode_plan
 from tilewright.residency.graph import members
@@ -24,7 +26,7 @@ class StepMap:
     tensor
         Its number in the graph.
     address, held
-        It goes around in so many pixels from an address on.
+        It goes around in so many pixels from a place on, in C.
     whole
         Whether all of it is there, pixel by pixel in order.
     loaded, fetched
@@ -38,7 +40,7 @@ class StepMap:
     """
 
     tensor: int
-    address: int
+    address: str
     held: int
     whole: bool
     loaded: bool
@@ -68,6 +70,8 @@ class PlannedStep:
         Bytes in RAM.
     result
         Where the output of running values lies; None if it leaves RAM.
+    copied
+        Where the weights are that are copied from flash, by operation.
     """
 
     group: Group
@@ -75,11 +79,12 @@ class PlannedStep:
     running: bool
     strips: int
     memory: int
-    result: int | None
+    result: str | None
+    copied: Mapping[int, str]
 
 
-def planned_steps(problem: Problem, plan: Plan) -> list[PlannedStep]:
-    """Return the steps of a valid plan.
+def planned_steps(problem: Problem, plan: Plan, arenas: Sequence[Arena]) -> list[PlannedStep]:
+    """Return the steps of a valid plan, whose memories are some arenas.
 
     Raises
     ------
@@ -87,11 +92,11 @@ def planned_steps(problem: Problem, plan: Plan) -> list[PlannedStep]:
         For a step of a kind that there is no C for.
     """
     graph, where, found = problem.graph, dict[int, int](), list[PlannedStep]()
-    for place, (step, decoded) in enumerate(zip(plan.steps, decode_plan(problem, plan), strict=True)):
+    for number, (step, decoded) in enumerate(zip(plan.steps, decode_plan(problem, plan), strict=True)):
         group, choice = decoded.group, decoded.choice
         shape = choice.shape
         if shape.order not in ("pixels", "kernels") or shape.pixels > 1 or shape.blocks:
-            field = f"plan.steps[{place}]"
+            field = f"plan.steps[{number}]"
             raise InputError(field, step.order, "there is no C for passes of several pixels, tiles or blocks")
         for tensor in members(choice.fetched | choice.resident):
             where[tensor] = step.addresses[graph.tensors[tensor].key]
@@ -116,7 +121,7 @@ def planned_steps(problem: Problem, plan: Plan) -> list[PlannedStep]:
             maps.append(
                 StepMap(
                     tensor,
-                    where[tensor] if there else lines,
+                    place(arenas, where[tensor] if there else lines),
                     graph.tensors[tensor].pixels if there else held.get(tensor, 1),
                     there,
                     tensor in group.sources and tensor not in whole,
@@ -134,7 +139,8 @@ def planned_steps(problem: Problem, plan: Plan) -> list[PlannedStep]:
                 shape.running,
                 len(maps[-1].columns),
                 decoded.memory * problem.machine.element_bytes,
-                where.get(group.output) if shape.running else None,
+                place(arenas, where[group.output]) if shape.running and group.output in where else None,
+                {number: place(arenas, buffers["weights", number]) for number in sorted(shape.copied)},
             )
         )
         for tensor in [each for each in where if group.is_last_reader(each, decoded.before.done)]:

@@ -38,7 +38,7 @@ class StepCode:
         self.unsigned = unsigned
         self.graph, self.coded, self.outside, self.number, self.step = graph, coded, outside, number, step
         self.maps = {each.tensor: each for each in step.maps}
-        self.strips = step.strips
+        self.strips, self.copied = step.strips, step.copied
 
     def function(self) -> Iterator[str]:
         """Return its lines."""
@@ -51,12 +51,15 @@ class StepCode:
         if self.strips > 1:
             yield from self._strip_tables("\n".join(turns))
         yield "    (void)input, (void)output;"
+        for number, place in step.copied.items():
+            coded = self.coded[self.graph.operations[number].name]
+            yield from ("    " + line for line in coded.copy_weights(place))
         for each in step.maps:
             if each.fetched:
                 size = self.graph.tensors[each.tensor].size
-                yield f"    MOVE(arena + {each.address}, input + {self.outside[each.tensor]}, {size});"
+                yield f"    MOVE({each.address}, input + {self.outside[each.tensor]}, {size});"
                 if each.tensor in self.unsigned:
-                    yield f"    flip_signs(arena + {each.address}, {size});"
+                    yield f"    flip_signs({each.address}, {size});"
         indent = "    "
         if self.strips > 1:
             yield f"    for (int strip = 0; strip < {self.strips}; strip++) {{"
@@ -89,7 +92,7 @@ class StepCode:
         computed = [self.maps[operation.number + 1] for operation in step.group.operations]
         for each in (*loaded, *computed):
             t = each.tensor
-            yield f"map_t m{t} = {{arena + {each.address}, 0, 0}};"
+            yield f"map_t m{t} = {{{each.address}, 0, 0}};"
             yield f"int y{t} = 0, x{t} = 0;"
         yield "int asked = 0;"
         yield "for (;;) {"
@@ -210,7 +213,7 @@ class StepCode:
         given, channels = self.maps[tensor], self.graph.tensors[tensor].channels
         if given.whole:
             columns = self.graph.tensors[tensor].shape[2]
-            return f"arena + {given.address} + ({row} * {columns} + {column}) * {channels}"
+            return f"{given.address} + ({row} * {columns} + {column}) * {channels}"
         place = f"{row} * {self.width(given)} + {column} - {self.begin(given)}"
         return f"pixel_of(&m{tensor}, {place}, {given.held}, {channels})"
 
@@ -227,7 +230,7 @@ class StepCode:
             yield f"taps[0] = {self.at(tensor, first[0].removesuffix(' - 0'), f'({first[1]})')};"
             return
         where = (
-            f"arena + {given.address}, {columns}, 0"
+            f"{given.address}, {columns}, 0"
             if given.whole
             else f"&m{tensor}, {given.held}, {self.width(given)}, {self.begin(given)}"
         )
@@ -244,8 +247,8 @@ class StepCode:
                 'there is no C for line buffers of parts of an input; limits.inputs = "memory" would do',
             )
 
-    def address(self, tensor: int) -> int:
-        """Return where a map lies in the arena."""
+    def address(self, tensor: int) -> str:
+        """Return where a map lies in RAM."""
         return self.maps[tensor].address
 
     @property
@@ -254,7 +257,7 @@ class StepCode:
         output = self.step.group.output
         if self.step.result is None:
             return f"output + {self.outside[output]}"
-        return f"arena + {self.step.result}"
+        return self.step.result
 
     @property
     def result_unsigned(self) -> bool:

@@ -37,6 +37,8 @@ class Shape:
         Keys of attention that pass by at a time.
     interleaved
         Whether the operations of a pass take turns, pixel by pixel.
+    copied
+        Operations whose weights are copied from flash before the first pass.
     """
 
     order: str
@@ -50,6 +52,7 @@ class Shape:
     blocks: bool = False
     keys: int | None = None
     interleaved: bool = False
+    copied: frozenset[int] = frozenset()
 
 
 class Buffer(NamedTuple):
@@ -110,6 +113,8 @@ def step_buffers(group: Group, shape: Shape, whole: Collection[int]) -> list[Buf
             if shape.running and operation is group.last:
                 size = weights_of_pixels(operation, shape)
             found.append(Buffer("weights", operation.number, size))
+        elif operation.number in shape.copied:
+            found.append(Buffer("weights", operation.number, operation.copyable))
         if operation.state:
             found.append(Buffer("state", operation.number, operation.state))
     if shape.running:

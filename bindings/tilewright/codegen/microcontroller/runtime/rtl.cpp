@@ -4,8 +4,8 @@
  *     board PROGRAM.bin SCRIPT.ld WAITS
  *
  * The regions are those of the linker script, byte for byte; the program is at the beginning of FLASH. Each
- * answers in the cycle in which the core asks, and FLASH so many cycles later as WAITS says. Access to
- * anything else ends the run, and so does a trap of the core.
+ * answers in the cycle in which the core asks, for data so many cycles later as a comment of the script says, and
+ * FLASH WAITS cycles later, for instructions, too. Access to anything else ends the run, and so does a trap of the core.
  */
 #include "Vboard.h"
 #include "verilated.h"
@@ -31,7 +31,7 @@ struct Region {
     uint32_t begin = 0;
     std::vector<uint8_t> content;
     bool writable = false;
-    int waits = 0;
+    int fetch_waits = 0, read_waits = 0, write_waits = 0;
     Traffic fetched, read, written;
 
     bool holds(uint32_t address, uint32_t bytes) const
@@ -52,15 +52,22 @@ static std::vector<Region> regions_of(const char *script)
 {
     std::vector<Region> found;
     std::ifstream file(script);
+    int read_waits = 0, write_waits = 0; /* of the region in the next line */
     for (std::string line; std::getline(file, line);) {
-        char name[32], mode[8], origin[32], unit = 0;
+        char name[64], mode[8], origin[32], unit = 0;
         unsigned long length;
-        const char *form = " %31s (%7[a-z]) : ORIGIN = %31[0-9a-fx], LENGTH = %lu%c";
+        const char *told = " /* %*s waits %d cycles to read, %d to write. */";
+        if (sscanf(line.c_str(), told, &read_waits, &write_waits) == 2)
+            continue;
+        const char *form = " %63s (%7[a-z]) : ORIGIN = %31[0-9a-fx], LENGTH = %lu%c";
         const int fields = sscanf(line.c_str(), form, name, mode, origin, &length, &unit);
         if (fields < 4)
             continue;
         Region region;
         region.name = name;
+        region.read_waits = read_waits;
+        region.write_waits = write_waits;
+        read_waits = write_waits = 0;
         region.begin = (uint32_t)strtoul(origin, nullptr, 0);
         region.content.assign(length * (unit == 'M' ? 1024 * 1024 : 1), 0xA5);
         region.writable = strchr(mode, 'w') != nullptr;
@@ -76,12 +83,13 @@ class Board {
         std::ifstream file(program, std::ios::binary);
         const std::vector<char> bytes((std::istreambuf_iterator<char>(file)), std::istreambuf_iterator<char>());
         Region *flash = named("FLASH");
-        if (!flash || !named("ARENA") || bytes.empty() || bytes.size() > flash->content.size()) {
-            fprintf(stderr, "error: no regions in %s, or no program in %s that fits\n", script, program);
+        if (!flash || bytes.empty() || bytes.size() > flash->content.size()) {
+            fprintf(stderr, "error: no region FLASH in %s, or no program in %s that fits\n", script, program);
             exit(1);
         }
         memcpy(flash->content.data(), bytes.data(), bytes.size());
-        flash->waits = waits;
+        flash->fetch_waits = waits;
+        flash->read_waits += waits;
     }
 
     int run()
@@ -150,7 +158,7 @@ class Board {
     int waits()
     {
         const Region *region = region_of(core.address, 1);
-        return region ? region->waits : 0;
+        return !region ? 0 : core.fetch ? region->fetch_waits : core.write ? region->write_waits : region->read_waits;
     }
 
     void answer()

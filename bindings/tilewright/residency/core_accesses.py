@@ -1,0 +1,263 @@
+"""Values that a core reads and writes in RAM for what a step does, by what they lie in.
+
+They are those of the loops of emitted C: a convolution reads a value once for four outputs. Which memory each
+thing lies in tells how long the core waits for them, where memories differ: see docs/microcontrollers.md.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Mapping, Sequence
+from functools import lru_cache
+from typing import NamedTuple
+
+import numpy as np
+
+from tilewright.residency.core_cycles import BLOCK
+from tilewright.residency.graph import Operation, Reading, members
+from tilewright.residency.machine import region_of
+from tilewright.residency.plan import MAP
+from tilewright.residency.problem import Problem
+from tilewright.residency.shapes.groups import Group
+from tilewright.residency.shapes.shape import Shape, planes_or_strips, step_buffers
+from tilewright.residency.shapes.strips import Strips
+from tilewright.residency.transitions import StepChoice
+from tilewright.simulator.program import Counts
+from tilewright.spec.graph import Access
+from tilewright.spec.layer import Window
+
+Thing = tuple[str, int]
+"""What lies in a memory: a tensor as a whole (`MAP`), or a buffer, and the number that it is of."""
+
+WEIGHTS = "weights"
+"""What lies in flash, or in a buffer of a step that copies them."""
+
+SOFTMAX_READS = 3
+"""How often softmax reads a value: for the largest, for the sum, and for its result."""
+
+
+class Accesses(NamedTuple):
+    """Values that are read and written."""
+
+    reads: int = 0
+    writes: int = 0
+
+    def plus(self, reads: int = 0, writes: int = 0) -> Accesses:
+        """Return more of them."""
+        return Accesses(self.reads + reads, self.writes + writes)
+
+
+class Waits:
+    """How long the core waits in each memory, in the parts of cycles that `Prices` tells.
+
+    Attributes
+    ----------
+    numbers
+        Of the memories that maps lie in.
+    """
+
+    def __init__(self, problem: Problem) -> None:
+        self.numbers = range(len(problem.machine.regions))
+        parts, core = problem.prices.cycle, problem.prices.core_time
+        waits = [(each.reading, each.writing) for each in problem.machine.regions]
+        waits.append((problem.machine.flash_waits, 0.0))
+        self._of = [(round(reading * parts), round(writing * parts)) for reading, writing in waits]
+        self._moved = 0 if core is None else core.prices["moved"]
+
+    def of(self, accesses: Accesses, region: int) -> int:
+        """Return the time of waiting for values in one of the memories, by its number."""
+        reading, writing = self._of[region]
+        return accesses.reads * reading + accesses.writes * writing
+
+    def of_all(self, accesses: Sequence[Accesses]) -> int:
+        """Return the time of waiting for values in each of the memories, flash the last of them."""
+        return sum(self.of(each, region) for region, each in enumerate(accesses))
+
+    def of_weights(self, reads: int, size: int) -> tuple[int, ...]:
+        """Return the time of reading weights in each memory that they are copied to, and in flash.
+
+        Parameters
+        ----------
+        reads
+            How many are read.
+        size
+            How many there are.
+        """
+        flash, copying = self._of[-1][0], size * (self._of[-1][0] + self._moved)
+        copied = (self.of(Accesses(reads, size), region) + copying for region in self.numbers)
+        return (*copied, reads * flash)
+
+
+class Moved(NamedTuple):
+    """What a step reads and writes outside.
+
+    Attributes
+    ----------
+    loaded
+        Tensors whose pixels are loaded as they are asked for.
+    fetched
+        Elements of each tensor that is loaded before.
+    written
+        Tensors that are written.
+    """
+
+    loaded: Collection[int]
+    fetched: Mapping[int, int]
+    written: Collection[int]
+
+
+def accesses_of_step(
+    group: Group, shape: Shape, whole: Collection[int], moved: Moved
+) -> dict[Thing, Accesses]:
+    """Return the values that a step reads and writes in RAM, by what they lie in, and weights that it reads.
+
+    Parameters
+    ----------
+    whole
+        Tensors that are in RAM as a whole during the step, its outputs included.
+    """
+    found: dict[Thing, Accesses] = {}
+
+    def count(thing: Thing | None, reads: int = 0, writes: int = 0) -> None:
+        if thing is not None:
+            found[thing] = found.get(thing, Accesses()).plus(reads, writes)
+
+    def lies(tensor: int) -> Thing | None:
+        if tensor in whole:
+            return MAP, tensor
+        return None if tensor == group.output else ("lines", tensor)  # it is written outside at once
+
+    tensors = group.graph.tensors
+    for tensor, elements in moved.fetched.items():
+        count((MAP, tensor), writes=elements)
+    for tensor in moved.loaded:
+        count(("lines", tensor), writes=_pixels(group, shape, tensor) * group.channels(tensor))
+    for tensor in moved.written:
+        count(lies(tensor), reads=tensors[tensor].size)
+    for operation in group.operations:
+        output = tensors[operation.number + 1]
+        if operation.copyable:
+            adds = shape.running and operation is group.last
+            times = 1 if adds else _pixels(group, shape, operation.number + 1)
+            count((WEIGHTS, operation.number), reads=times * operation.copyable)
+        if operation.running is not None and shape.running and operation is group.last:
+            added, sums = 0, output.channels * operation.running.value
+            for access, reading in operation.every_reading:
+                added = _pixels(group, shape, reading.tensor)
+                channels = _channels(access, tensors[reading.tensor].channels)
+                count(lies(reading.tensor), reads=added * channels * _repeats(operation))
+            count(("block", group.output), reads=added * sums, writes=added * sums)
+            count(lies(group.output), writes=output.size)
+            continue
+        for access, reading in operation.every_reading:
+            count(lies(reading.tensor), reads=_reads(group, shape, operation, access, reading))
+        computed = _pixels(group, shape, operation.number + 1)
+        count(lies(operation.number + 1), writes=computed * output.channels)
+    return found
+
+
+def _pixels(group: Group, shape: Shape, tensor: int) -> int:
+    """Return the pixels of a tensor that a step computes or loads: strips have some of them several times."""
+    return group.graph.tensors[tensor].shape[1] * sum(
+        end - begin for begin, end in _columns(group, shape, tensor)
+    )
+
+
+def _columns(group: Group, shape: Shape, tensor: int) -> tuple[tuple[int, int], ...]:
+    """Return the columns of a tensor that a step computes or loads, in each strip."""
+    where = planes_or_strips(group, shape)
+    if isinstance(where, Strips):
+        begins, ends = where.span(tensor)
+        return tuple(zip(begins.tolist(), ends.tolist(), strict=True))
+    return ((0, group.graph.tensors[tensor].shape[2]),)
+
+
+def _repeats(operation: Operation) -> int:
+    """Return how often a value is read for a pixel of an output, of each place of a window."""
+    spec, units = operation.op.spec, operation.units
+    if spec.kind in ("conv", "fc"):
+        groups = getattr(spec, "groups", 1)
+        if groups > 1:
+            return int(spec.output[0]) // int(groups)
+        return units // BLOCK + units % BLOCK
+    return SOFTMAX_READS if getattr(spec, "op", "") in ("softmax", "log_softmax") else 1
+
+
+def _channels(access: Access, every: int) -> int:
+    """Return how many channels an operation reads of a tensor that has so many."""
+    if access.channels is None:
+        return every
+    first, end = access.channels
+    return end - first
+
+
+def _reads(group: Group, shape: Shape, operation: Operation, access: Access, reading: Reading) -> int:
+    """Return the values that an operation reads of a tensor: places of the padding are none."""
+    tensor, output = group.graph.tensors[reading.tensor], group.graph.tensors[operation.number + 1]
+    computed, channels = _pixels(group, shape, operation.number + 1), _channels(access, tensor.channels)
+    if operation.op.spec.kind in ("add", "mul"):  # one of the operand for each of the result
+        joined = any(access in operand and len(operand) > 1 for operand in operation.op.operands)
+        return computed * (channels if joined else output.channels)
+    if reading.extent is None:
+        return computed * channels * tensor.pixels * _repeats(operation)
+    spec = operation.op.spec
+    steps = spec.dilation if isinstance(spec, Window) else (1, 1)
+    rows, columns = (_places(reading, axis, steps[axis]) for axis in range(2))
+    strips = _columns(group, shape, operation.number + 1)
+    across = sum(int(columns[end] - columns[begin]) for begin, end in strips)
+    return int(rows[-1]) * across * channels * _repeats(operation)
+
+
+@lru_cache(maxsize=4096)
+def _places(reading: Reading, axis: int, step: int) -> Counts:
+    """Return the places that exist under the windows of all rows, or columns, before each, and of all."""
+    assert reading.extent is not None
+    first = np.arange(reading.output[axis])[:, None] * reading.stride[axis] - reading.before[axis]
+    under = first + np.arange(0, reading.extent[axis], step)[None, :]
+    there = ((under >= 0) & (under < reading.plane[axis])).sum(axis=1)
+    return np.concatenate([[0], np.cumsum(there)])
+
+
+class MemoryTraffic:
+    """What the steps of a plan read and write in each memory, from the first step on."""
+
+    def __init__(self, problem: Problem) -> None:
+        self.graph, self.regions = problem.graph, problem.machine.regions
+        self._at: dict[int, int] = {}  # first element of tensors that are in RAM as a whole
+
+    def of_step(
+        self, group: Group, choice: StepChoice, before: int, on_chip: int, addresses: Mapping[str, int]
+    ) -> tuple[Accesses, ...]:
+        """Return what the next step reads and writes in each memory, as the machine has them, and in flash.
+
+        Parameters
+        ----------
+        before
+            Operations that have been executed, as a bit mask.
+        on_chip
+            Tensors that are in RAM as a whole during the step, its outputs among them.
+        addresses
+            Of what the step places, by keys. What lies nowhere counts as of the first memory.
+        """
+        whole = frozenset(members(on_chip))
+        buffers = {
+            (buffer.what, buffer.number): addresses.get(buffer.name(self.graph), 0)
+            for buffer in step_buffers(group, choice.shape, whole)
+        }
+        for tensor in members(choice.fetched | choice.resident):
+            self._at[tensor] = addresses.get(self.graph.tensors[tensor].key, 0)
+        loaded = [tensor for tensor in group.sources if tensor not in whole]
+        fetched = {each: self.graph.still_needed(each, before) for each in members(choice.fetched)}
+        moved = Moved(loaded, fetched, members(choice.written))
+        found = [Accesses() for _ in range(len(self.regions) + 1)]
+        for (what, number), accesses in accesses_of_step(group, choice.shape, whole, moved).items():
+            if what == WEIGHTS and number not in choice.shape.copied:
+                found[-1] = found[-1].plus(*accesses)
+                continue
+            at = self._at.get(number, 0) if what == MAP else buffers.get((what, number), 0)
+            region = region_of(self.regions, at)
+            found[region] = found[region].plus(*accesses)
+            if what == WEIGHTS:
+                size = self.graph.operations[number].copyable
+                found[region] = found[region].plus(writes=size)
+                found[-1] = found[-1].plus(reads=size)
+        return tuple(found)

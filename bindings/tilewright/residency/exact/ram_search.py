@@ -1,0 +1,423 @@
+"""The search for machines without DRAM: every map is on chip from its first value until it is read last.
+
+What is on chip between two steps follows from what has been executed. So a search over sets of executed
+operations finds all that a plan can be: which operations run together, in which order, in strips or whole
+rows, and what takes whose place. Of the ways to get to a set those are kept that no other one beats in the
+memory that they have needed so far and in all costs that count.
+
+What has weights in flash keeps all of them for the whole step. So each pass is a pixel, and operations that
+run together take turns: larger passes would need more memory and save nothing.
+
+Constraints tell plans apart. Two ways to get to a set are compared only where they leave constraints the same
+to ask for (`residuals`), and all ways to cut up a step are looked at that constraints tell apart.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Iterable, Iterator, Mapping
+from itertools import product
+from typing import NamedTuple
+
+from tilewright.core.branch_and_bound import check_deadline
+from tilewright.residency.core_accesses import (
+    WEIGHTS,
+    Accesses,
+    Moved,
+    Thing,
+    Waits,
+    accesses_of_step,
+)
+from tilewright.residency.cost import Spent, cost_of_step, least_work, work_of_step
+from tilewright.residency.exact.all_shapes import KERNELS, PIXELS, told_by
+from tilewright.residency.exact.priced_steps import FIELDS, most_parts
+from tilewright.residency.exact.residuals import Residuals, limits_in
+from tilewright.residency.graph import members
+from tilewright.residency.problem import Problem
+from tilewright.residency.shapes.groups import Group
+from tilewright.residency.shapes.shape import (
+    Buffer,
+    Shape,
+    elements_moved,
+    most_kernels,
+    replaces,
+    step_buffers,
+)
+from tilewright.residency.shapes.strips import least_line, strip_widths
+from tilewright.residency.transitions import StepChoice, TensorChoice, Transitions
+from tilewright.residency.vocabulary import StepView
+from tilewright.spec.constraints.parts import Ground, conjuncts
+
+Costs = tuple[int, ...]
+"""The memory that is needed, then what counts besides."""
+
+Where = tuple[tuple[int, int], ...]
+"""The memory in which each tensor lies, by their numbers, ascending by tensor."""
+
+MORE = 100
+"""Addresses are sought in memories that are larger by one part in so many."""
+
+
+class Label(NamedTuple):
+    """A way to execute some operations: what it needs and costs, and its last step.
+
+    Attributes
+    ----------
+    left
+        Number of what constraints still ask: see `Residuals`.
+    where
+        Of several memories, the one in which each tensor lies that is in RAM between two steps, ascending.
+    lies
+        Of several memories, the one in which each thing lies that the last step places.
+    """
+
+    costs: Costs
+    before: Label | None = None
+    choice: StepChoice | None = None
+    left: int = 0
+    where: Where = ()
+    lies: tuple[tuple[Thing, int], ...] = ()
+
+    @property
+    def steps(self) -> list[Label]:
+        """The labels of its steps, in order."""
+        found, label = list[Label](), self
+        while label.before is not None:
+            found.append(label)
+            label = label.before
+        return found[::-1]
+
+    def choices(self) -> list[StepChoice]:
+        """Return its steps."""
+        return [label.choice for label in self.steps if label.choice is not None]
+
+
+class Way(NamedTuple):
+    """A way to execute a group, whatever memories things lie in.
+
+    Attributes
+    ----------
+    whole
+        Tensors that are in RAM as a whole, as a bit mask.
+    taken
+        Elements of these.
+    spent
+        What it costs but for waits.
+    accesses
+        What it reads and writes in RAM; nothing where the core does not wait.
+    left
+        What constraints still ask.
+    """
+
+    choice: StepChoice
+    whole: int
+    taken: int
+    buffers: tuple[Buffer, ...]
+    spent: Spent
+    accesses: Mapping[Thing, Accesses]
+    left: int
+
+    @property
+    def memory(self) -> int:
+        """Elements that it takes."""
+        return self.taken + sum(buffer.size for buffer in self.buffers)
+
+
+class Asked(NamedTuple):
+    """What a problem asks of plans besides what it minimises.
+
+    Attributes
+    ----------
+    most
+        The most that each cost may be, in the parts that steps count.
+    capacity
+        Elements of the memory.
+    parts
+        What else must hold.
+    """
+
+    most: dict[str, int]
+    capacity: int
+    parts: tuple[Ground, ...]
+
+
+def asked_by(problem: Problem) -> Asked:
+    """Return what the machine, limits and constraints of a problem ask."""
+    most, parts = limits_in(part for each in problem.must_hold_in_numbers for part in conjuncts(each))
+    capacity = problem.machine.capacity
+    if "memory" in most:
+        capacity = min(capacity, most.pop("memory") // problem.machine.element_bytes)
+    for name, limit in problem.objective.limits.items():
+        most[name] = min(limit, most.get(name, limit))
+    return Asked(
+        {name: most_parts(problem, name, limit) for name, limit in most.items()}, capacity, (*parts,)
+    )
+
+
+class WithoutDram:
+    """The search for the plans of a problem that no other one beats.
+
+    Parameters
+    ----------
+    first
+        What counts besides memory; None for nothing but what is limited.
+    most
+        The most that some costs may be, besides what the problem asks.
+    alone
+        Whether each step has one operation.
+    capacity
+        Elements of the memory; by default those of the machine, or fewer where constraints say so.
+
+    Attributes
+    ----------
+    names
+        What is counted besides memory.
+    """
+
+    def __init__(
+        self,
+        problem: Problem,
+        deadline: float,
+        first: str | None = None,
+        most: Mapping[str, int] | None = None,
+        *,
+        alone: bool = False,
+        capacity: int | None = None,
+    ) -> None:
+        asked = asked_by(problem)
+        limits = dict(asked.most)
+        for name, limit in (most or {}).items():
+            limits[name] = min(limit, limits.get(name, limit))
+        self.problem, self.deadline, self.alone = problem, deadline, alone
+        self.names = tuple(dict.fromkeys([*([] if first is None else [first]), *limits]))
+        self.graph, self.groups = problem.graph, problem.groups
+        self.most = [limits.get(name) for name in self.names]
+        self.steps = Transitions(self.groups, capacity or asked.capacity, problem.limits)
+        self.again = limits["macs"] - problem.least_spent.macs if "macs" in limits else None
+        self.inside = problem.limits.inputs == "memory"
+        self.given = sum(1 << number for number, tensor in enumerate(self.graph.tensors) if tensor.given)
+        self.residuals = Residuals(problem, asked.parts)
+        self.waits = Waits(problem)
+
+    # What is on chip -----------------------------------------------------------------------------------
+
+    def on_chip(self, done: int) -> int:
+        """Return the tensors that are on chip when some operations have been executed, as a bit mask."""
+        graph = self.graph
+        live = graph.still_read(done)
+        there = live & ~self.given
+        if self.inside:
+            read = (t for t in members(live & self.given) if graph.readers[t] & done & ~graph.begin)
+            there |= sum(1 << tensor for tensor in read)
+        return there & (done << 1 | self.given)
+
+    def labels(self) -> list[Label]:
+        """Return the best ways to execute all operations, the least memory first.
+
+        Raises
+        ------
+        OutOfTimeError
+            When the deadline passes before all have been looked at.
+        """
+        graph, begin = self.graph, self.residuals.first
+        if begin is None:
+            return []
+        waiting: dict[tuple[int, Where], list[Label]] = {
+            (graph.begin, ()): [Label((0,) * (1 + len(self.names)), left=begin)]
+        }
+        while True:
+            done, where = key = min(waiting, key=lambda each: each[0].bit_count())
+            labels = undominated(waiting.pop(key))
+            if done == graph.all:
+                return labels
+            for mask in self.steps.groups_within_limits(done):
+                if self.alone and mask.bit_count() > 1:
+                    continue
+                for left in {label.left for label in labels}:
+                    check_deadline(self.deadline)
+                    ways = [each for each in self.ways(mask, done, left, where) if self._allowed(each.costs)]
+                    for label, way in product((each for each in labels if each.left == left), ways):
+                        costs = added(label.costs, way.costs)
+                        if self._allowed(costs):
+                            reached = waiting.setdefault((done | mask, way.where), [])
+                            reached.append(way._replace(costs=costs, before=label))
+            if not waiting:
+                return []
+
+    def front(self) -> list[Label]:
+        """Return the best ways that no other one beats in memory and in what counts first besides."""
+        found: list[Label] = []
+        for label in self.labels():
+            if not found or label.costs[1] < found[-1].costs[1]:
+                found.append(label)
+        return found
+
+    def _allowed(self, costs: Costs) -> bool:
+        limits = zip(costs[1:], self.most, strict=True)
+        return costs[0] <= self.steps.capacity and all(most is None or cost <= most for cost, most in limits)
+
+    # Steps ---------------------------------------------------------------------------------------------
+
+    def ways(self, mask: int, done: int, left: int | None = None, where: Where = ()) -> list[Label]:
+        """Return the ways to execute a group next that no other one beats.
+
+        Parameters
+        ----------
+        left
+            What constraints ask before; by default as before the first step.
+        where
+            Of several memories, the one in which each tensor lies that is in RAM before.
+        """
+        found = []
+        for way in self.every_way(mask, done, left):
+            found.append(Label((way.memory, *self.least_of(way)), None, way.choice, way.left))
+        return undominated(found)
+
+    def least_of(self, way: Way) -> Costs:
+        """Return what a way costs where everything lies in the memory that it waits the least for."""
+        waits = sum(min(self.times(thing, accesses)) for thing, accesses in way.accesses.items())
+        return self.counted(way.spent.plus(Spent(time=waits)))
+
+    def times(self, thing: Thing, accesses: Accesses) -> tuple[int, ...]:
+        """Return how long the core waits for something in each memory, and for weights, last, in flash.
+
+        Of weights in a memory that is the time to copy them, too.
+        """
+        what, number = thing
+        if what == WEIGHTS:
+            return self.waits.of_weights(accesses.reads, self.graph.operations[number].copyable)
+        return tuple(self.waits.of(accesses, region) for region in self.waits.numbers)
+
+    def counted(self, spent: Spent) -> Costs:
+        """Return what counts besides memory."""
+        return tuple(getattr(spent, FIELDS[name]) for name in self.names)
+
+    def every_way(self, mask: int, done: int, left: int | None = None) -> Iterator[Way]:
+        """Return the ways to execute a group next that may be of use, and take no more than all memories."""
+        if left is None:
+            left = self.residuals.first or 0
+        graph, group = self.graph, self.groups[mask]
+        there, live = self.on_chip(done), graph.still_read(done | mask)
+        fetched = group.read & self.given & ~there if self.inside else 0
+        resident = sum(1 << tensor for tensor in group.outputs if live >> tensor & 1)
+        written = sum(1 << tensor for tensor in group.outputs if graph.leaving >> tensor & 1)
+        whole = there | fetched | resident
+        streamed, last = group.read & ~(there | fetched), done | mask == graph.all
+        operands = group.replaceable_operands(done) if resident >> group.output & 1 else ()
+        touched = frozenset(members(whole & group.touched))
+        for in_place in (-1, *(each for each in operands if whole >> each & 1)):
+            taken = self.steps.size(whole) - (self.steps.sizes[in_place] if in_place >= 0 else 0)
+            room = self.steps.capacity - taken
+            tensors = TensorChoice(fetched, resident, written, streamed, whole, in_place, taken)
+            known = self.residuals.of_tensors(left, group, tensors, last)
+            asking = self.residuals.left(left, known)
+            if asking is None:
+                continue
+            for shape in self._shapes_of(group, tensors, room, asking):
+                if self._computes_too_much(group, shape):
+                    continue
+                buffers = tuple(step_buffers(group, shape, touched))
+                memory = sum(buffer.size for buffer in buffers)
+                if memory > room:
+                    continue
+                spent = self._spent(group, shape, tensors, done)
+                after = self._left_after(group, shape, taken + memory, spent, asking, last=last)
+                if after is not None:
+                    choice = StepChoice(mask, 0, fetched, resident, written, in_place, shape)
+                    accesses = self._accesses(group, shape, tensors, done)
+                    yield Way(choice, whole, taken, buffers, spent, accesses, after)
+
+    def _accesses(
+        self, group: Group, shape: Shape, tensors: TensorChoice, done: int
+    ) -> Mapping[Thing, Accesses]:
+        """Return what a step reads and writes in RAM, where the core waits for that and it counts."""
+        if not self.problem.machine.waits or "cycles" not in self.names:
+            return {}
+        sizes = {each: self.graph.still_needed(each, done) for each in members(tensors.fetched)}
+        moved = Moved(members(tensors.streamed), sizes, members(tensors.written))
+        return accesses_of_step(group, shape, frozenset(members(tensors.whole)), moved)
+
+    def _shapes_of(self, group: Group, tensors: TensorChoice, room: int, left: int) -> Iterator[Shape]:
+        """Return the ways to cut up a step that may be of use, as far as they fit into some room.
+
+        Of those that constraints tell apart all are of use.
+        """
+        words = ((term.word, operation) for term, operation in self.residuals.of_shapes(left, group.mask))
+        more = self.residuals.asks_for_more(left, group)
+        told, in_place = told_by(group, words, amounts=more).numbers, tensors.in_place
+        for shape in self._cut(group, tensors, room, told):
+            if in_place < 0 or replaces(group, shape, in_place):
+                yield shape
+
+    def _cut(self, group: Group, tensors: TensorChoice, room: int, told: Collection[str]) -> Iterator[Shape]:
+        """Return ways to cut up a step; the output may not take a place in all of them.
+
+        Parameters
+        ----------
+        told
+            Numbers of a way of which constraints tell all values apart.
+        """
+        if group.mask & self.graph.alone:
+            yield Shape("pixels", group.pixels, 1, group.keepable)
+            return
+        together = len(group.operations) > 1
+        for area in (group, group.running):
+            if area is None:
+                continue
+            yield Shape("pixels", 1, 1, running=area.is_running, interleaved=together)
+            if not together and not tensors.streamed:
+                for kernels in range(1, most_kernels(group) + 1 if KERNELS in told else 2):
+                    yield Shape("kernels", 1, kernels, running=area.is_running)
+        passes: Iterable[int] = ()
+        if PIXELS in told:
+            passes = range(1 if together else 2, group.pixels + 1)
+        elif tensors.in_place >= 0 and together:
+            passes = (each for each in group.pixels_that_replace(tensors.in_place) if each > 1)
+        yield from (Shape("pixels", pixels, 1) for pixels in passes)
+        running = group.running is not None
+        for columns in strip_widths(group):
+            lines = (
+                least_line(group, each, columns) for each in group.lines if not tensors.whole >> each & 1
+            )
+            if sum(lines) <= room:
+                yield Shape("pixels", 1, 1, columns=columns, running=running, interleaved=together)
+
+    def _computes_too_much(self, group: Group, shape: Shape) -> bool:
+        """Whether strips compute more again than is allowed of the whole plan."""
+        if self.again is None or shape.columns is None:
+            return False
+        return work_of_step(group, shape).macs - least_work(group).macs > self.again
+
+    def _spent(self, group: Group, shape: Shape, tensors: TensorChoice, done: int) -> Spent:
+        """Return what a step spends; nothing where nothing is counted."""
+        if not self.names and not self.residuals.words:
+            return Spent()
+        sources, outputs = members(tensors.streamed), members(tensors.written)
+        loaded = [self.graph.still_needed(tensor, done) for tensor in members(tensors.fetched)]
+        moved = elements_moved(group, shape, sources, outputs) + sum(loaded)
+        whole = frozenset(members(tensors.whole & group.touched))
+        return cost_of_step(self.problem.prices, group, shape, sources, loaded, outputs, moved, whole)
+
+    def _left_after(
+        self, group: Group, shape: Shape, memory: int, spent: Spent, left: int, *, last: bool
+    ) -> int | None:
+        """Return what is left of constraints when a step is cut up; None where they cannot hold."""
+        width = self.problem.machine.element_bytes
+        view = StepView(group, shape, memory=memory * width, moved=spent.moved * width)
+        return self.residuals.after_cut(left, view, spent, last=last)
+
+
+def added(one: Costs, other: Costs) -> Costs:
+    """Return what two ways cost one after the other: the most memory of both, and all costs."""
+    return (max(one[0], other[0]), *(a + b for a, b in zip(one[1:], other[1:], strict=True)))
+
+
+def undominated(labels: list[Label]) -> list[Label]:
+    """Return those that no other one beats which leaves constraints the same, least memory first."""
+    found: list[Label] = []
+    alike: dict[int, list[Label]] = {}
+    for label in sorted(labels, key=lambda label: label.costs):
+        others = alike.setdefault(label.left, [])
+        if not any(all(a <= b for a, b in zip(each.costs, label.costs, strict=True)) for each in others):
+            others.append(label)
+            found.append(label)
+    return found

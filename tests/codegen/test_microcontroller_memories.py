@@ -1,0 +1,112 @@
+"""C of plans whose maps lie in several memories: an array for each of them, as large as planned."""
+
+from __future__ import annotations
+
+import importlib.util
+import random
+import shutil
+import sys
+from pathlib import Path
+from typing import Any
+
+import pytest
+from conftest import examples, nightly
+from tests.codegen.test_microcontroller import SPOTTER, Project, branches, problem_of
+
+from tilewright.importing.assembly import Changes, assemble
+from tilewright.residency import Plan, Problem, memory_front
+from tilewright.residency.decode_plan import decode_plan
+from tilewright.residency.evaluation import costs_of
+from tilewright.residency.exact.without_dram import best_without_dram
+
+pytest.importorskip("ai_edge_litert")
+
+pytestmark = pytest.mark.skipif(
+    not (shutil.which("gcc") and shutil.which("make")), reason="no C compiler, or no make"
+)
+
+NEVER = float("inf")
+
+
+def in_two(path: Path, fast: int, slow: int, waits: tuple[float, float] = (3.0, 2.0)) -> Problem:
+    """Return the problem of a file on picorv32 with two memories, of which the second one makes it wait."""
+    one = assemble(str(path), Changes(machine="picorv32")).problem
+    flash = [each.model_dump() for each in one.machine.memories if each.read_only]
+    memories = [
+        {"name": "fast", "bytes": fast},
+        {"name": "slow", "bytes": slow, "read_waits": waits[0], "write_waits": waits[1]},
+        *flash,
+    ]
+    changed: dict[str, Any] = {"memories": memories, "memory": ["fast", "slow"], "memory_bytes": fast + slow}
+    problem: Problem = one.with_(machine=changed, objective={"minimise": "cycles"})
+    return problem
+
+
+def best(problem: Problem) -> Plan | None:
+    """Return the plan of the fewest cycles."""
+    return best_without_dram(problem, NEVER, lambda _: None, lambda _: None).plan
+
+
+@pytest.mark.parametrize("seed", range(examples(100, 3)))
+def test_networks_in_two_memories_are_computed_as_litert_does(seed: int, tmp_path: Path) -> None:
+    file, output = branches(seed)
+    path = file.save(tmp_path / "network.tflite", output)
+    rng = random.Random(seed)
+    least = memory_front(problem_of(path))[-1].memory_bytes
+    while True:  # where the fast memory does not hold all, the slow one may
+        fast = rng.randint(1, least)
+        problem = in_two(path, fast, rng.randint(least - fast + 1, 2 * least))
+        plan = best(problem)
+        if plan is not None:
+            break
+    project = Project(tmp_path / "project", path, problem, plan, seed)
+    project.is_right()
+
+
+@pytest.mark.skipif(
+    not (shutil.which("riscv64-unknown-elf-gcc") and shutil.which("qemu-system-riscv32")),
+    reason="needs gcc-riscv64-unknown-elf and qemu-system-misc",
+)
+def test_no_array_is_a_byte_larger_than_its_memory(tmp_path: Path) -> None:
+    file, output = branches(3)
+    path = file.save(tmp_path / "network.tflite", output)
+    least = memory_front(problem_of(path))[-1].memory_bytes
+    problem = in_two(path, least // 2, 2 * least)
+    plan = best(problem)
+    assert plan is not None
+    project = Project(tmp_path / "project", path, problem, plan)
+    assert project.make("qemu-riscv")["wrong"] == "0 bytes of outputs"
+    header = project.folder / "src" / "network.h"
+    text = header.read_text()
+    for name in ("FAST", "SLOW"):
+        size = text.partition(f"#define NETWORK_ARENA_{name}_BYTES ")[2].split()[0]
+        larger = text.replace(f"_{name}_BYTES {size}", f"_{name}_BYTES {int(size) + 1}")
+        header.write_text(larger)
+        with pytest.raises(AssertionError, match=f"region `ARENA_{name}' overflowed by 1 byte"):
+            project.make("qemu-riscv")
+
+
+@nightly
+@pytest.mark.skipif(
+    not all(map(shutil.which, ("riscv64-unknown-elf-gcc", "verilator", "g++")))
+    or importlib.util.find_spec("pythondata_cpu_picorv32") is None,
+    reason="needs gcc-riscv64-unknown-elf, verilator, g++ and pythondata-cpu-picorv32",
+)
+@pytest.mark.parametrize(("fast", "waits"), [(1_500, (3.0, 2.0)), (3_000, (8.0, 8.0)), (9_000, (1.0, 5.0))])
+def test_the_bus_carries_what_the_plan_reads_and_writes_in_each_memory(
+    fast: int, waits: tuple[float, float], tmp_path: Path
+) -> None:
+    problem = in_two(SPOTTER, fast, 2**17, waits)
+    plan = best(problem)
+    assert plan is not None
+    printed = Project(tmp_path, SPOTTER, problem, plan).make("rtl", PYTHON=sys.executable)
+    assert printed["wrong"] == "0 bytes of outputs"
+    steps = decode_plan(problem, plan)
+    for place, name in enumerate(("ARENA_FAST", "ARENA_SLOW")):
+        reads, writes = (
+            sum(getattr(step.accesses[place], each) for step in steps) for each in ("reads", "writes")
+        )
+        assert printed[f"{name} read"].split()[0] == str(reads)
+        assert printed[f"{name} written"].split()[0] == str(writes)
+    cycles = int(printed["cycles"].split()[0])
+    assert 0.96 <= costs_of(problem, plan)["cycles"] / cycles <= 1.04
