@@ -17,6 +17,7 @@ from tilewright.residency.evaluation import costs_of
 from tilewright.residency.exact.several_memories import Placed, least_waits
 from tilewright.residency.exact.without_dram import best_without_dram
 from tilewright.residency.machine import CoreCycles
+from tilewright.residency.vocabulary import PlanView
 from tilewright.run.instance import parse
 from tilewright.run.solve import solve
 from tilewright.spec.errors import InputError
@@ -232,3 +233,33 @@ def test_constraints_on_addresses_are_for_plans_that_one_memory_holds() -> None:
     assert solve(parse(given), time_limit=20).status == "infeasible"
     given["constraints"] = [{"say": "before(a, b)"}]
     assert solve(parse(given), time_limit=20).status == "optimal"
+
+
+def test_all_that_there_is_may_be_what_is_needed() -> None:
+    memories = {"name": "first", "bytes": MAP_B}, {"name": "second", "bytes": MAP_A}
+    found = solve(parse(table(*memories)), time_limit=20)
+    assert (found.status, found.objective) == ("optimal", MAP_A + MAP_B)
+
+
+@pytest.mark.parametrize("seed", range(examples(200, 12)))
+def test_plans_fall_apart_into_those_of_each_memory_of_a_map(seed: int) -> None:
+    rng = random.Random(seed)
+    network, limits = random_network(rng, 5), {"inputs": rng.choice(["outside", "memory"])}
+    least = best_without_dram(problem_in_flash(network, limits=limits), NEVER, ignore, ignore).bound
+    minimise = rng.choice(["macs", "cycles", "traffic"])
+    told = {"limits": limits, "objective": {"minimise": minimise}}
+    problem = in_memories(network, *some_memories(rng, 2 * least), **told)
+    tensor = rng.choice([each.name for each in problem.graph.tensors if each.readers or each.leaves])
+    names = [region.name for region in problem.machine.regions]
+    bounds = []
+    for place in ("nowhere", *names):
+        own = problem.with_(constraints=[{"say": f"memory_of('{tensor}') == {place}"}])
+        answer = best_without_dram(own, NEVER, ignore, ignore)
+        if answer.plan is None:
+            assert answer.impossible
+            continue
+        assert PlanView(own, answer.plan).memory_of(tensor) == place
+        bounds.append(answer.bound)
+    whole = best_without_dram(problem, NEVER, ignore, ignore)
+    assert (whole.plan is None) == (not bounds)
+    assert not bounds or whole.bound == min(bounds)

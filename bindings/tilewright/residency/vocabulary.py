@@ -13,7 +13,7 @@ from typing import Any, NamedTuple
 from tilewright.residency.decode_plan import decode_plan
 from tilewright.residency.derived_problems import names_of_copies, problem_of_plan, weights_of
 from tilewright.residency.evaluation import costs_of
-from tilewright.residency.machine import ONE
+from tilewright.residency.machine import ONE, region_of
 from tilewright.residency.plan import ORDERS, Plan
 from tilewright.residency.problem import Problem
 from tilewright.residency.shapes.groups import Group
@@ -22,6 +22,9 @@ from tilewright.residency.shapes.shape import Shape, group_of_passes
 from tilewright.residency.shapes.strips import strips_of
 from tilewright.spec.constraints import Names, Vocabulary, Word
 from tilewright.spec.network import OWN_INPUT
+
+MEMORY_OF = "memory_of"
+"""The word for where a tensor lies, of machines with several memories."""
 
 NOWHERE = -1
 """Address of a tensor that is not on chip as a whole."""
@@ -195,6 +198,13 @@ class PlanView:
         there = (step.addresses for step in self.plan.steps[: self.step(operation)][::-1])
         return next(addresses[key] for addresses in there if key in addresses)
 
+    def memory_of(self, tensor: str) -> str:
+        """Return the memory in which a tensor lies as a whole."""
+        nowhere, *names = memory_names(self.problem)
+        key = self.graph.tensors[self.tensors[tensor]].key
+        at = next((step.addresses[key] for step in self.plan.steps if key in step.addresses), None)
+        return nowhere if at is None else names[region_of(self.problem.machine.regions, at)]
+
 
 UNITS = {"traffic": "bytes", "cycles": "cycles", "energy": "fJ", "memory": "bytes"}
 
@@ -214,6 +224,7 @@ def vocabulary(problem: Problem) -> Vocabulary:
             *_of_steps(operations, tensors),
             *_of_frames(problem, operations),
             *_without_dram(problem, operations),
+            *_of_memories(problem, tensors),
             *(
                 Word(name, f"{name} of the plan", lambda seen, name=name: seen.costs[name], unit=unit)
                 for name, unit in UNITS.items()
@@ -298,6 +309,27 @@ def _without_dram(problem: Problem, operations: Names) -> list[Word]:
             gives="truth",
         ),
     ]
+
+
+def _of_memories(problem: Problem, tensors: Names) -> list[Word]:
+    """Return the word of machines with several memories."""
+    names = memory_names(problem)
+    if len(names) == 2:
+        return []
+    return [
+        Word(
+            MEMORY_OF,
+            "memory in which a tensor lies as a whole, nowhere if it never does",
+            PlanView.memory_of,
+            (tensors,),
+            gives=Names("memories", names),
+        )
+    ]
+
+
+def memory_names(problem: Problem) -> tuple[str, ...]:
+    """Return what `MEMORY_OF` may be."""
+    return ("nowhere", *(region.name for region in problem.machine.regions))
 
 
 def _of_frames(problem: Problem, operations: Names) -> list[Word]:

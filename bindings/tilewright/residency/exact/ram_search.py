@@ -44,8 +44,8 @@ from tilewright.residency.shapes.shape import (
 )
 from tilewright.residency.shapes.strips import least_line, strip_widths
 from tilewright.residency.transitions import StepChoice, TensorChoice, Transitions
-from tilewright.residency.vocabulary import StepView
-from tilewright.spec.constraints.parts import Ground, conjuncts
+from tilewright.residency.vocabulary import MEMORY_OF, StepView
+from tilewright.spec.constraints.parts import Ground, conjuncts, terms
 
 Costs = tuple[int, ...]
 """The memory that is needed, then what counts besides."""
@@ -133,11 +133,14 @@ class Asked(NamedTuple):
         Elements of the memory.
     parts
         What else must hold.
+    places
+        What must hold of where tensors lie, of several memories.
     """
 
     most: dict[str, int]
     capacity: int
     parts: tuple[Ground, ...]
+    places: tuple[Ground, ...]
 
 
 def asked_by(problem: Problem) -> Asked:
@@ -148,9 +151,9 @@ def asked_by(problem: Problem) -> Asked:
         capacity = min(capacity, most.pop("memory") // problem.machine.element_bytes)
     for name, limit in problem.objective.limits.items():
         most[name] = min(limit, most.get(name, limit))
-    return Asked(
-        {name: most_parts(problem, name, limit) for name, limit in most.items()}, capacity, (*parts,)
-    )
+    limits = {name: most_parts(problem, name, limit) for name, limit in most.items()}
+    places = tuple(part for part in parts if any(term.word == MEMORY_OF for term in terms(part)))
+    return Asked(limits, capacity, tuple(part for part in parts if part not in places), places)
 
 
 class WithoutDram:
@@ -171,7 +174,11 @@ class WithoutDram:
     ----------
     names
         What is counted besides memory.
+    places
+        What must hold of where tensors lie. Where all memories are as one it may not.
     """
+
+    in_several = False
 
     def __init__(
         self,
@@ -195,7 +202,8 @@ class WithoutDram:
         self.again = limits["macs"] - problem.least_spent.macs if "macs" in limits else None
         self.inside = problem.limits.inputs == "memory"
         self.given = sum(1 << number for number, tensor in enumerate(self.graph.tensors) if tensor.given)
-        self.residuals = Residuals(problem, asked.parts)
+        self.places = asked.places
+        self.residuals = Residuals(problem, (*asked.parts, *(asked.places if self.in_several else ())))
         self.waits = Waits(problem)
 
     # What is on chip -----------------------------------------------------------------------------------

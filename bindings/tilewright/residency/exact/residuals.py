@@ -8,7 +8,7 @@ counted in what is left.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Mapping
 
 from tilewright.residency.cost import Spent
 from tilewright.residency.plan import ORDERS
@@ -17,6 +17,7 @@ from tilewright.residency.shapes.groups import Group
 from tilewright.residency.shapes.shape import Shape
 from tilewright.residency.transitions import TensorChoice
 from tilewright.residency.vocabulary import (
+    MEMORY_OF,
     NOWHERE,
     OF_AMOUNTS,
     OF_OPERATION,
@@ -24,6 +25,7 @@ from tilewright.residency.vocabulary import (
     OF_SHAPE,
     OF_TENSOR,
     StepView,
+    memory_names,
 )
 from tilewright.spec.constraints.parts import (
     Constant,
@@ -121,6 +123,8 @@ class Residuals:
             return 0, 1
         if term.word == "order":
             return 1, len(ORDERS)
+        if term.word == MEMORY_OF:
+            return 1, len(memory_names(self.problem))
         return ANY
 
     # What is known, when -------------------------------------------------------------------------------
@@ -134,6 +138,8 @@ class Residuals:
             if names[0] in self.tensors and names[1] in self.numbers:
                 return None
             return Constant(NOWHERE) if term.word == "address" else Constant(False)
+        if term.word == MEMORY_OF:
+            return None
         if term.word in OF_TENSOR:
             number = self.tensors.get(str(names[0]), -1)
             return Constant(False) if number < 0 or self.graph.tensors[number].given else None
@@ -175,6 +181,10 @@ class Residuals:
             return Constant(1) if last else arithmetic("+", [term, Constant(1)])
         if word in SUMS or word == "memory":
             return None
+        if word == MEMORY_OF:
+            tensor = self.tensors[str(term.arguments[0])]
+            decided = bool(mask << 1 >> tensor & 1) or last
+            return Constant(1) if decided and not view.on_chip >> tensor & 1 else None
         here = [
             bool(mask >> self.numbers[str(name)] & 1) if name in self.numbers else False
             for name in term.arguments
@@ -198,6 +208,14 @@ class Residuals:
         if word == "in_place":
             return Constant(OF_OPERATION[word](view, self.numbers[str(term.arguments[0])]))
         return None
+
+    def of_memories(self, number: int, lies: Mapping[int, int]) -> int | None:
+        """Return what is left when some tensors lie in memories, by number; None where it cannot hold."""
+        known: Known = {}
+        for term in self.terms(number):
+            if term.word == MEMORY_OF and (tensor := self.tensors[str(term.arguments[0])]) in lies:
+                known[term] = Constant(2 + lies[tensor])
+        return self.left(number, known)
 
     def of_shapes(self, number: int, mask: int) -> list[tuple[Term, int]]:
         """Return the open terms that tell ways to cut up a group's step apart, with their operations."""

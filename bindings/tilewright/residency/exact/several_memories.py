@@ -59,6 +59,8 @@ class InSeveralMemories(WithoutDram):
         As of `WithoutDram`. Memory does not count.
     """
 
+    in_several = True
+
     def __init__(
         self,
         problem: Problem,
@@ -134,8 +136,11 @@ class InSeveralMemories(WithoutDram):
                 for (what, number), accesses in way.accesses.items()
                 if what == MAP
             )
+            after = self.residuals.of_memories(way.left, own)
+            if after is None:
+                continue
             where = tuple(sorted((tensor, region) for tensor, region in own.items() if live >> tensor & 1))
-            most = best.most_waits(costs, way.left, where) - waits
+            most = best.most_waits(costs, after, where) - waits
             lies = least_waits(buffers, left, most)
             if lies is not None:
                 waits += sum(each.waits[region] for each, region in zip(buffers, lies, strict=True))
@@ -146,7 +151,7 @@ class InSeveralMemories(WithoutDram):
                 copied = frozenset(each.thing[1] for each, _ in there if each.thing[0] == WEIGHTS)
                 own_choice = choice._replace(shape=replace(choice.shape, copied=copied)) if copied else choice
                 whole = self.counted(way.spent.plus(Spent(time=waits)))
-                best.add(Label((0, *whole), None, own_choice, way.left, where, tuple(things)))
+                best.add(Label((0, *whole), None, own_choice, after, where, tuple(things)))
 
 
 class _Best:
@@ -308,7 +313,7 @@ def best_in_several(
     machine, whole = problem.machine, _whole(problem)
     if name == "memory":
         return _least_memory(problem, deadline, first, least)
-    quick = {} if machine.waits else {name: units_of(problem, name, least.costs[1])}
+    quick = {} if machine.waits else {name: least.costs[1]}
     search = InSeveralMemories(problem, deadline, first, quick, rooms=whole)
     labels = search.labels()
     if not labels and quick:
@@ -334,18 +339,20 @@ def best_in_several(
 def _least_memory(problem: Problem, deadline: float, first: str | None, least: Label) -> Answer:
     """Return a plan in as little of all memories as is found: no less than if they were one."""
     width, whole, total = problem.machine.element_bytes, _whole(problem), problem.machine.capacity
-    bound, needed, more = least.costs[0] * width, least.costs[0], 0
-    while needed < total:
-        needed = min(total, least.costs[0] + more)
+    needed, more, labels = least.costs[0], 0, list[Label]()
+    while True:
         for rooms in _shares(whole, needed):
             search = InSeveralMemories(problem, deadline, first, rooms=rooms)
-            for label in search.labels():
+            labels = search.labels()
+            for label in labels:
                 plan = placed_in_several(search, label, deadline)
                 if plan is not None and violation(problem, plan) is None:
-                    return Answer(plan, bound)
+                    return Answer(plan, least.costs[0] * width)
+        if needed == total:
+            # If that is all that there is, nothing has been left out.
+            return Answer(None, least.costs[0] * width, impossible=not labels and total == sum(whole))
         more = max(1, 2 * more, least.costs[0] // MORE)
-    impossible = total == sum(whole) and not InSeveralMemories(problem, deadline, first, rooms=whole).labels()
-    return Answer(None, bound, impossible=impossible)
+        needed = min(total, least.costs[0] + more)
 
 
 def _whole(problem: Problem) -> list[int]:

@@ -112,7 +112,7 @@ def memory_of(search: WithoutDram, label: Label) -> Region | None:
     """
     machine = search.problem.machine
     waits = machine.waits and "cycles" in search.names
-    if waits and machine.flash_waits:  # weights may be copied, which takes memory
+    if search.places or (waits and machine.flash_waits):  # weights may be copied, which takes memory
         return None
     least = tuple(min(each[place] for each in machine.regions) for place in (3, 4))
     for region in machine.regions:
@@ -158,7 +158,7 @@ def in_one_memory(problem: Problem, deadline: float, over: str) -> WithoutDram:
     Raises
     ------
     InputError
-        For cycles where memories have other waits than each other.
+        For cycles where memories have other waits than each other, or constraints on where tensors lie.
     """
     regions = problem.machine.regions
     if over == "cycles" and not problem.machine.are_alike:
@@ -167,8 +167,11 @@ def in_one_memory(problem: Problem, deadline: float, over: str) -> WithoutDram:
             "has a front over cycles only where the core waits as long for all memories, and not for flash"
         )
         raise InputError("machine.memory", names, limit)
-    most = max(region.elements for region in regions)
-    return WithoutDram(problem, deadline, over, capacity=min(most, asked_by(problem).capacity))
+    asked, most = asked_by(problem), max(region.elements for region in regions)
+    if asked.places:
+        limit = "speaks of memories, which is not for fronts: they are of plans in one memory"
+        raise InputError("constraints", str(problem.constraints[0]), limit)
+    return WithoutDram(problem, deadline, over, capacity=min(most, asked.capacity))
 
 
 def memory_front(
