@@ -263,3 +263,9 @@ def test_plans_fall_apart_into_those_of_each_memory_of_a_map(seed: int) -> None:
     whole = best_without_dram(problem, NEVER, ignore, ignore)
     assert (whole.plan is None) == (not bounds)
     assert not bounds or whole.bound == min(bounds)
+
+
+def test_each_memory_is_taken_as_little_of_as_the_others_allow() -> None:
+    memories = {"name": "first", "bytes": MAP_A + 50}, {"name": "second", "bytes": MAP_A + 90}
+    found = solve(parse(table(*memories)), time_limit=20)
+    assert (found.status, found.objective) == ("optimal", MAP_A + MAP_B)

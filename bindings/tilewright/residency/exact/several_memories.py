@@ -18,17 +18,19 @@ from typing import NamedTuple
 from tilewright.core.branch_and_bound import check_deadline
 from tilewright.residency.core_accesses import WEIGHTS, Accesses, Thing
 from tilewright.residency.cost import Spent
+from tilewright.residency.decode_plan import decode_plan
 from tilewright.residency.evaluation import violation
 from tilewright.residency.exact.priced_steps import units_of
 from tilewright.residency.exact.ram_search import MORE, Costs, Label, Way, Where, WithoutDram
 from tilewright.residency.exact.residuals import OF_ADDRESSES
 from tilewright.residency.exact.traffic import Answer
 from tilewright.residency.graph import members
+from tilewright.residency.machine import tops_of
 from tilewright.residency.placement import Item, find_addresses, placed_items, plan_of
 from tilewright.residency.plan import MAP, Plan
 from tilewright.residency.problem import Problem
 from tilewright.residency.shapes.shape import Buffer
-from tilewright.spec.errors import InputError
+from tilewright.spec.errors import InputError, OutOfTimeError
 
 ANY_TIME = 2**62
 """More than any plan takes."""
@@ -328,31 +330,74 @@ def best_in_several(
     if plan is not None and violation(problem, plan) is None:
         return Answer(plan, bound)
     for rooms in _smaller_rooms(whole, machine.capacity):
-        search = InSeveralMemories(problem, deadline, first, rooms=rooms)
-        for label in sorted(search.labels(), key=lambda label: label.costs):
-            plan = placed_in_several(search, label, deadline)
-            if plan is not None and violation(problem, plan) is None:
-                return Answer(plan, bound)
+        plan, _ = _in_rooms(problem, deadline, first, rooms)
+        if plan is not None:
+            return Answer(plan, bound)
     return Answer(None, bound)
 
 
 def _least_memory(problem: Problem, deadline: float, first: str | None, least: Label) -> Answer:
     """Return a plan in as little of all memories as is found: no less than if they were one."""
     width, whole, total = problem.machine.element_bytes, _whole(problem), problem.machine.capacity
-    needed, more, labels = least.costs[0], 0, list[Label]()
+    needed, more, bound = least.costs[0], 0, least.costs[0] * width
+    fits = False
     while True:
         for rooms in _shares(whole, needed):
-            search = InSeveralMemories(problem, deadline, first, rooms=rooms)
-            labels = search.labels()
-            for label in labels:
-                plan = placed_in_several(search, label, deadline)
-                if plan is not None and violation(problem, plan) is None:
-                    return Answer(plan, least.costs[0] * width)
+            plan, fits = _in_rooms(problem, deadline, first, rooms)
+            if plan is not None:
+                return Answer(_in_less(problem, deadline, first, plan, least.costs[0]), bound)
         if needed == total:
             # If that is all that there is, nothing has been left out.
-            return Answer(None, least.costs[0] * width, impossible=not labels and total == sum(whole))
+            return Answer(None, bound, impossible=not fits and total == sum(whole))
         more = max(1, 2 * more, least.costs[0] // MORE)
         needed = min(total, least.costs[0] + more)
+
+
+def _in_rooms(
+    problem: Problem, deadline: float, first: str | None, rooms: Sequence[int]
+) -> tuple[Plan | None, bool]:
+    """Return a plan in so much of each memory, and whether there are steps for one without addresses."""
+    search = InSeveralMemories(problem, deadline, first, rooms=rooms)
+    labels = search.labels()
+    for label in sorted(labels, key=lambda label: label.costs):
+        plan = placed_in_several(search, label, deadline)
+        if plan is not None and violation(problem, plan) is None:
+            return plan, True
+    return None, bool(labels)
+
+
+def _in_less(problem: Problem, deadline: float, first: str | None, plan: Plan, least: int) -> Plan:
+    """Return a plan in which no memory can be taken less of while no more of the others is.
+
+    Parameters
+    ----------
+    least
+        Elements of all memories that every plan takes.
+    """
+    tops = _tops(problem, plan)
+    try:
+        for region in range(len(tops)):
+            low, high = max(0, least - sum(tops) + tops[region]), tops[region]
+            tried = low  # most often that is enough
+            while low < high:
+                rooms = [tried if place == region else top for place, top in enumerate(tops)]
+                found, _ = _in_rooms(problem, deadline, first, rooms)
+                there = None if found is None else _tops(problem, found)
+                if found is not None and there is not None and sum(there) < sum(tops):
+                    plan, tops, high = found, there, min(there[region], tried)
+                else:
+                    low = tried + 1
+                tried = (low + high) // 2
+    except OutOfTimeError:
+        pass
+    return plan
+
+
+def _tops(problem: Problem, plan: Plan) -> list[int]:
+    """Return what a plan takes of each memory, in elements."""
+    items = placed_items(problem.groups, [step.choice for step in decode_plan(problem, plan)])
+    spans = [(plan.steps[item.names[0][0]].addresses[item.names[0][1]], item.size) for item in items]
+    return tops_of(problem.machine.regions, spans)
 
 
 def _whole(problem: Problem) -> list[int]:
