@@ -85,11 +85,16 @@ def costs_of(problem: Problem, plan: Plan) -> dict[str, int]:
 
 def memory_taken(problem: Problem, plan: Plan, steps: list[DecodedStep]) -> int:
     """Return the end of the highest element that a plan uses, of several memories all of these together."""
+    return sum(taken_of_each(problem, plan, steps))
+
+
+def taken_of_each(problem: Problem, plan: Plan, steps: list[DecodedStep]) -> list[int]:
+    """Return what a plan takes of each memory, in elements up to the highest that it uses."""
     placed = placed_items(problem_of_plan(problem, plan).groups, [step.choice for step in steps])
     numbers = {operation.name: operation.number for operation in problem.graph.operations}
     stays = [(at, weights_of(problem.graph, [numbers[name]])) for name, at in plan.staying.items()]
     spans = [(plan.steps[item.names[0][0]].addresses[item.names[0][1]], item.size) for item in placed]
-    return sum(tops_of(problem.machine.regions, [*stays, *spans]))
+    return tops_of(problem.machine.regions, [*stays, *spans])
 
 
 def measured_objective(problem: Problem, report: Report) -> int:

@@ -8,8 +8,8 @@ from typing import NamedTuple
 from tilewright.codegen.c_text import identifier
 from tilewright.residency import Plan, Problem
 from tilewright.residency.decode_plan import decode_plan
-from tilewright.residency.machine import Region, tops_of
-from tilewright.residency.placement import placed_items
+from tilewright.residency.evaluation import taken_of_each
+from tilewright.residency.machine import Region
 
 GAP = 4096
 """Between two arenas in the memory of an emulated board, and a part of their first addresses."""
@@ -45,18 +45,17 @@ class Arena(NamedTuple):
 
 def arenas_of(problem: Problem, plan: Plan) -> list[Arena]:
     """Return an arena for each memory that a valid plan uses."""
-    regions, taken = problem.machine.regions, set[str]()
-    items = placed_items(problem.groups, [step.choice for step in decode_plan(problem, plan)])
-    spans = [(plan.steps[item.names[0][0]].addresses[item.names[0][1]], item.size) for item in items]
-    used = [(region, top) for region, top in zip(regions, tops_of(regions, spans), strict=True) if top]
+    regions, names = problem.machine.regions, set[str]()
+    tops = taken_of_each(problem, plan, decode_plan(problem, plan))
+    used = [(region, top) for region, top in zip(regions, tops, strict=True) if top]
     width = problem.machine.element_bytes
     if len(used) < 2:
         region, top = used[0] if used else (regions[0], 0)
         return [Arena("arena", top * width, region)]
     found = []
     for region, top in used:
-        name = identifier(region.name.lower(), taken, "arena")
-        taken.add(name)
+        name = identifier(region.name.lower(), names, "arena")
+        names.add(name)
         found.append(Arena(name, top * width, region))
     return found
 

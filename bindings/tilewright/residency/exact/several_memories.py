@@ -19,13 +19,12 @@ from tilewright.core.branch_and_bound import check_deadline
 from tilewright.residency.core_accesses import WEIGHTS, Accesses, Thing
 from tilewright.residency.cost import Spent
 from tilewright.residency.decode_plan import decode_plan
-from tilewright.residency.evaluation import violation
+from tilewright.residency.evaluation import taken_of_each, violation
 from tilewright.residency.exact.priced_steps import units_of
 from tilewright.residency.exact.ram_search import MORE, Costs, Label, Way, Where, WithoutDram
 from tilewright.residency.exact.residuals import OF_ADDRESSES
 from tilewright.residency.exact.traffic import Answer
 from tilewright.residency.graph import members
-from tilewright.residency.machine import tops_of
 from tilewright.residency.placement import Item, find_addresses, placed_items, plan_of
 from tilewright.residency.plan import MAP, Plan
 from tilewright.residency.problem import Problem
@@ -374,7 +373,7 @@ def _in_less(problem: Problem, deadline: float, first: str | None, plan: Plan, l
     least
         Elements of all memories that every plan takes.
     """
-    tops = _tops(problem, plan)
+    tops = taken_of_each(problem, plan, decode_plan(problem, plan))
     try:
         for region in range(len(tops)):
             low, high = max(0, least - sum(tops) + tops[region]), tops[region]
@@ -382,7 +381,7 @@ def _in_less(problem: Problem, deadline: float, first: str | None, plan: Plan, l
             while low < high:
                 rooms = [tried if place == region else top for place, top in enumerate(tops)]
                 found, _ = _in_rooms(problem, deadline, first, rooms)
-                there = None if found is None else _tops(problem, found)
+                there = None if found is None else taken_of_each(problem, found, decode_plan(problem, found))
                 if found is not None and there is not None and sum(there) < sum(tops):
                     plan, tops, high = found, there, min(there[region], tried)
                 else:
@@ -391,13 +390,6 @@ def _in_less(problem: Problem, deadline: float, first: str | None, plan: Plan, l
     except OutOfTimeError:
         pass
     return plan
-
-
-def _tops(problem: Problem, plan: Plan) -> list[int]:
-    """Return what a plan takes of each memory, in elements."""
-    items = placed_items(problem.groups, [step.choice for step in decode_plan(problem, plan)])
-    spans = [(plan.steps[item.names[0][0]].addresses[item.names[0][1]], item.size) for item in items]
-    return tops_of(problem.machine.regions, spans)
 
 
 def _whole(problem: Problem) -> list[int]:
