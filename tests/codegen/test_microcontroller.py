@@ -11,8 +11,8 @@ from typing import Any
 
 import numpy as np
 import pytest
-from conftest import ROOT, examples, nightly, tells
-from tests.importing.quantised_at_random import any_operators, some_operators
+from conftest import ROOT, examples, nightly, tells, thinned
+from tests.importing.quantised_at_random import DRAWS, any_operators, some_operators, value
 from tests.importing.tflite_files import TfliteFile, by_litert
 
 from tilewright.codegen.microcontroller import microcontroller_project
@@ -161,6 +161,16 @@ def test_random_networks_are_computed_as_litert_does(seed: int, tmp_path: Path) 
         return
 
 
+@pytest.mark.parametrize("name", thinned([each for each in DRAWS if each != "convolution"], 4))
+def test_large_maps_are_computed_as_litert_does(name: str, tmp_path: Path) -> None:
+    file = TfliteFile("int8", len(name))
+    own = value(file, [1, 24, 23, 20], 0.05)
+    file.graph.inputs.append(own)
+    path = file.save(tmp_path / "network.tflite", DRAWS[name](file, own))
+    problem = problem_of(path)
+    Project(tmp_path / "c", path, problem, memory_front(problem)[0].plan).is_right("run")
+
+
 @nightly
 @pytest.mark.parametrize(("kind", "draw"), DRAWN)
 def test_few_random_networks_are_refused(kind: str, draw: Any, tmp_path: Path) -> None:
@@ -175,6 +185,19 @@ def test_few_random_networks_are_refused(kind: str, draw: Any, tmp_path: Path) -
         except InputError as error:
             refused.append(str(error))
     assert len(refused) <= (0 if draw is some_operators else 3), refused
+
+
+@pytest.mark.parametrize("kind", ["int8", "int16"])
+def test_a_convolution_of_joined_maps_adds_up_sums_of_its_parts(kind: str, tmp_path: Path) -> None:
+    file = TfliteFile(kind, 0)
+    own = file.tensor([1, 7, 6, 5], scale=0.05)
+    file.graph.inputs = [own]
+    ends = [block(file, own, outputs, 3, 1, by_channel=False) for outputs in (7, 4)]
+    path = file.save(tmp_path / "network.tflite", block(file, joined(file, ends), 6, 3, 1, by_channel=False))
+    problem = problem_of(path, kind=kind)
+    project = Project(tmp_path / "c", path, problem, memory_front(problem)[0].plan)
+    project.is_right()
+    assert (project.folder / "src" / "network.c").read_text().count("sum_four_of_8") == 2
 
 
 @pytest.mark.parametrize("by_channel", [False, True])
@@ -209,7 +232,8 @@ def block(file: TfliteFile, own: int, outputs: int, kernel: int, stride: int, *,
         shape, axis = [outputs, kernel, kernel, channels], 0
     weights = file.weights(shape, axis)
     planes = [1, -(-rows // stride), -(-columns // stride), outputs]
-    result = file.tensor(planes, scale=float(rng.uniform(0.02, 0.1)), zero=int(rng.integers(-20, 21)))
+    zero = int(rng.integers(-20, 21)) if file.kind == "int8" else 0
+    result = file.tensor(planes, scale=float(rng.uniform(0.02, 0.1)), zero=zero)
     fields = {
         "strideH": stride,
         "strideW": stride,
@@ -225,9 +249,28 @@ def block(file: TfliteFile, own: int, outputs: int, kernel: int, stride: int, *,
     return result
 
 
-def branches(seed: int) -> tuple[TfliteFile, int]:
-    """Return a network whose branches are added up, some of them with strides, and its output."""
-    file = TfliteFile("int8", seed)
+def added(file: TfliteFile, ends: list[int]) -> int:
+    """Add the sum of two maps."""
+    shape, zero = file.graph.tensors[ends[1]].shape, int(file.rng.integers(-20, 21))
+    total = file.tensor(list(shape), scale=0.1, zero=zero if file.kind == "int8" else 0)
+    file.add("ADD", ends, [total], "AddOptions", fusedActivationFunction=0)
+    return total
+
+
+def joined(file: TfliteFile, ends: list[int]) -> int:
+    """Add the concatenation of the channels of two maps, which get one scale."""
+    first, second = (file.graph.tensors[each] for each in ends)
+    second.quantization = first.quantization
+    *plane, channels = first.shape
+    total = file.tensor([*plane, channels + second.shape[-1]], scale=1.0)
+    file.graph.tensors[total].quantization = first.quantization
+    file.add("CONCATENATION", ends, [total], "ConcatenationOptions", axis=3)
+    return total
+
+
+def branches(seed: int, kind: str = "int8") -> tuple[TfliteFile, int]:
+    """Return a network whose branches are added up or joined, some of them with strides, and its output."""
+    file = TfliteFile(kind, seed)
     rng = file.rng
     own = file.tensor(
         [1, int(rng.integers(4, 12)), int(rng.integers(4, 12)), int(rng.integers(1, 5))], scale=0.05
@@ -245,19 +288,17 @@ def branches(seed: int) -> tuple[TfliteFile, int]:
             ends.append(block(file, end, outputs, 1, 1, by_channel=False))
         if stride == 1 and rng.integers(2):
             ends[0] = own = block(file, own, outputs, 1, 1, by_channel=False)
-        shape = file.graph.tensors[ends[1]].shape
-        total = file.tensor(list(shape), scale=0.1, zero=int(rng.integers(-20, 21)))
-        file.add("ADD", ends, [total], "AddOptions", fusedActivationFunction=0)
-        own = total
+        own = joined(file, ends) if rng.integers(3) == 0 else added(file, ends)
     return file, own
 
 
 @pytest.mark.parametrize("seed", range(examples(200, 6)))
-def test_branches_that_are_added_up_are_computed_as_litert_does(seed: int, tmp_path: Path) -> None:
-    file, output = branches(seed)
+def test_branches_that_meet_are_computed_as_litert_does(seed: int, tmp_path: Path) -> None:
+    kind = ["int8", "int8", "int16"][seed % 3]
+    file, output = branches(seed, kind)
     path = file.save(tmp_path / "network.tflite", output)
     rng = random.Random(seed)
-    problem = problem_of(path, rng.choice(["outside", "memory"]))
+    problem = problem_of(path, rng.choice(["outside", "memory"]), kind=kind)
     corner = rng.choice(memory_front(problem))
     Project(tmp_path / "project", path, problem, corner.plan, seed).is_right("run")
 

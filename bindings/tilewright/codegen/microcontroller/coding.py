@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
 from itertools import combinations, islice, permutations, product
 from math import prod
@@ -23,6 +24,7 @@ from tilewright.codegen.microcontroller.operations import (
     AveragesInSingles,
     CodedOperation,
     Convolution,
+    ConvolutionOfParts,
     Mean,
     MeanOfSums,
     Pool,
@@ -114,6 +116,7 @@ class _Coding:
         for operation in self.operations:
             self.names[operation.name] = identifier(operation.name, taken)
             taken.add(self.names[operation.name])
+        self.owners = Counter(each.name for every in self.exact.values() for each in every)
         self.attempts = 0
 
     def found(self) -> Coded:
@@ -204,8 +207,8 @@ class _Coding:
     def _kept(self, operation: Operation, leaves: set[str]) -> str:
         """Return the file's tensor that the map of an operation holds: the last that all others need.
 
-        What an operation of the file reads that is not part of this one must be that tensor. It has no name
-        where the operation only keeps what it reads.
+        What this one alone computes, and an operation of the file that is not part of it reads, must be that
+        tensor. It has no name where the operation only keeps what it reads.
         """
         size = self.graph.tensors[operation.number + 1].size
         own = self.exact[operation.name]
@@ -216,7 +219,7 @@ class _Coding:
             before = self._before(last.name, leaves) if whole else None
             if before is None:
                 continue
-            needed = before - {last.name}
+            needed = {each for each in before - {last.name} if self.owners.get(each) == 1}
             readers = {reader.name for each in needed for reader in self.network.readers.get(each, ())}
             if readers <= before and not needed & set(self.network.outputs):
                 return last.name
@@ -404,10 +407,15 @@ class _Coding:
         InputError
             For what these loops do not compute.
         """
-        (tensor,) = kept if len(kept) == 1 else (0,)
-        if len(kept) != 1 or operation.op.has_views or operation.parts:
+        if operation.op.has_views or operation.parts:
             raise Misplaced
-        stem, given = self.names[operation.name], kept[tensor]
+        joined = isinstance(self.nodes.get(main.inputs[0]), Concatenated)
+        if len(kept) > 1 or (joined and main.inputs[0] not in {each.name for each in kept.values()}):
+            coded = self._of_parts_with_loops(operation, main, kept)
+            self._then(coded, operation, main, stored)
+            return coded
+        ((tensor, given),) = kept.items()
+        stem = self.names[operation.name]
         result = self.graph.tensors[operation.number + 1]
         places = self._read_as(main, given, operation.op.spec)
         natural = bool((places == np.arange(len(places))).all())
@@ -424,13 +432,53 @@ class _Coding:
                 coded.in_order(places)
         elif not natural or self._shape(main.inputs[0]) != self._shape_with_border(main, tensor, given.name):
             raise Misplaced
+        self._then(coded, operation, main, stored)
+        return coded
+
+    def _then(
+        self, coded: CodedOperation, operation: Operation, main: ExactOperation, stored: Stored
+    ) -> None:
+        """Add functions of results, if the map has others."""
         if stored.name != main.name or not stored.is_natural:
-            values = ByElements(self.graph, operation, self.network, self.nodes, stored, f"{stem}_after")
+            stem = f"{coded.name}_after"
+            values = ByElements(self.graph, operation, self.network, self.nodes, stored, stem)
             try:
                 coded.after = FunctionsOfResults(values, main.name)
             except Unsupported as error:
                 raise Misplaced from error
-        return coded
+
+    def _of_parts_with_loops(
+        self, operation: Operation, main: ExactOperation, kept: Mapping[int, Stored]
+    ) -> CodedOperation:
+        """Return a convolution of maps whose channels are joined."""
+        maps = {each.name: tensor for tensor, each in kept.items()}
+        if not isinstance(main, QuantisedConvolution) or main.groups > 1 or len(maps) < len(kept):
+            raise Misplaced
+        parts = list(self._parts(main.inputs[0], maps))
+        shapes = [self._shape(kept[each].name) for each in parts]
+        if any(
+            not kept[each].is_natural or shape != _map_shape(self.graph.tensors[each].shape)
+            for each, shape in zip(parts, shapes, strict=True)
+        ):
+            raise Misplaced
+        spec = operation.op.spec
+        padding = main.padding[0], main.padding[2]
+        if not isinstance(spec, Window) or padding != (spec.padding[0], spec.padding[2]):
+            raise Misplaced
+        if main.shape != _map_shape(self.graph.tensors[operation.number + 1].shape):
+            raise Misplaced
+        return ConvolutionOfParts(self.graph, operation, main, self.names[operation.name], parts)
+
+    def _parts(self, name: str, maps: Mapping[str, int]) -> Iterator[int]:
+        """Return the maps whose channels are joined to a tensor, in order."""
+        each = self.nodes.get(name)
+        if name in maps:
+            yield maps[name]
+        elif isinstance(each, Concatenated) and each.axis % len(each.shape) == len(each.shape) - 1:
+            for own in each.inputs:
+                yield from self._parts(own, maps)
+        else:
+            raise Misplaced
 
     def _shape(self, name: str) -> tuple[int, ...]:
         return self.nodes[name].shape if name in self.nodes else self.network.tensors[name].shape

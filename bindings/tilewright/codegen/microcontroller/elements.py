@@ -21,9 +21,11 @@ from tilewright.codegen.microcontroller.indices import (
     Tables,
     Truths,
     compacted,
+    coordinates,
     entries,
     last_axis,
     number_text,
+    places_at,
     truth_text,
 )
 from tilewright.codegen.microcontroller.rescaling import Rescaling
@@ -284,7 +286,7 @@ class Elements:
     def _of_values(self, operation: ExactOperation, index: Integers, mask: Truths) -> str:
         """Return a function of values at one place; sizes of 1 are repeated."""
         name = self.function(operation.name, lambda name: function_lines(operation, name))
-        places = np.unravel_index(index, operation.shape)
+        places = coordinates(index, operation.shape)
         operands = []
         for each in operation.inputs:
             shape = self.shape(each)
@@ -292,8 +294,8 @@ class Elements:
                 place if size > 1 else np.zeros_like(place)
                 for size, place in zip(shape, places[len(places) - len(shape) :], strict=True)
             ]
-            at = np.ravel_multi_index(own, shape) if shape else np.zeros_like(index)
-            operands.append(self.value(each, np.asarray(at, np.int64), mask))
+            at = places_at(own, shape) if shape else np.zeros_like(index)
+            operands.append(self.value(each, at, mask))
         return f"{name}({', '.join(operands)})"
 
     def same(self, operation: ExactOperation, index: Integers, mask: Truths) -> str:
@@ -307,7 +309,7 @@ class Elements:
     def bordered(self, operation: Padded, index: Integers, mask: Truths) -> str:
         """Return a value, or that of the border."""
         shape = self.shape(operation.inputs[0])
-        places = np.unravel_index(index, operation.shape)
+        places = coordinates(index, operation.shape)
         there, own = [], []
         for place, size, (before, _) in zip(places, shape, operation.padding, strict=True):
             at = place.astype(np.int64) - before
@@ -316,7 +318,7 @@ class Elements:
         every = mask & np.logical_and.reduce(np.broadcast_arrays(*there))
         if not every.any():
             return str(operation.value)
-        flat = np.asarray(np.ravel_multi_index(own, shape), np.int64)
+        flat = places_at(own, shape)
         inside = [each | ~_any_of(mask, each) for each in there]
         return self.either(inside, self.value(operation.inputs[0], flat, every), str(operation.value))
 
@@ -327,7 +329,7 @@ class Elements:
 
     def joined(self, operation: Concatenated, index: Integers, mask: Truths) -> str:
         """Return a value of one of several tensors, one behind the other."""
-        places = [each.astype(np.int64) for each in np.unravel_index(index, operation.shape)]
+        places = coordinates(index, operation.shape)
         parts, first = [], 0
         axis = operation.axis % len(operation.shape)
         for name in operation.inputs:
@@ -337,18 +339,18 @@ class Elements:
                 np.clip(at, 0, shape[axis] - 1) if each == axis else place
                 for each, place in enumerate(places)
             ]
-            flat = np.asarray(np.ravel_multi_index(own, shape), np.int64)
+            flat = places_at(own, shape)
             parts.append((name, flat, at < shape[axis], (at >= 0) & (at < shape[axis])))
             first += shape[axis]
         return self._of_parts(parts, mask)
 
     def stacked(self, operation: Stacked, index: Integers, mask: Truths) -> str:
         """Return a value of one of several tensors beside each other."""
-        places = [each.astype(np.int64) for each in np.unravel_index(index, operation.shape)]
+        places = coordinates(index, operation.shape)
         which = places.pop(operation.axis % len(operation.shape))
         parts = []
         for number, name in enumerate(operation.inputs):
-            flat = np.asarray(np.ravel_multi_index(places, self.shape(name)), np.int64)
+            flat = places_at(places, self.shape(name))
             parts.append((name, flat, which <= number, which == number))
         return self._of_parts(parts, mask)
 
@@ -395,10 +397,10 @@ class Elements:
         reduced = sorted({axis % len(shape) for axis in axes})
         left = [axis for axis in range(len(shape)) if axis not in reduced]
         strides = [prod(shape[axis + 1 :]) for axis in range(len(shape))]
-        at = np.unravel_index(index, [shape[axis] for axis in left]) if left else ()
+        at = coordinates(index, [shape[axis] for axis in left])
         base = np.zeros_like(index)
         for axis, place in zip(left, at, strict=True):
-            base = base + place.astype(np.int64) * strides[axis]
+            base = base + place * strides[axis]
         inner = np.zeros(1, np.int64)
         for axis in reduced:
             inner = (inner[:, np.newaxis] + np.arange(shape[axis]) * strides[axis]).reshape(-1)
@@ -419,9 +421,7 @@ class Elements:
             shape[:-3:-1] if own else shape[-2:] for shape, own in zip(shapes, turned, strict=True)
         )
         before = np.broadcast_shapes(shapes[0][:-2], shapes[1][:-2])
-        *images, row, column = (
-            each.astype(np.int64) for each in np.unravel_index(index, (*before, rows, columns))
-        )
+        *images, row, column = coordinates(index, (*before, rows, columns))
         firsts = [_first_of(images, shape, index.ndim) for shape in shapes]
         rescaling = self._bounded(operation, Rescaling.of_products(operation, depth))
 
@@ -486,7 +486,7 @@ class Elements:
                 return self._extended(row) * depth + place, [], weight
 
             return output, [depth], in_row
-        image, y, x, output = (each.astype(np.int64) for each in np.unravel_index(index, operation.shape))
+        image, y, x, output = coordinates(index, operation.shape)
         outputs, high, wide, inputs = operation.weights.shape
         _, rows, columns, channels = shape
         if isinstance(operation, QuantisedTransposedConvolution):
@@ -523,7 +523,7 @@ class Elements:
     def pooled(self, operation: Pooled, index: Integers, mask: Truths) -> str:
         """Return an average or maximum of a window."""
         source = operation.inputs[0]
-        image, y, x, channel = (each.astype(np.int64) for each in np.unravel_index(index, operation.shape))
+        image, y, x, channel = coordinates(index, operation.shape)
         shape, kernel = self.shape(source), operation.kernel
         in_singles = isinstance(operation, AveragePoolInSingles)
         kind, start = ("float", "0") if in_singles else ("int32_t", "0")
@@ -563,7 +563,7 @@ class Elements:
     def interpolated(self, operation: QuantisedInterpolation, index: Integers, mask: Truths) -> str:
         """Return a value between four others."""
         shape = self.shape(operation.inputs[0])
-        image, y, x, channel = (each.astype(np.int64) for each in np.unravel_index(index, operation.shape))
+        image, y, x, channel = coordinates(index, operation.shape)
         parts = []
         for row, down in (
             (operation.rows, 1024 - operation.row_parts),

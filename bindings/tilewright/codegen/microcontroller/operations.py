@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import TYPE_CHECKING, Any, Protocol
 
 import numpy as np
@@ -66,8 +66,8 @@ class Places(Protocol):
     def pixel(self, tensor: int, own: StepMap) -> str:
         """Return where the pixel of another map is that lies at the same place."""
 
-    def window(self, tensor: int, own: StepMap, coded: CodedOperation) -> Iterator[str]:
-        """Return the lines that find the taps of a window."""
+    def window(self, tensor: int, own: StepMap, coded: CodedOperation, taps: str = "taps") -> Iterator[str]:
+        """Return the lines that find the taps of a window, in an array that is declared."""
 
     def names(self, own: StepMap) -> tuple[str, str, str]:
         """Return the variables of the row and column of the pixel in the whole plane, and of its channels."""
@@ -235,6 +235,10 @@ class WithWeights(CodedOperation):
     def constants(self) -> Lines:
         """Return weights, biases, and the function that rescales."""
         yield from array_lines("int8_t" if self.narrow else "int16_t", f"{self.name}_weights", self.packed())
+        yield from self.other_constants()
+
+    def other_constants(self) -> Lines:
+        """Return biases, and the function that rescales."""
         yield from array_lines(
             "int64_t" if self.rescaling.wide else "int32_t", f"{self.name}_bias", self.bias
         )
@@ -356,6 +360,57 @@ class Convolution(WithWeights):
         yield f"    {put}(sums + {at} * c, before + x[c] * ({weights})[c * {self.taps} + pixel]);"
         yield "}"
         yield from self.results_of_sums(step)
+
+
+class ConvolutionOfParts(Convolution):
+    """A convolution of maps whose channels are joined: sums of each are added up, one map after the other."""
+
+    def __init__(
+        self, graph: Graph, operation: Operation, exact: ExactOperation, name: str, parts: Sequence[int]
+    ) -> None:
+        super().__init__(graph, operation, exact, name)
+        self.parts = parts
+        self.sizes = [graph.tensors[each].channels for each in parts]
+        self.channels = max(self.sizes)
+        if self.taps * len(parts) > MOST_TAPS:
+            raise refusal(operation, f"there is no C for windows of more than {MOST_TAPS} places")
+
+    def constants(self) -> Lines:
+        """Return weights of each part, biases, and the function that rescales."""
+        ends = np.cumsum(self.sizes)[:-1].tolist()
+        for number, part in enumerate(np.split(self.weights, ends, axis=3)):
+            own = blocked(part.reshape(len(part), -1))
+            yield from array_lines(f"int{8 if self.narrow else 16}_t", f"{self.name}_weights{number}", own)
+        yield from self.other_constants()
+
+    def pixel(self, step: Places, own: StepMap) -> Lines:
+        """Return what computes a pixel."""
+        kind, whole = self.kernel, self.outputs // BLOCK * BLOCK
+        yield f"const value_t *taps[{self.taps * len(self.parts)}];"
+        parts = []
+        for number, (tensor, size) in enumerate(zip(self.parts, self.sizes, strict=True)):
+            taps = f"(taps + {number * self.taps})" if number else "taps"
+            yield from step.window(tensor, own, self, taps)
+            parts.append(f"{taps}, {self.taps}, {size}, {self.name}_weights{number} + o * {self.taps * size}")
+        yield f"value_t *result = {step.result(own)};"
+        if whole:
+            yield f"for (int o = 0; o < {whole}; o += {BLOCK}) {{"
+            bias = ", ".join(f"{self.name}_bias[o + {each}]" for each in range(BLOCK))
+            yield f"    wide_{kind} sums[{BLOCK}] = {{{bias}}};"
+            yield from (f"    sum_four_{kind}({part}, sums);" for part in parts)
+            yield f"    for (int k = 0; k < {BLOCK}; k++)"
+            yield f"        result[o + k] = (value_t){self.name}_rescaled(o + k, sums[k]);"
+            yield "}"
+        if whole < self.outputs:
+            yield f"for (int o = {whole}; o < {self.outputs}; o++) {{"
+            yield f"    wide_{kind} sum = {self.name}_bias[o];"
+            yield from (f"    sum = sum_one_{kind}({part}, sum);" for part in parts)
+            yield f"    result[o] = (value_t){self.name}_rescaled(o, sum);"
+            yield "}"
+
+    def running(self, step: Places, own: StepMap) -> Lines:
+        """Refuse running values."""
+        raise refusal(self.operation, "there is no C for running values of maps that are joined")
 
 
 class Product(WithWeights):

@@ -12,7 +12,7 @@ import numpy as np
 from tilewright.codegen.microcontroller.by_elements import Stored
 from tilewright.codegen.microcontroller.indices import Integers
 from tilewright.residency import Problem
-from tilewright.simulator.arithmetic.quantised import Border, ExactNetwork, Rearranged, Reshaped
+from tilewright.simulator.arithmetic.quantised import Border, Concatenated, ExactNetwork, Rearranged, Reshaped
 from tilewright.simulator.arithmetic.quantised.operation import Array
 from tilewright.spec.errors import InputError
 
@@ -152,17 +152,17 @@ def outputs_outside(
             continue
         own = stored[number]
         reached = [
-            (place, moved)
-            for name, moved in _moved(network, own.name, np.arange(own.values, dtype=np.int64))
+            (place, positions)
+            for name, positions in _moved(network, own.name, np.arange(own.values, dtype=np.int64))
             for place, output in enumerate(network.outputs)
             if output == name and sum(map(len, orders.get(place, ()))) + each.size <= sizes[place]
         ]
         if not reached:
             raise InputError("network.output", each.name, "there is no C for an output that no map holds")
-        place, moved = reached[0]
+        place, positions = reached[0]
         parts = orders.setdefault(place, [])
         places[number] = begins[place] + sum(map(len, parts))
-        parts.append(np.argsort(moved)[own.order])
+        parts.append(positions[own.order])
     for place, name in enumerate(network.outputs):
         if sum(map(len, orders.get(place, ()))) < sizes[place]:
             raise InputError("network.output", name, "there is no C for an output that no map holds")
@@ -171,14 +171,28 @@ def outputs_outside(
     ]
 
 
-def _moved(network: ExactNetwork, name: str, places: Integers) -> Iterator[tuple[str, Integers]]:
-    """Return tensors that have the values of another, and where each of their values lies in it."""
-    yield name, places
+def _moved(network: ExactNetwork, name: str, positions: Integers) -> Iterator[tuple[str, Integers]]:
+    """Return tensors that have the values of another, and where each of these lies in them, in order."""
+    yield name, positions
     for reader in network.readers.get(name, ()):
         if isinstance(reader, Reshaped):
-            yield from _moved(network, reader.name, places)
-        elif (
-            isinstance(reader, Rearranged)
-            and len(np.unique(reader.places)) == len(places) == reader.places.size
-        ):
-            yield from _moved(network, reader.name, places[reader.places.reshape(-1)])
+            yield from _moved(network, reader.name, positions)
+        elif isinstance(reader, Rearranged):
+            own = reader.places.reshape(-1)
+            if own.size == len(np.unique(own)) and own.size > positions.max(initial=0):
+                yield from _moved(network, reader.name, np.argsort(own)[positions])
+        elif isinstance(reader, Concatenated):
+            for number, each in enumerate(reader.inputs):
+                if each == name:
+                    yield from _moved(network, reader.name, _joined(network, reader, number)[positions])
+
+
+def _joined(network: ExactNetwork, concatenation: Concatenated, number: int) -> Integers:
+    """Return where each value of a part lies in a concatenation, in order."""
+    known = {each.name: each.shape for each in network.operations}
+    shapes = [known[name] if name in known else network.tensors[name].shape for name in concatenation.inputs]
+    axis = concatenation.axis % len(concatenation.shape)
+    first = sum(shape[axis] for shape in shapes[:number])
+    whole = np.arange(prod(concatenation.shape), dtype=np.int64).reshape(concatenation.shape)
+    part = np.moveaxis(whole, axis, 0)[first : first + shapes[number][axis]]
+    return np.moveaxis(part, 0, axis).reshape(-1)

@@ -217,8 +217,8 @@ class StepCode:
         place = f"{row} * {self.width(given)} + {column} - {self.begin(given)}"
         return f"pixel_of(&m{tensor}, {place}, {given.held}, {channels})"
 
-    def window(self, tensor: int, own: StepMap, coded: CodedOperation) -> Iterator[str]:
-        """Return the lines that find the taps of a window; `taps` must be declared."""
+    def window(self, tensor: int, own: StepMap, coded: CodedOperation, taps: str = "taps") -> Iterator[str]:
+        """Return the lines that find the taps of a window, in an array that is declared."""
         given, (channels, rows, columns) = self.maps[tensor], self.graph.tensors[tensor].shape
         t, (stride, padding, kernel, dilation) = own.tensor, coded.geometry
         first = (
@@ -227,7 +227,7 @@ class StepCode:
         )
         outside = "0" if coded.padded is None else padding_name(coded.padded)
         if kernel == (1, 1) and padding == (0, 0):
-            yield f"taps[0] = {self.at(tensor, first[0].removesuffix(' - 0'), f'({first[1]})')};"
+            yield f"{taps}[0] = {self.at(tensor, first[0].removesuffix(' - 0'), f'({first[1]})')};"
             return
         where = (
             f"{given.address}, {columns}, 0"
@@ -235,7 +235,7 @@ class StepCode:
             else f"&m{tensor}, {given.held}, {self.width(given)}, {self.begin(given)}"
         )
         yield f"{'taps_of_map' if given.whole else 'taps_of_lines'}("
-        yield f"    taps, {where}, {channels}, {rows}, {columns},"
+        yield f"    {taps}, {where}, {channels}, {rows}, {columns},"
         steps = f"{kernel[0]}, {kernel[1]}, {dilation[0]}, {dilation[1]}"
         yield f"    {first[0]}, {first[1]}, {steps}, {outside});"
 
