@@ -103,7 +103,7 @@ def check(random: Random, problem: tw.AllocationProblem, methods: list[str]) -> 
     hold_to(problem, cases, costs, methods, random.randint(0, len(methods) - 1))
 
 
-@settings(max_examples=examples(200, 10))
+@settings(max_examples=examples(200, 5))
 @given(randoms)
 def test_pipelines(random: Random) -> None:
     check(random, pipeline(random), METHODS)

@@ -147,25 +147,25 @@ def agree(asked: tw.AllocationProblem) -> None:
     assert [(p.interval_cycles, p.energy_fj) for p in report.measures.front] == front
 
 
-@settings(max_examples=examples(300, 20))
+@settings(max_examples=examples(300, 10))
 @given(randoms)
 def test_least_energy_and_fronts_are_those_of_all_plans(random: Random) -> None:
     agree(pipeline(random, wide=3, goals=("energy", "energy", "pareto")))
 
 
-@settings(max_examples=examples(200, 10))
+@settings(max_examples=examples(200, 5))
 @given(randoms)
 def test_least_energy_where_buffers_are_limited(random: Random) -> None:
     agree(pipeline(random, buffers=True, goals=("energy", "energy", "pareto")))
 
 
-@settings(max_examples=examples(300, 20))
+@settings(max_examples=examples(300, 10))
 @given(randoms)
 def test_least_energy_where_layers_wait_for_the_host(random: Random) -> None:
     agree(pipeline(random, host=True, buffers=random.random() < 0.3, goals=("energy", "energy", "pareto")))
 
 
-@settings(max_examples=examples(200, 8))
+@settings(max_examples=examples(200, 4))
 @given(randoms)
 def test_any_plan_takes_what_the_walk_counts(random: Random) -> None:
     asked = pipeline(random, goals=("energy",), host=random.random() < 0.3)

@@ -128,7 +128,7 @@ def all_intervals(asked: tw.AllocationProblem, kept: Kept = lambda *_: True) -> 
     return found
 
 
-@settings(max_examples=examples(300, 20))
+@settings(max_examples=examples(300, 10))
 @given(randoms)
 def test_least_interval_is_that_of_all_choices(random: Random) -> None:
     agree(with_border(random))
@@ -145,7 +145,7 @@ def agree(asked: tw.AllocationProblem) -> None:
     executed(asked, found.plan)
 
 
-@settings(max_examples=examples(150, 8))
+@settings(max_examples=examples(150, 4))
 @given(randoms)
 def test_constraints_on_what_stays(random: Random) -> None:
     asked = with_border(random)
@@ -169,7 +169,7 @@ def test_constraints_on_what_stays(random: Random) -> None:
     hold_model(asked.where(say), intervals)
 
 
-@settings(max_examples=examples(300, 10))
+@settings(max_examples=examples(300, 5))
 @given(randoms)
 def test_models_find_the_least_interval(random: Random) -> None:
     asked = with_border(random)
@@ -205,7 +205,7 @@ def executed(asked: tw.AllocationProblem, plan: tw.AllocationPlan) -> None:
         assert report.measures.energy_fj == spent == energy(asked, plan, interval)
 
 
-@settings(max_examples=examples(200, 8))
+@settings(max_examples=examples(200, 4))
 @given(randoms)
 def test_any_plan_moves_what_the_walk_counts(random: Random) -> None:
     asked = with_border(random)

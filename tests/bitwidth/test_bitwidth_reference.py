@@ -20,7 +20,7 @@ from tilewright.spec.errors import InputError
 REFERENCE = catalogue.model("bitwidth", "reference")
 
 
-@settings(max_examples=examples(1000, 12), deadline=None)
+@settings(max_examples=examples(1000, 6), deadline=None)
 @given(randoms)
 def test_the_reference_model_and_the_search_agree(random: Random) -> None:
     need("gecode")

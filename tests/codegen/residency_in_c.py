@@ -9,6 +9,7 @@ from random import Random
 from typing import Any
 
 import numpy as np
+from conftest import THOROUGH
 from tests.compiled import CHECKED, Compiled
 from tests.fusion.fusion_at_random import excited, network, rectified
 from tests.fuzz.networks import reduced
@@ -40,7 +41,7 @@ Table = dict[str, Any]
 
 METHODS = ("states", *catalogue.heuristics("residency"))
 
-SANITIZED = ("-O1", *CHECKED, "-DON_CHIP(buffer)=")
+SANITIZED = ("-O1" if THOROUGH else "-O0", *CHECKED, "-DON_CHIP(buffer)=")
 
 AMPLE = 100_000
 """Bytes in which everything fits at once."""

@@ -83,7 +83,7 @@ class Built(Compiled):
     """The project of a plan, with what it printed of parts and of what each moves."""
 
     def __init__(self, folder: Path, files: Mapping[str, bytes], *flags: str) -> None:
-        super().__init__(folder, files, "-O1", *flags)
+        super().__init__(folder, files, "-O1" if THOROUGH else "-O0", *flags)
         self.told = {line[0]: tuple(map(int, line[1:])) for line in self.lines if line[-1].isdigit()}
 
     def outputs(self, like: Any, bits: int) -> Any:
@@ -239,7 +239,7 @@ def test_one_layer_runs_from_the_command_line(tmp_path: Path) -> None:
     ):
         done = command.run(tmp_path, *words)
         assert done.returncode == 0, done.stderr
-    built = Built(tmp_path / "c", {}, *CHECKED)
+    built = Built(tmp_path / "c", {}, "-O1", *CHECKED)
     given = np.frombuffer((tmp_path / "c/data/images.bin").read_bytes(), "<i2").reshape(4, 4, 6, 5)
     kernels = np.frombuffer((tmp_path / "c/data/weights.bin").read_bytes(), "<i2")[: 6 * 2 * 6]
     layer = Problem.model_validate(problem_of(BLOCK).model_dump() | {

@@ -396,7 +396,7 @@ def quantised(random: Random) -> tuple[AnyGroups, QuantisedNetwork]:
     return made, QuantisedNetwork(network, images, None, "a test")
 
 
-@settings(max_examples=examples(300, 10), suppress_health_check=[HealthCheck.filter_too_much])
+@settings(max_examples=examples(300, 5), suppress_health_check=[HealthCheck.filter_too_much])
 @given(randoms)
 def test_programs_compute_in_the_formats_of_a_bitwidth_result(random: Random) -> None:
     try:

@@ -139,7 +139,7 @@ def best_of(problem: Problem) -> int | None:
         raise
 
 
-@settings(max_examples=examples(400, 12))
+@settings(max_examples=examples(400, 6))
 @given(randoms)
 def test_no_layouts_groups_and_tiles_are_better_than_those_found(random: Random) -> None:
     problem = drawn(random)
@@ -179,7 +179,7 @@ def any_plan(random: Random, problem: Problem) -> Plan:
         raise
 
 
-@settings(max_examples=examples(400, 8))
+@settings(max_examples=examples(400, 4))
 @given(randoms)
 def test_programs_honour_layouts_and_take_the_planned_time(random: Random) -> None:
     problem = drawn(random)

@@ -61,7 +61,7 @@ def problem_at_random(random: Random) -> Problem | None:
     return problem if 2 <= problem.n_patches <= 8 else None
 
 
-@settings(max_examples=examples(1000, 12), deadline=None)
+@settings(max_examples=examples(1000, 6), deadline=None)
 @given(randoms)
 def test_the_reference_model_the_search_and_an_enumeration_agree(random: Random) -> None:
     need("gecode")

@@ -114,7 +114,7 @@ def test_layers_are_those_of_the_same_network_in_another_file(file: Path, name: 
 # Rules of Caffe ------------------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize("seed", range(examples(400, 24)))
+@pytest.mark.parametrize("seed", range(examples(400, 12)))
 def test_numbers_are_those_of_caffes_rules(file: Path, seed: int) -> None:
     runtime = pytest.importorskip("onnxruntime", reason="onnxruntime, of the extra `test`, is not installed")
     runtime.set_default_logger_severity(3)

@@ -125,7 +125,7 @@ def test_causal_attention_is_planned_with_keys_that_pass_by(tmp_path: Path) -> N
     assert graph.compulsory == 4 * 2 * 96 * 16
 
 
-@settings(max_examples=examples(300, 20))
+@settings(max_examples=examples(300, 10))
 @given(st.integers(0, 2**32))
 def test_sums_of_products_are_products_of_matrices(seed: int) -> None:
     """With heads and images apart, in any order of dimensions."""

@@ -387,7 +387,7 @@ def test_columns_buffers_finds_the_least_energy(drawn) -> None:
         assert again.warm_start is not None or not chooses
 
 
-@settings(max_examples=examples(300, 8))
+@settings(max_examples=examples(300, 4))
 @given(randoms)
 def test_columns_buffers_finds_the_best_of_all_plans(drawn) -> None:
     """Those that the oracle executes beat by beat."""

@@ -37,19 +37,19 @@ def agree(problem: AllocationProblem) -> None:
     assert objective(problem, outcome.plan) == outcome.bound
 
 
-@settings(max_examples=examples(400, 15))
+@settings(max_examples=examples(400, 7))
 @given(randoms)
 def test_reference_agrees_with_the_search(random: Random) -> None:
     agree(pipeline(random, wide=4))
 
 
-@settings(max_examples=examples(200, 10))
+@settings(max_examples=examples(200, 5))
 @given(randoms)
 def test_reference_agrees_with_the_search_where_buffers_are_limited(random: Random) -> None:
     agree(pipeline(random, buffers=True))
 
 
-@settings(max_examples=examples(300, 12))
+@settings(max_examples=examples(300, 6))
 @given(randoms)
 def test_reference_agrees_where_layers_wait_for_the_host(random: Random) -> None:
     agree(pipeline(random, host=True, buffers=random.random() < 0.3, goals=(*GOALS, "latency", "energy")))

@@ -67,7 +67,8 @@ def test_windows_improve_a_layer_that_is_too_large_for_the_whole_model() -> None
     problem = tw.read("lenet5-conv1-g20").problem
     start = strips.plan(problem)
     room = room_of(problem)
-    context = RunContext(start=start, deadline=time.monotonic() + 8, improve=improve)
+    better = room.objective(problem, start) - 1  # any better plan ends the search
+    context = RunContext(start=start, deadline=time.monotonic() + 60, bound=better, improve=improve)
     found = windows.plan(problem, context)
     assert room.violation(problem, found) is None
     assert room.objective(problem, found) < room.objective(problem, start)

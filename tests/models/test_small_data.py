@@ -34,7 +34,7 @@ def test_small_data_are_those_of_their_problem(key: tuple[str, str, str]) -> Non
     assert (MODELS / key[0] / key[2]).read_text("utf-8") == text(*key)
 
 
-@pytest.mark.by_day(6)
+@pytest.mark.by_day(5)
 @WITH_EACH
 def test_a_formulation_finds_the_optimum_from_a_shell(key: tuple[str, str, str]) -> None:
     given = problem(*key)

@@ -46,7 +46,7 @@ def dearest(room: str, place: int) -> Any:
     plans = []
     for heuristic in catalogue.heuristics(room):
         try:
-            plans.append(tw.solve(problem, heuristic, time_limit=20, confirm=False).plan)
+            plans.append(tw.solve(problem, heuristic, time_limit=3, confirm=False).plan)
         except TilewrightError:
             continue  # it does not take the problem
     valid = [plan for plan in plans if plan is not None and room_of(problem).violation(problem, plan) is None]

@@ -70,7 +70,7 @@ def check_walk(table: Json, problem: Problem, plan: Json) -> None:
         assert objective(problem, read) == measured_objective(problem, report) == expected
 
 
-@settings(max_examples=examples(400, 20))
+@settings(max_examples=examples(400, 10))
 @given(randoms)
 def test_a_plan_is_valid_and_costs_what_the_docs_say(random: Random) -> None:
     table = table_at_random(random, cells=24)
@@ -192,7 +192,7 @@ def sequence_at_random(random: Random, problem: Problem) -> list[list[Cut | None
     return rounds
 
 
-@settings(max_examples=examples(300, 20))
+@settings(max_examples=examples(300, 10))
 @given(randoms)
 def test_of_given_blocks_the_best_is_kept(random: Random) -> None:
     table = table_at_random(random, cells=30, bursts=False)
@@ -228,7 +228,7 @@ def least(table: Json, sequence: Any = None) -> int | None:
             raise
 
 
-@settings(max_examples=examples(300, 20))
+@settings(max_examples=examples(300, 10))
 @given(randoms)
 def test_no_plan_is_below_a_bound_or_the_optimum(random: Random) -> None:
     table = table_at_random(random, cells=8)

@@ -77,7 +77,7 @@ def test_columns_agree_with_the_search(seed: int) -> None:
                 assert found.bound <= expected.objective, told
 
 
-@pytest.mark.parametrize("seed", range(examples(100, 12)))
+@pytest.mark.parametrize("seed", range(examples(100, 6)))
 def test_columns_agree_with_the_search_without_dram(seed: int) -> None:
     rng = random.Random(f"columns without DRAM {seed}")
     network = network_of_windows(rng)
@@ -195,7 +195,7 @@ def agrees_with_the_best(problem: Problem, model: Any, best: int | None) -> None
         assert objective(problem, outcome.plan) == outcome.bound == best, told
 
 
-@pytest.mark.parametrize("seed", range(examples(300, 8)))
+@pytest.mark.parametrize("seed", range(examples(300, 4)))
 def test_models_agree_with_the_oracle(seed: int) -> None:
     pytest.importorskip("ortools")
     agrees_with_the_oracle(random.Random(f"in turn {seed}"), KINDS[seed % len(KINDS)])
@@ -232,7 +232,7 @@ def proves_as_much(problem: Problem, outcome: Outcome, expected: Outcome, told: 
         assert outcome.status != "optimal" or objective(problem, outcome.plan) == outcome.bound <= cost, told
 
 
-@pytest.mark.parametrize("seed", range(examples(1000, 8)))
+@pytest.mark.parametrize("seed", range(examples(1000, 4)))
 def test_columns_agree_with_the_search_and_the_reference(seed: int) -> None:
     """The start is at times what the search has found."""
     problem = small_problem(random.Random(f"reference {seed}"), STATED[seed % len(STATED)])

@@ -178,7 +178,7 @@ def least(problem: Problem, costs: list[dict[str, int]]) -> int | None:
     return min((each[problem.minimise] for each in left), default=None)
 
 
-@pytest.mark.by_day(6)
+@pytest.mark.by_day(3)
 @pytest.mark.parametrize("seed", range(examples(300)))
 def test_constraints_against_all_plans(seed: int) -> None:
     rng = random.Random(f"constraints {seed}")

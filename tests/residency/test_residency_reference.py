@@ -65,7 +65,7 @@ def taken_problem(rng: random.Random) -> tuple[Problem, Json, list[tuple[Json, d
             return problem, told, plans
 
 
-@pytest.mark.parametrize("seed", range(examples(400, 8)))
+@pytest.mark.parametrize("seed", range(examples(400, 4)))
 def test_the_reference_model_agrees_with_all_plans(seed: int) -> None:
     rng = random.Random(f"reference {seed}")
     problem, told, plans = taken_problem(rng)
@@ -91,7 +91,7 @@ def test_the_reference_model_agrees_with_all_plans(seed: int) -> None:
     assert all(keeps(found) for _, keeps in chosen), shown
 
 
-@pytest.mark.parametrize("seed", range(examples(100) // 4))
+@pytest.mark.parametrize("seed", range(examples(25, 2)))
 def test_the_reference_model_proves_what_constraints_say_of_addresses(seed: int) -> None:
     rng = random.Random(f"addresses {seed}")
     problem, told, expected, says, keeps = placed_problem(rng)
@@ -164,7 +164,7 @@ def drawn_problem(rng: random.Random) -> Problem:
                 return problem
 
 
-@pytest.mark.parametrize("seed", range(examples(600, 4)))
+@pytest.mark.parametrize("seed", range(examples(600, 3)))
 def test_what_the_search_finds_is_best_in_the_model(seed: int) -> None:
     """The model has the plan that the search proves, at the same cost, and no cheaper one."""
     problem = drawn_problem(random.Random(f"drawn {seed}"))

@@ -30,7 +30,7 @@ from tilewright.spec.errors import SolverMissingError
 Json = dict[str, Any]
 
 
-@pytest.mark.by_day(6)
+@pytest.mark.by_day(3)
 @pytest.mark.parametrize("seed", range(examples(80)))
 def test_the_search_agrees_with_an_oracle_apart(seed: int, tmp_path: Path) -> None:
     """Objectives, limits and lists, strips, tiles, second buffers, many frames, second executions, ties."""

@@ -35,7 +35,7 @@ def problem_in_flash(network: Any, elements: int = 2**20, **rest: Any) -> Proble
     return Problem.model_validate({"network": network, "machine": machine, "objective": objective, **rest})
 
 
-@pytest.mark.parametrize("seed", range(examples(200, 20)))
+@pytest.mark.parametrize("seed", range(examples(200, 10)))
 def test_every_plan_of_the_front_computes_the_network_in_the_memory_that_it_claims(seed: int) -> None:
     rng = random.Random(seed)
     limits = {"inputs": rng.choice(["outside", "memory"])}
@@ -53,7 +53,7 @@ def test_every_plan_of_the_front_computes_the_network_in_the_memory_that_it_clai
         assert corner.taken_bytes >= corner.memory_bytes
 
 
-@pytest.mark.parametrize("seed", range(examples(100, 10)))
+@pytest.mark.parametrize("seed", range(examples(100, 5)))
 def test_less_memory_costs_what_the_front_says(seed: int) -> None:
     rng = random.Random(seed)
     network = random_network(rng, 5)

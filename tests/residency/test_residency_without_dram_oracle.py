@@ -96,7 +96,7 @@ def random_problem(rng: random.Random) -> Problem:
             continue
 
 
-@pytest.mark.parametrize("seed", range(examples(300, 15)))
+@pytest.mark.parametrize("seed", range(examples(300, 8)))
 def test_the_front_is_that_of_all_plans(seed: int) -> None:
     rng = random.Random(seed)
     problem = random_problem(rng)
@@ -124,7 +124,7 @@ def test_the_front_is_that_of_all_plans(seed: int) -> None:
             judged(problem, told, json.loads(json.dumps(Plan(tuple(steps)).to_json())))
 
 
-@pytest.mark.parametrize("seed", range(examples(300, 15)))
+@pytest.mark.parametrize("seed", range(examples(300, 8)))
 def test_no_plan_that_is_accepted_is_better_than_the_front(seed: int) -> None:
     rng = random.Random(seed)
     problem = random_problem(rng)

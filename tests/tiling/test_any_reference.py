@@ -111,7 +111,7 @@ def drawn_plan(
         return None
 
 
-@settings(max_examples=examples(600, 10))
+@settings(max_examples=examples(600, 5))
 @given(randoms)
 def test_each_plan_costs_what_a_walk_through_it_counts(random: Random) -> None:
     """All accesses, cycles and the objective at once, also of layers too large for trying all plans."""

@@ -96,7 +96,7 @@ def step_of(one: Attention, on: HierarchyMachine, plan: AttentionPlan) -> Step:
     return Step(on, Walk(one, plan.blocks), plan.scores, plan.context)
 
 
-@settings(max_examples=examples(300, 20))
+@settings(max_examples=examples(300, 10))
 @given(st.integers(0, 2**32))
 def test_no_step_of_all_that_there_are_moves_less(seed: int) -> None:
     rng = random.Random(seed)
@@ -129,7 +129,7 @@ def test_a_step_is_what_a_walk_over_its_elements_says(seed: int) -> None:
             assert sum(frame.flow.brought.values()) == walked.accesses == frame.accesses("dram")
 
 
-@settings(max_examples=examples(150, 8))
+@settings(max_examples=examples(150, 4))
 @given(st.integers(0, 2**32))
 def test_the_best_step_is_the_best_of_all_and_computes_attention(seed: int) -> None:
     rng = random.Random(seed)
@@ -168,7 +168,7 @@ def test_the_best_step_is_the_best_of_all_and_computes_attention(seed: int) -> N
     assert AttentionPlan.from_json(found.plan.to_json()) == found.plan
 
 
-@settings(max_examples=examples(200, 12))
+@settings(max_examples=examples(200, 6))
 @given(st.integers(0, 2**32))
 def test_weights_that_pass_a_memory_by_cost_what_they_cost_where_others_stop_there(seed: int) -> None:
     rng = random.Random(seed)

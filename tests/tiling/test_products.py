@@ -101,7 +101,7 @@ def test_a_product_is_tiled_as_the_layer_that_it_is(seed: int) -> None:
     assert kind_of(part).measured_objective(part, report) == least
 
 
-@settings(max_examples=examples(300, 24))
+@settings(max_examples=examples(300, 12))
 @given(st.integers(0, 2**32))
 def test_the_layer_computes_the_product(seed: int) -> None:
     """Its weights are the second operand, its groups the pairs of matrices of all images."""
@@ -172,7 +172,7 @@ def along_some(rng: random.Random) -> dict[str, Any]:
             "macs": macs}  # fmt: skip
 
 
-@settings(max_examples=examples(300, 24))
+@settings(max_examples=examples(300, 12))
 @given(st.integers(0, 2**32))
 def test_what_needs_all_along_an_axis_is_tiled_along_the_others(seed: int) -> None:
     rng = random.Random(seed)

@@ -95,7 +95,7 @@ def judged(problem: Problem) -> dict[str, Any]:
     }
 
 
-@settings(max_examples=examples(300, 8))
+@settings(max_examples=examples(300, 4))
 @given(st.integers(0, 2**32))
 def test_the_search_finds_the_best_of_all_plans(seed: int) -> None:
     rng, table = drawn(seed)
@@ -126,7 +126,7 @@ def test_the_search_finds_the_best_of_all_plans(seed: int) -> None:
             assert report.numeric is True and report.not_computed == ()
 
 
-@settings(max_examples=examples(300, 20))
+@settings(max_examples=examples(300, 10))
 @given(st.integers(0, 2**32))
 def test_what_is_computed_is_the_layer_without_its_exponentials(seed: int) -> None:
     _, table = drawn(seed)
@@ -142,7 +142,7 @@ def test_what_is_computed_is_the_layer_without_its_exponentials(seed: int) -> No
     assert mine.ravel().tolist() == wrapped
 
 
-@settings(max_examples=examples(300, 20))
+@settings(max_examples=examples(300, 10))
 @given(st.integers(0, 2**32))
 def test_no_plan_moves_less_than_any_schedule_must(seed: int) -> None:
     """Weights of the state are read at each second point in time, but for what stays (tiling-bounds.md)."""
@@ -169,7 +169,7 @@ def test_no_plan_moves_less_than_any_schedule_must(seed: int) -> None:
     assert found.value >= part.one_operation.least + told["directions"] * again
 
 
-@settings(max_examples=examples(100, 10))
+@settings(max_examples=examples(100, 5))
 @given(st.integers(0, 2**32))
 def test_more_memory_never_moves_more(seed: int) -> None:
     """The least traffic as a function of memory, from the least that is possible to all of it at a time."""
