@@ -235,10 +235,6 @@ class WithWeights(CodedOperation):
     def constants(self) -> Lines:
         """Return weights, biases, and the function that rescales."""
         yield from array_lines("int8_t" if self.narrow else "int16_t", f"{self.name}_weights", self.packed())
-        yield from self.other_constants()
-
-    def other_constants(self) -> Lines:
-        """Return biases, and the function that rescales."""
         yield from array_lines(
             "int64_t" if self.rescaling.wide else "int32_t", f"{self.name}_bias", self.bias
         )
@@ -375,23 +371,22 @@ class ConvolutionOfParts(Convolution):
         if self.taps * len(parts) > MOST_TAPS:
             raise refusal(operation, f"there is no C for windows of more than {MOST_TAPS} places")
 
-    def constants(self) -> Lines:
-        """Return weights of each part, biases, and the function that rescales."""
-        ends = np.cumsum(self.sizes)[:-1].tolist()
-        for number, part in enumerate(np.split(self.weights, ends, axis=3)):
-            own = blocked(part.reshape(len(part), -1))
-            yield from array_lines(f"int{8 if self.narrow else 16}_t", f"{self.name}_weights{number}", own)
-        yield from self.other_constants()
+    def packed(self) -> NDArray[Any]:
+        """Return weights part by part, each tap by tap, in blocks of outputs."""
+        parts = np.split(self.weights, np.cumsum(self.sizes)[:-1].tolist(), axis=3)
+        return np.concatenate([blocked(each.reshape(len(each), -1)) for each in parts])
 
     def pixel(self, step: Places, own: StepMap) -> Lines:
         """Return what computes a pixel."""
         kind, whole = self.kernel, self.outputs // BLOCK * BLOCK
         yield f"const value_t *taps[{self.taps * len(self.parts)}];"
-        parts = []
+        parts, first, weights = list[str](), 0, self.weights_of(step)
         for number, (tensor, size) in enumerate(zip(self.parts, self.sizes, strict=True)):
             taps = f"(taps + {number * self.taps})" if number else "taps"
             yield from step.window(tensor, own, self, taps)
-            parts.append(f"{taps}, {self.taps}, {size}, {self.name}_weights{number} + o * {self.taps * size}")
+            where = f"{weights} + {first} + o * {self.taps * size}"
+            parts.append(f"{taps}, {self.taps}, {size}, {where}")
+            first += self.outputs * self.taps * size
         yield f"value_t *result = {step.result(own)};"
         if whole:
             yield f"for (int o = 0; o < {whole}; o += {BLOCK}) {{"
