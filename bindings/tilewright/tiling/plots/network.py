@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 from tilewright.core.quantities import written
 from tilewright.plotting import (
+    GREEN,
     INK,
     OPERAND_COLOURS,
     PALE,
@@ -194,6 +195,7 @@ SPLIT = {
     "DMA set-up": "#3F4D5C",
     "waiting for the bus": YELLOW,
     "waiting for a memory": YELLOW,
+    "attention": GREEN,
     "between layers": PURPLE,
 }
 """Of what a layer's time consists, and its colours."""
@@ -229,6 +231,8 @@ def _time_split(report: Report, problem: Problem) -> dict[str, float]:
     total = _timeline_cycles(report)
     if isinstance(report.measures, CycledBetween | TimedBetween):
         time = duration(report.measures)
+        if isinstance(report.measures, CycledBetween) and report.measures.attention is not None:
+            return {"attention": time}
         return {"between layers": time * 1e-6 if problem.machine.kind == "npu" else time}
     if problem.machine.kind == "npu":
         # One stage after the other: what DRAM does not take, the cores do.
