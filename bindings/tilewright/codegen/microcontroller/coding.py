@@ -45,6 +45,8 @@ from tilewright.simulator.arithmetic.quantised import (
     QuantisedFullyConnected,
     QuantisedMaxPool,
     QuantisedMean,
+    QuantisedRescaling,
+    QuantisedTable,
     QuantisedTransposedConvolution,
     Rearranged,
     Reshaped,
@@ -64,8 +66,8 @@ KINDS: Mapping[type[Any], type[CodedOperation]] = {
 }
 """Operations that have loops of their own."""
 
-JOINS = (Reshaped, Rearranged, Padded, Concatenated, Stacked)
-"""Operations that only put values together."""
+JOINS = (Reshaped, Rearranged, Padded, Concatenated, Stacked, QuantisedTable, QuantisedRescaling)
+"""Operations that only put values together, perhaps in another scale."""
 
 MOST_AXES = 4
 """Axes of a tensor that may change places."""
