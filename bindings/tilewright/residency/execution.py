@@ -232,7 +232,7 @@ class _Execution:
         regions = self.problem.machine.regions
         for key, (address, size) in placed.items():
             region = regions[region_of(regions, address)]
-            if size and address + size > region.end:
+            if len(regions) > 1 and size and address + size > region.end:
                 found = f"addresses {address} to {address + size - 1}"
                 raise LostError(key, f"addresses below {region.end} in memory {region.name}", found)
         self.spans += placed.values()
