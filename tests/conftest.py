@@ -43,7 +43,7 @@ def totals(report: Report) -> dict[str, Any]:
 
 def examples(number: int, by_day: int | None = None) -> int:
     """Return how many examples a test tries that is to try a number of them with ``-m nightly``."""
-    few = max(6, number // 8) if by_day is None else by_day
+    few = max(4, number // 16) if by_day is None else by_day
     return number if THOROUGH else few
 
 

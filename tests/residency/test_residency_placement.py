@@ -120,7 +120,7 @@ def exchanges(problem: Problem, choices: list[StepChoice]) -> list[list[StepChoi
 def test_what_is_alike_may_change_places() -> None:
     """Each step moves as much and takes as much memory as before, and the numbers are right."""
     changed = 0
-    for seed in range(examples(60)):
+    for seed in range(examples(60, 7)):
         rng = random.Random(seed)
         problem = mixed(rng, 4 + seed % 4)
         choices = steps_at_random(problem, rng)

@@ -86,7 +86,7 @@ def assert_as_walked(nest: Nest, seed: int) -> None:
 @pytest.mark.parametrize("tight", [False, True])
 def test_the_simulator_counts_what_a_walk_moves(tight: bool) -> None:
     complete = 0
-    for seed in range(examples(240)):
+    for seed in range(examples(240, 30)):
         rng = Random(seed)
         machine = hierarchies.tight(rng) if tight else hierarchies.machine(rng, roomy=True)
         layer = hierarchies.long_layer(rng, 100) if seed % 3 else hierarchies.layer(rng, 300)
