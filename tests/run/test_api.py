@@ -283,6 +283,23 @@ def test_workers_are_used_again_until_their_methods_change(
     supervisor.IDLE.stop()
 
 
+def test_a_worker_whose_proof_ends_a_solve_is_used_again(monkeypatch: pytest.MonkeyPatch) -> None:
+    supervisor.IDLE.stop()
+    monkeypatch.setattr(supervisor, "ENDING_SECONDS", 20)
+    workers: list[dict[str, int]] = [{}]
+    begin = supervisor.Worker.begin
+
+    def noted(self: supervisor.Worker, job: dict[str, Any]) -> None:
+        workers[-1][job["method"]] = self.process.pid
+        begin(self, job)
+
+    monkeypatch.setattr(supervisor.Worker, "begin", noted)
+    for _ in range(2):
+        assert tw.solve("s1-example2").status == "optimal"
+        workers.append({})
+    assert workers[0]["exact"] in workers[1].values()
+
+
 def test_a_solver_has_a_process_of_its_own(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """A heuristic may import what HiGHS cannot share a process with, as some OR-tools are."""
     supervisor.IDLE.stop()

@@ -33,6 +33,9 @@ Event = dict[str, Any]
 MOST_IDLE = 2
 """Workers that are kept for later jobs, unless more are asked for."""
 
+ENDING_SECONDS = 0.2
+"""How long a worker whose event was enough may take to end its job, after which it can be used again."""
+
 PREPARING_SECONDS = 60.0
 """How long a worker may take to import what it is told to."""
 
@@ -144,6 +147,15 @@ class Worker:
             found.append({"event": "error", "message": message, "exit_status": status, "died": True})
             self.ended = True
         return found
+
+    def let_end(self, seconds: float) -> None:
+        """Wait for as long until the job has ended; what it tells until then is not wanted."""
+        until = time.monotonic() + seconds
+        with selectors.DefaultSelector() as selector:
+            selector.register(self, selectors.EVENT_READ)
+            while not self.ended and (left := until - time.monotonic()) > 0:
+                selector.select(left)
+                self.events()
 
     def listen(self) -> None:
         """Keep the end of what the worker prints, and keep its pipe from filling up."""
@@ -335,6 +347,7 @@ def run(
                     worker = key.data
                     for event in worker.events():
                         if on_event(worker.job, event):
+                            worker.let_end(min(ENDING_SECONDS, deadline - time.monotonic()))
                             return
                     if worker.ended:
                         selector.unregister(worker)
