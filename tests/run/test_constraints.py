@@ -98,7 +98,7 @@ def step_of(plan: Json, patch: tuple[int, int]) -> int:
     return 1 + next(k for k, group in enumerate(plan["groups"]) if list(patch) in group)
 
 
-@settings(max_examples=examples(60, 4))
+@settings(max_examples=examples(60, 2))
 @given(randoms)
 def test_groups(random: Random) -> None:
     rows, columns = random.choice([(2, 2), (1, 4), (2, 2), (1, 5)])
@@ -203,7 +203,7 @@ def tile_plans(problem: Json) -> Iterator[tuple[Json, int]]:
             continue
 
 
-@settings(max_examples=examples(40, 4))
+@settings(max_examples=examples(40, 2))
 @given(randoms)
 def test_tiles(random: Random) -> None:
     layer = {

@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from conftest import tells
+from conftest import nightly, tells
 from formulations import need
 from tests import command
 
@@ -171,13 +171,12 @@ def test_whose_proofs_are_claims() -> None:
     assert not is_narrow("grouping", "lying") and not is_trusted("grouping", "a function of mine")
 
 
-@pytest.mark.by_day(3)
 @pytest.mark.parametrize(
     ("instance", "method", "narrow", "best"),
     [
         ("mnist-tcpa", "few@gecode", 84_672, 63_504),
         ("s1-example2", "together@highs", 61, 57),
-        ("dsp56", "even@gecode", 978_432, 950_272),
+        pytest.param("dsp56", "even@gecode", 978_432, 950_272, marks=nightly),
     ],
 )
 def test_the_optimum_of_a_narrower_problem_is_a_claim(
