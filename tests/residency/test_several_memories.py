@@ -207,9 +207,13 @@ def test_nothing_lies_in_two_memories() -> None:
         (
             [{**FLASH, "name": "rom", "read_waits": 1.0}],
             {},
-            "read_waits .. must be the same for all memories that are read_only",
+            "machine.memories.read_waits .. differ between memories that are read_only",
         ),
-        ([{**FLASH, "name": "rom", "write_waits": 1.0}], {}, "write_waits = 1.0 .. rom is not"),
+        (
+            [{**FLASH, "name": "rom", "write_waits": 1.0}],
+            {},
+            "machine.memories[2].write_waits = 1.0 .. rom is read_only",
+        ),
         ([{"name": "odd", "bytes": 9, "read_waits": -1.0}], {}, "read_waits = -1.0"),
     ],
 )

@@ -132,13 +132,6 @@ class Memory(Spec):
     read_waits: Cycles = 0.0
     write_waits: Cycles = 0.0
 
-    def model_post_init(self, _context: object) -> None:
-        """Refuse waits for what is not done."""
-        if self.read_only and self.write_waits:
-            raise InputError(
-                "write_waits", self.write_waits, f"is for memories that can be written; {self.name} is not"
-            )
-
 
 class Region(NamedTuple):
     """A memory that maps lie in: the elements of all of them are numbered one behind the other.
@@ -258,52 +251,61 @@ class OneMemory(Spec):
         writable = {each.get("name"): each.get("bytes") for each in memories if not each.get("read_only")}
         every = [*writable] if len(writable) > 1 else next(iter(writable), None)
         memory = given.get("memory", every)
-        names = memory if isinstance(memory, list | tuple) else [memory]
-        if memory is None or not all(type(name) is str for name in names):
+        if memory is None:
             return given
-        sizes = [writable.get(name) for name in names]
+        names = memory if isinstance(memory, list | tuple) else [memory]
+        sizes = [writable.get(name) for name in names if type(name) is str]
         told = sum(size for size in sizes if type(size) is int)
         return {**given, "memory": memory, "memory_bytes": max(1, told)}  # what is wrong is refused below
 
     def model_post_init(self, _context: object) -> None:
         """Refuse memories of one name, a name that none has, and weights that have no place."""
-        names = [each.name for each in self.memories]
-        if len(set(names)) < len(names):
-            raise InputError("memories", names, "has two memories of one name")
-        self._check_memory()
+        self._check_memories()
+        if isinstance(self.memory, tuple):
+            self._check_several(self.memory)
+        elif self.memories and self.memory is not None:
+            self._check_name(self.memory)
         if not self.dram and not self.in_flash:
             limit = "is for machines with weights in flash: a memory of `memories` that is read_only"
-            raise InputError("dram", self.dram, limit)
+            raise InputError("machine.dram", self.dram, limit)
         if self.cycles_of is not None and (self.dram or self.element_bytes > 1):
             limit = "is of C with a byte a value, for machines without DRAM"
-            raise InputError("cycles_of", "told", limit)
+            raise InputError("machine.cycles_of", "told", limit)
 
-    def _check_memory(self) -> None:
-        """Refuse memories for maps that there are not, and another size than that of several."""
+    def _check_memories(self) -> None:
+        """Refuse two of one name, and waits for what is not done or not told apart."""
+        names = [each.name for each in self.memories]
+        if len(set(names)) < len(names):
+            raise InputError("machine.memories", names, "has two memories of one name")
+        for number, each in enumerate(self.memories):
+            if each.read_only and each.write_waits:
+                field, limit = f"machine.memories[{number}].write_waits", f"{each.name} is read_only"
+                raise InputError(field, each.write_waits, limit)
         flash = {each.read_waits for each in self.memories if each.read_only}
         if len(flash) > 1:
-            limit = "must be the same for all memories that are read_only: weights lie in any of them"
-            raise InputError("read_waits", sorted(flash), limit)
-        several = isinstance(self.memory, tuple)
-        names = self.memory if isinstance(self.memory, tuple) else (self.memory,)
-        writable = {each.name: each for each in self.memories if not each.read_only}
-        for name in names if self.memories or several else ():
-            if name is not None and name not in writable:
-                limit = f"names no memory that can be written; there are {', '.join(writable) or 'none'}"
-                raise InputError("memory", name, limit)
-        if not several:
-            return
+            limit = "differ between memories that are read_only, and weights lie in any of them"
+            raise InputError("machine.memories.read_waits", sorted(flash), limit)
+
+    def _check_name(self, name: str) -> None:
+        """Refuse a name of no memory that maps may lie in."""
+        writable = [each.name for each in self.memories if not each.read_only]
+        if name not in writable:
+            limit = f"names no memory that can be written; there are {', '.join(writable) or 'none'}"
+            raise InputError("machine.memory", name, limit)
+
+    def _check_several(self, names: Sequence[str]) -> None:
+        """Refuse several memories that maps may not lie in together, and more of them than they have."""
+        for name in names:
+            self._check_name(name)
         if len(set(names)) < len(names):
-            raise InputError("memory", list(names), "names a memory twice")
+            raise InputError("machine.memory", list(names), "names a memory twice")
         if self.dram:
-            raise InputError(
-                "memory", list(names), "names several memories, which is for machines without DRAM"
-            )
-        total = sum(writable[name].bytes for name in names if name is not None)
+            limit = "names several memories, which is for machines without DRAM"
+            raise InputError("machine.memory", list(names), limit)
+        total = sum(each.bytes for each in self.memories if each.name in names)
         if self.memory_bytes > total:
-            raise InputError(
-                "memory_bytes", self.memory_bytes, f"is more than {total:,}, which these have in all"
-            )
+            limit = f"is more than {total:,}, which these have in all"
+            raise InputError("machine.memory_bytes", self.memory_bytes, limit)
 
     @cached_property
     def regions(self) -> tuple[Region, ...]:
