@@ -26,7 +26,7 @@ def test_there_are_formulations() -> None:
 
 
 @pytest.mark.by_day(12)
-@pytest.mark.parametrize("seed", range(examples(40)))
+@pytest.mark.parametrize("seed", range(examples(40, 6)))
 @with_each(FOUND)
 def test_formulations_agree_with_the_search(seed: int, path: Path, solver: str) -> None:
     need(solver)
