@@ -102,7 +102,7 @@ def test_memories_end_where_the_plan_says(
     size = costs_of(spotter.problem, spotter.plan)["memory"]
     assert size % 4, "the last word of the arena has a byte behind it"
     network = tmp_path / "src" / "network.c"
-    run = "void network_run(const int8_t *input, int8_t *output)\n{"
+    run = "void network_run(const network_input_t *input, network_output_t *output)\n{"
     head, found, _ = network.read_text().rpartition(run)
     assert found
     body = f"{statement.format(bytes=size)};\n    board_exit(input == output);"
