@@ -12,7 +12,7 @@ from typing import NamedTuple
 
 import numpy as np
 
-from tilewright.residency.core_cycles import BLOCK
+from tilewright.residency.core_cycles import BLOCK, pixels_of
 from tilewright.residency.graph import Operation, Reading, members
 from tilewright.residency.machine import region_of
 from tilewright.residency.plan import MAP
@@ -130,19 +130,18 @@ def accesses_of_step(
     for tensor, elements in moved.fetched.items():
         count((MAP, tensor), writes=elements)
     for tensor in moved.loaded:
-        count(("lines", tensor), writes=_pixels(group, shape, tensor) * group.channels(tensor))
+        count(("lines", tensor), writes=pixels_of(group, shape, tensor) * group.channels(tensor))
     for tensor in moved.written:
         count(lies(tensor), reads=tensors[tensor].size)
     for operation in group.operations:
-        output = tensors[operation.number + 1]
+        output, computed = tensors[operation.number + 1], pixels_of(group, shape, operation.number + 1)
+        adds = operation.running is not None and shape.running and operation is group.last
         if operation.copyable:
-            adds = shape.running and operation is group.last
-            times = 1 if adds else _pixels(group, shape, operation.number + 1)
-            count((WEIGHTS, operation.number), reads=times * operation.copyable)
-        if operation.running is not None and shape.running and operation is group.last:
+            count((WEIGHTS, operation.number), reads=operation.copyable * (1 if adds else computed))
+        if operation.running is not None and adds:
             added, sums = 0, output.channels * operation.running.value
             for access, reading in operation.every_reading:
-                added = _pixels(group, shape, reading.tensor)
+                added = pixels_of(group, shape, reading.tensor)
                 channels = _channels(access, tensors[reading.tensor].channels)
                 count(lies(reading.tensor), reads=added * channels * _repeats(operation))
             count(("block", group.output), reads=added * sums, writes=added * sums)
@@ -150,16 +149,8 @@ def accesses_of_step(
             continue
         for access, reading in operation.every_reading:
             count(lies(reading.tensor), reads=_reads(group, shape, operation, access, reading))
-        computed = _pixels(group, shape, operation.number + 1)
         count(lies(operation.number + 1), writes=computed * output.channels)
     return found
-
-
-def _pixels(group: Group, shape: Shape, tensor: int) -> int:
-    """Return the pixels of a tensor that a step computes or loads: strips have some of them several times."""
-    return group.graph.tensors[tensor].shape[1] * sum(
-        end - begin for begin, end in _columns(group, shape, tensor)
-    )
 
 
 def _columns(group: Group, shape: Shape, tensor: int) -> tuple[tuple[int, int], ...]:
@@ -193,7 +184,7 @@ def _channels(access: Access, every: int) -> int:
 def _reads(group: Group, shape: Shape, operation: Operation, access: Access, reading: Reading) -> int:
     """Return the values that an operation reads of a tensor: places of the padding are none."""
     tensor, output = group.graph.tensors[reading.tensor], group.graph.tensors[operation.number + 1]
-    computed, channels = _pixels(group, shape, operation.number + 1), _channels(access, tensor.channels)
+    computed, channels = pixels_of(group, shape, operation.number + 1), _channels(access, tensor.channels)
     if operation.op.spec.kind in ("add", "mul"):  # one of the operand for each of the result
         joined = any(access in operand and len(operand) > 1 for operand in operation.op.operands)
         return computed * (channels if joined else output.channels)

@@ -612,12 +612,7 @@ class Elements:
         def power(value: str) -> str:
             return f"{powers}_powers[{value} + (255 - {largest})]"
 
-        total = self._once_of_row(
-            *("softmax", operation, row, mask),
-            lambda: self._along(
-                operation, row, mask, "float", lambda name, value: f"{name} += {power(value)};"
-            ),
-        )
+        total = self._sum_of_powers(operation, row, mask, "float", power)
         own = power(self.value(operation.inputs[0], index, mask))
         part = f"{own} * {single(operation.output_scale)} / {total}"
         return f"({nearest(operation, part, operation.output_zero_point)})"
@@ -632,14 +627,26 @@ class Elements:
         def power(value: str) -> str:
             return f"power_of_16({value} - {largest}, {operation.multiplier}, {operation.shift}, {powers})"
 
-        total = self._once_of_row(
-            *("softmax", operation, row, mask),
-            lambda: self._along(
-                operation, row, mask, "int32_t", lambda name, value: f"{name} += {power(value)};"
-            ),
-        )
+        total = self._sum_of_powers(operation, row, mask, "int32_t", power)
         own = power(self.value(operation.inputs[0], index, mask))
         return f"part_of_16({own}, {total}, {inverses})"
+
+    def _sum_of_powers(
+        self,
+        operation: ExactOperation,
+        row: Integers,
+        mask: Truths,
+        kind: str,
+        power: Callable[[str], str],
+    ) -> str:
+        """Return the sum of the powers of a row, of a type in C, which is made once."""
+
+        def added(name: str, value: str) -> str:
+            return f"{name} += {power(value)};"
+
+        return self._once_of_row(
+            "softmax", operation, row, mask, lambda: self._along(operation, row, mask, kind, added)
+        )
 
     def _largest(self, operation: ExactOperation, row: Integers, mask: Truths) -> str:
         """Return the largest value of a row."""

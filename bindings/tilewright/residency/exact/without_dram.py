@@ -75,7 +75,7 @@ def best_without_dram(
     else:
         bound = units_of(problem, name, label.costs[1])
     on_bound(bound)
-    region = memory_of(search, label)
+    region = memory_for(search, label)
     if region is not None:
         plan = placed(search, label, region, least=name == "memory")
         return Answer(simple if plan is None else plan, bound)
@@ -105,7 +105,7 @@ def enough_memory(problem: Problem, deadline: float) -> int | None:
     return best.costs[0] * problem.machine.element_bytes
 
 
-def memory_of(search: WithoutDram, label: Label) -> Region | None:
+def memory_for(search: WithoutDram, label: Label) -> Region | None:
     """Return a memory that holds all that some steps need, and is as quick as any; None where there is none.
 
     In such a memory plans are as good as if all memories were one.
@@ -114,9 +114,12 @@ def memory_of(search: WithoutDram, label: Label) -> Region | None:
     waits = machine.waits and "cycles" in search.names
     if search.places or (waits and machine.flash_waits):  # weights may be copied, which takes memory
         return None
-    least = tuple(min(each[place] for each in machine.regions) for place in (3, 4))
+    reading = min(region.reading for region in machine.regions)
+    writing = min(region.writing for region in machine.regions)
     for region in machine.regions:
-        if label.costs[0] <= region.elements and (not waits or (region.reading, region.writing) == least):
+        if label.costs[0] <= region.elements and (
+            not waits or (region.reading, region.writing) == (reading, writing)
+        ):
             return region
     return None
 
@@ -146,7 +149,7 @@ def one_by_one(problem: Problem, deadline: float) -> Plan | None:
     labels = search.labels()
     if not labels:
         return None
-    region = memory_of(search, labels[0])
+    region = memory_for(search, labels[0])
     if region is not None:
         return placed(search, labels[0], region, least=True)
     return one_by_one_in_several(problem, deadline)
@@ -201,7 +204,7 @@ def memory_front(
     width, found = problem.machine.element_bytes, list[MemoryPoint]()
     search = in_one_memory(problem, deadline, over)
     for label in search.front():
-        region = memory_of(search, label)
+        region = memory_for(search, label)
         assert region is not None
         plan = placed(search, label, region, least=True)
         if plan is None:
