@@ -19,5 +19,6 @@ def plan(problem: Problem) -> Plan:
         return construct(problem, next_alone, empty=True)
     found = one_by_one(problem, float("inf"))
     if found is None:
-        raise InputError("machine.memory_bytes", problem.machine.memory_bytes, "is too small for this rule")
+        limit = "holds no plan of the operations one by one, within limits and constraints"
+        raise InputError("machine.memory_bytes", problem.machine.memory_bytes, limit)
     return found

@@ -221,7 +221,7 @@ def test_prices_of_the_bundled_core_are_those_that_were_fitted() -> None:
 @pytest.mark.parametrize(
     ("rest", "told"),
     [
-        ({"objective": {"minimise": "energy"}}, "machine.cycles_of .. energy"),
+        ({"objective": {"minimise": "energy"}}, "machine.memories.read_fj .. must be told where energy"),
         ({"machine": {"element_bytes": 2}}, "cycles_of .. a byte a value"),
     ],
 )

@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import random
+from collections.abc import Sequence
 from dataclasses import replace
-from itertools import pairwise
+from itertools import pairwise, product
 from typing import Any
 
 import pytest
@@ -14,7 +15,7 @@ from tests.residency.test_residency_without_dram import FLASH, problem_in_flash
 
 from tilewright.residency import Plan, Problem, memory_front, simulate, violation
 from tilewright.residency.evaluation import costs_of
-from tilewright.residency.exact.several_memories import Placed, least_waits
+from tilewright.residency.exact.several_memories import Placed, best_layouts, least_layout
 from tilewright.residency.exact.without_dram import best_without_dram
 from tilewright.residency.machine import CoreCycles
 from tilewright.residency.vocabulary import PlanView
@@ -23,11 +24,16 @@ from tilewright.run.solve import solve
 from tilewright.spec.errors import InputError
 
 PRICES = {name: 100.0 / (place + 1) for place, name in enumerate(CoreCycles.model_fields)}
+PRICED_FLASH = {**FLASH, "read_fj": 40, "read_waits": 1.5, "width_bytes": 4}
+ENERGY = {"core_fj_per_cycle": 3, "dram_fj_per_access": 200, "dram_access_bytes": 8}
 
 
 def in_memories(network: Any, *memories: dict[str, Any], **rest: Any) -> Problem:
     """Return a problem with memories that can be written, all of which maps may lie in."""
-    machine = {"memories": [*memories, FLASH], "dram": False, "cycles_of": PRICES} | rest.pop("machine", {})
+    told = {"dram": False, "cycles_of": PRICES}
+    if memories and "read_fj" in memories[0]:
+        told |= {"memories": [*memories, PRICED_FLASH], "energy": ENERGY}
+    machine = {"memories": [*memories, FLASH]} | told | rest.pop("machine", {})
     return Problem.model_validate({"network": network, "machine": machine, **rest})
 
 
@@ -44,6 +50,71 @@ def some_memories(rng: random.Random, least: int) -> list[dict[str, Any]]:
         }
         for place, (begin, end) in enumerate(pairwise(ends))
     ]
+
+
+def with_energy(rng: random.Random, memories: list[dict[str, Any]]) -> list[dict[str, Any]]:
+    """Return memories with prices of energy, some of which are wide."""
+    told = [{"read_fj": rng.choice([0, 7, 90]), "write_fj": rng.choice([0, 9, 60])} for _ in memories]
+    return [
+        each | prices | ({"width_bytes": rng.choice([2, 4])} if rng.random() < 0.5 else {})
+        for each, prices in zip(memories, told, strict=True)
+    ]
+
+
+def totals(measures: Any) -> dict[str, int]:
+    """Return what was measured of a plan, by objective."""
+    found = {
+        "memory": measures.memory_bytes,
+        "traffic": measures.traffic_bytes,
+        "cycles": measures.cycles,
+        "energy": measures.energy_fj,
+        "macs": measures.macs,
+    }
+    for name, each in measures.memories.items():
+        found[f"traffic_of({name})"] = each.read_bytes + each.written_bytes
+    return found
+
+
+OF_MEMORIES = ("cycles", "energy", "traffic_of(ram0)", "traffic_of(ram1)", "traffic_of(flash)")
+
+
+@pytest.mark.parametrize("seed", range(examples(300, 25)))
+def test_what_depends_on_memories_costs_what_is_claimed_within_limits(seed: int) -> None:
+    rng = random.Random(f"of memories {seed}")
+    network, limits = random_network(rng, 5), {"inputs": rng.choice(["outside", "memory"])}
+    least = best_without_dram(problem_in_flash(network, limits=limits), NEVER, ignore, ignore).bound
+    memories = with_energy(rng, some_memories(rng, 2 * least))
+    minimise, limited = rng.sample(OF_MEMORIES, 2)
+    given = {"minimise": minimise}
+    problem = in_memories(network, *memories, limits=limits, objective=given)
+    free = best_without_dram(problem, NEVER, ignore, ignore)
+    if free.plan is None:
+        return
+    costs = costs_of(problem, free.plan)
+    report = simulate(problem, free.plan, numeric=True)
+    assert report.violation is None and report.numeric, report.violation
+    assert totals(report.measures) == costs
+    assert costs[minimise] == free.bound
+    other = in_memories(network, *memories, limits=limits, objective={"minimise": limited})
+    lowest = best_without_dram(other, NEVER, ignore, ignore)
+    for most in {lowest.bound, (lowest.bound + costs[limited]) // 2, costs[limited]}:
+        parsed = {f"most_{limited}": most}
+        if limited.startswith("traffic_of"):
+            parsed = {"most_traffic_of": {limited[len("traffic_of(") : -1]: most}}
+        own = in_memories(network, *memories, limits=limits, objective=given | parsed)
+        answer = best_without_dram(own, NEVER, ignore, ignore)
+        assert answer.plan is not None and violation(own, answer.plan) is None
+        spent = costs_of(own, answer.plan)
+        assert free.bound <= answer.bound == spent[minimise] and spent[limited] <= most
+        assert most < costs[limited] or answer.bound == free.bound
+        constrained = problem.with_(constraints=[{"say": f"{limited} <= {most}"}])
+        assert best_without_dram(constrained, NEVER, ignore, ignore).bound == answer.bound
+    if lowest.bound:
+        parsed = {f"most_{limited}": lowest.bound - 1}
+        if limited.startswith("traffic_of"):
+            parsed = {"most_traffic_of": {limited[len("traffic_of(") : -1]: lowest.bound - 1}}
+        own = in_memories(network, *memories, limits=limits, objective=given | parsed)
+        assert best_without_dram(own, NEVER, ignore, ignore).plan is None
 
 
 @pytest.mark.parametrize("seed", range(examples(300, 25)))
@@ -96,29 +167,65 @@ def test_memories_that_are_alike_are_as_good_as_one_where_one_holds_the_plan(see
     assert least.bound == front[0].memory_bytes
 
 
+def layouts(
+    items: list[Placed], rooms: list[int], kinds: int
+) -> list[tuple[tuple[int, ...], tuple[int, ...]]]:
+    """Return all memories of some items in which these fit, each with what it costs."""
+    found = []
+    for lies in product(*(range(len(item.costs[0])) for item in items)):
+        taken = [0] * (len(rooms) + 1)
+        for item, lie in zip(items, lies, strict=True):
+            taken[lie] += item.size
+        if all(map(int.__le__, taken, rooms)):
+            every = zip(items, lies, strict=True)
+            costs = [tuple(each[lie] for each in item.costs) for item, lie in every]
+            found.append((lies, tuple(map(sum, zip(*costs, strict=True))) if costs else (0,) * kinds))
+    return found
+
+
+def some_items(rng: random.Random, kinds: int) -> tuple[list[Placed], list[int]]:
+    """Return buffers, some of which may lie nowhere, and rooms of memories."""
+    regions = rng.choice([1, 2, 3])
+    items = []
+    for place in range(rng.randint(0, 5)):
+        places = regions + rng.choice([0, 0, 1])
+        costs = tuple(tuple(rng.choice([0, 3, 10, 25]) for _ in range(places)) for _ in range(kinds))
+        items.append(Placed(("lines", place), rng.randint(1, 9), costs))
+    return items, [rng.randint(0, 25) for _ in range(regions)]
+
+
 @pytest.mark.parametrize("seed", range(examples(200, 20)))
-def test_buffers_lie_where_the_core_waits_the_least(seed: int) -> None:
+def test_buffers_lie_where_they_cost_the_least(seed: int) -> None:
     rng = random.Random(seed)
-    regions = range(rng.choice([1, 2, 3]))
-    items = [
-        Placed(("lines", place), rng.randint(1, 9), tuple(rng.choice([0, 3, 10, 25]) for _ in regions))
-        for place in range(rng.randint(0, 6))
-    ]
-    rooms, most = [rng.randint(0, 25) for _ in regions], rng.randint(0, 120)
-    best = None
-    for number in range(len(regions) ** len(items)):
-        lies = [number // len(regions) ** place % len(regions) for place in range(len(items))]
-        waits = sum(item.waits[region] for item, region in zip(items, lies, strict=True))
-        taken = [
-            sum(item.size for item, lie in zip(items, lies, strict=True) if lie == region)
-            for region in regions
-        ]
-        if all(map(int.__le__, taken, rooms)) and waits <= most and (best is None or waits < best):
-            best = waits
-    found = least_waits(items, rooms, most)
-    assert (found is None) == (best is None)
+    items, rooms = some_items(rng, 1)
+    most = rng.randint(0, 120)
+    costs = [cost for _, (cost,) in layouts(items, rooms, 1) if cost <= most]
+    found = least_layout([item.size for item in items], [item.costs[0] for item in items], rooms, most)
+    assert (found is None) == (not costs)
     if found is not None:
-        assert sum(item.waits[region] for item, region in zip(items, found, strict=True)) == best
+        assert sum(item.costs[0][lie] for item, lie in zip(items, found, strict=True)) == min(costs)
+
+
+@pytest.mark.parametrize("seed", range(examples(200, 20)))
+def test_all_layouts_are_found_that_no_other_beats_in_several_costs(seed: int) -> None:
+    rng = random.Random(seed)
+    kinds = rng.choice([2, 3])
+    items, rooms = some_items(rng, kinds)
+    most = [rng.choice([20, 60, 200]) for _ in range(kinds)]
+    every = dict(layouts(items, rooms, kinds))
+    allowed = {cost for cost in every.values() if all(map(int.__le__, cost, most))}
+    best = {
+        cost
+        for cost in allowed
+        if not any(other != cost and all(map(int.__le__, other, cost)) for other in allowed)
+    }
+
+    def worth(costs: Sequence[int]) -> bool:
+        return all(map(int.__le__, costs, most))
+
+    found = list(best_layouts(items, rooms, (0,) * kinds, worth))
+    assert all(every[tuple(lies)] == costs for lies, costs in found)
+    assert {costs for _, costs in found} == best and len(found) == len(best)
 
 
 CHAIN = [
@@ -215,6 +322,17 @@ def test_nothing_lies_in_two_memories() -> None:
             "machine.memories[2].write_waits = 1.0 .. rom is read_only",
         ),
         ([{"name": "odd", "bytes": 9, "read_waits": -1.0}], {}, "read_waits = -1.0"),
+        ([{"name": "odd", "bytes": 9, "width_bytes": 0}], {}, "width_bytes = 0"),
+        (
+            [{"name": "odd", "bytes": 9, "read_fj": 5, "write_fj": 5}],
+            {},
+            "machine.memories[0].read_fj: must be told of ram",
+        ),
+        (
+            [{**FLASH, "name": "rom", "width_bytes": 4}],
+            {},
+            "machine.memories.width_bytes .. differ between memories that are read_only",
+        ),
     ],
 )
 def test_memories_that_cannot_be_are_refused(
@@ -224,6 +342,36 @@ def test_memories_that_cannot_be_are_refused(
     with pytest.raises(InputError) as error:
         parse(table(*own, *memories, **machine))
     assert tells(str(error.value), told)
+
+
+@pytest.mark.parametrize(
+    ("objective", "told"),
+    [
+        ({"minimise": "traffic_of(ram2)"}, "traffic_of(ram2) .. ram2 is no memory .. first, second, flash"),
+        ({"most_traffic_of": {"ram2": 9}}, "traffic_of(ram2) .. there are first, second, flash"),
+        ({"most_traffic_of": {"first": -1}}, "most_traffic_of.first = -1"),
+        (
+            {"minimise": "traffic_of(first)", "most_traffic_of": {"first": 9}},
+            "objective.most_traffic_of.first = 9 .. limits what is minimised itself",
+        ),
+        ({"minimise": "trafic"}, "traffic_of(MEMORY), or a list of them .. traffic"),
+        ({"minimise": "energy"}, "machine.macs_per_cycle .. must be told"),
+    ],
+)
+def test_objectives_of_memories_that_cannot_be_are_refused(objective: dict[str, Any], told: str) -> None:
+    given = table({"name": "first", "bytes": MAP_B}, {"name": "second", "bytes": MAP_A + 100})
+    with pytest.raises(InputError) as error:
+        parse({**given, "objective": objective})
+    assert tells(str(error.value), told)
+
+
+def test_traffic_of_a_memory_takes_upper_limits() -> None:
+    given = table({"name": "first", "bytes": MAP_B}, {"name": "second", "bytes": MAP_A + 100})
+    given["objective"] = {"minimise": "macs"}
+    given["constraints"] = [{"say": "traffic_of(first) >= 5"}]
+    with pytest.raises(InputError) as error:
+        best_without_dram(parse(given).problem, NEVER, ignore, ignore)
+    assert tells(str(error.value), "constraints .. speaks of traffic_of, which takes an upper limit")
 
 
 def test_constraints_on_addresses_are_for_plans_that_one_memory_holds() -> None:
@@ -250,9 +398,9 @@ def test_plans_fall_apart_into_those_of_each_memory_of_a_map(seed: int) -> None:
     rng = random.Random(seed)
     network, limits = random_network(rng, 5), {"inputs": rng.choice(["outside", "memory"])}
     least = best_without_dram(problem_in_flash(network, limits=limits), NEVER, ignore, ignore).bound
-    minimise = rng.choice(["macs", "cycles", "traffic"])
+    minimise = rng.choice(["macs", "cycles", "traffic", "energy", "traffic_of(ram1)", "traffic_of(flash)"])
     told = {"limits": limits, "objective": {"minimise": minimise}}
-    problem = in_memories(network, *some_memories(rng, 2 * least), **told)
+    problem = in_memories(network, *with_energy(rng, some_memories(rng, 2 * least)), **told)
     tensor = rng.choice([each.name for each in problem.graph.tensors if each.readers or each.leaves])
     names = [region.name for region in problem.machine.regions]
     bounds = []

@@ -101,7 +101,7 @@ class Remaining:
                 moved += graph.still_needed(tensor, done)
                 transfers += 1
         if prices.core_time is not None:
-            return Spent(moved, alone + prices.core_time.of_counts({"moved": moved}), 0, work.macs)
+            return prices.of_core(moved, alone + prices.core_time.of_counts({"moved": moved}), work.macs)
         time = max(alone, prices.transfer(moved)) if self.doubled else None
         return prices.spent(moved, work, transfers, time)
 

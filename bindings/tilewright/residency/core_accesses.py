@@ -6,7 +6,7 @@ thing lies in tells how long the core waits for them, where memories differ: see
 
 from __future__ import annotations
 
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Collection, Mapping
 from functools import lru_cache
 from typing import NamedTuple
 
@@ -15,6 +15,7 @@ import numpy as np
 from tilewright.residency.core_cycles import BLOCK, pixels_of
 from tilewright.residency.graph import Operation, Reading, members
 from tilewright.residency.machine import region_of
+from tilewright.residency.memory_costs import MemoryCosts, Touched
 from tilewright.residency.plan import MAP
 from tilewright.residency.problem import Problem
 from tilewright.residency.shapes.groups import Group
@@ -44,47 +45,6 @@ class Accesses(NamedTuple):
     def plus(self, reads: int = 0, writes: int = 0) -> Accesses:
         """Return more of them."""
         return Accesses(self.reads + reads, self.writes + writes)
-
-
-class Waits:
-    """How long the core waits in each memory, in the parts of cycles that `Prices` tells.
-
-    Attributes
-    ----------
-    numbers
-        Of the memories that maps lie in.
-    """
-
-    def __init__(self, problem: Problem) -> None:
-        self.numbers = range(len(problem.machine.regions))
-        parts, core = problem.prices.cycle, problem.prices.core_time
-        waits = [(each.reading, each.writing) for each in problem.machine.regions]
-        waits.append((problem.machine.flash_waits, 0.0))
-        self._of = [(round(reading * parts), round(writing * parts)) for reading, writing in waits]
-        self._moved = 0 if core is None else core.prices["moved"]
-
-    def of(self, accesses: Accesses, region: int) -> int:
-        """Return the time of waiting for values in one of the memories, by its number."""
-        reading, writing = self._of[region]
-        return accesses.reads * reading + accesses.writes * writing
-
-    def of_all(self, accesses: Sequence[Accesses]) -> int:
-        """Return the time of waiting for values in each of the memories, flash the last of them."""
-        return sum(self.of(each, region) for region, each in enumerate(accesses))
-
-    def of_weights(self, reads: int, size: int) -> tuple[int, ...]:
-        """Return the time of reading weights in each memory that they are copied to, and in flash.
-
-        Parameters
-        ----------
-        reads
-            How many are read.
-        size
-            How many there are.
-        """
-        flash, copying = self._of[-1][0], size * (self._of[-1][0] + self._moved)
-        copied = (self.of(Accesses(reads, size), region) + copying for region in self.numbers)
-        return (*copied, reads * flash)
 
 
 class Moved(NamedTuple):
@@ -208,16 +168,45 @@ def _places(reading: Reading, axis: int, step: int) -> Counts:
     return np.concatenate([[0], np.cumsum(there)])
 
 
+def costs_of_thing(
+    costs: MemoryCosts, name: str, thing: Thing, accesses: Accesses, size: int
+) -> tuple[int, ...]:
+    """Return what accesses to a thing add to an objective, in each memory that it may lie in.
+
+    Of weights that is in RAM with what it takes to copy them, and last in flash.
+
+    Parameters
+    ----------
+    size
+        Weights of the operation.
+    """
+    if thing[0] != WEIGHTS:
+        there = ((region, costs.values(region, *accesses)) for region in costs.regions)
+        return tuple(costs.cost(name, region, touched) for region, touched in there)
+    flash = len(costs.regions)
+    copying = costs.cost(name, flash, costs.row_read(flash, size))
+    copying += {"cycles": costs.to_copy(size).time, "energy": costs.to_copy(size).energy}.get(name, 0)
+    found = [
+        copying + costs.cost(name, region, _copied(costs, region, accesses, size)) for region in costs.regions
+    ]
+    return (*found, costs.cost(name, flash, costs.values(flash, accesses.reads, 0)))
+
+
+def _copied(costs: MemoryCosts, region: int, accesses: Accesses, size: int) -> Touched:
+    """Return what is read and written where weights are copied to."""
+    return costs.values(region, accesses.reads, 0).plus(costs.row_written(region, size))
+
+
 class MemoryTraffic:
     """What the steps of a plan read and write in each memory, from the first step on."""
 
     def __init__(self, problem: Problem) -> None:
-        self.graph, self.regions = problem.graph, problem.machine.regions
+        self.graph, self.regions, self.costs = problem.graph, problem.machine.regions, problem.memory_costs
         self._at: dict[int, int] = {}  # first element of tensors that are in RAM as a whole
 
     def of_step(
         self, group: Group, choice: StepChoice, before: int, on_chip: int, addresses: Mapping[str, int]
-    ) -> tuple[Accesses, ...]:
+    ) -> tuple[Touched, ...]:
         """Return what the next step reads and writes in each memory, as the machine has them, and in flash.
 
         Parameters
@@ -239,16 +228,18 @@ class MemoryTraffic:
         loaded = [tensor for tensor in group.sources if tensor not in whole]
         fetched = {each: self.graph.still_needed(each, before) for each in members(choice.fetched)}
         moved = Moved(loaded, fetched, members(choice.written))
-        found = [Accesses() for _ in range(len(self.regions) + 1)]
+        costs, flash = self.costs, len(self.regions)
+        found = [Touched() for _ in range(flash + 1)]
         for (what, number), accesses in accesses_of_step(group, choice.shape, whole, moved).items():
             if what == WEIGHTS and number not in choice.shape.copied:
-                found[-1] = found[-1].plus(*accesses)
+                found[flash] = found[flash].plus(costs.values(flash, accesses.reads, 0))
                 continue
             at = self._at.get(number, 0) if what == MAP else buffers.get((what, number), 0)
             region = region_of(self.regions, at)
-            found[region] = found[region].plus(*accesses)
-            if what == WEIGHTS:
-                size = self.graph.operations[number].copyable
-                found[region] = found[region].plus(writes=size)
-                found[-1] = found[-1].plus(reads=size)
+            if what != WEIGHTS:
+                found[region] = found[region].plus(costs.values(region, *accesses))
+                continue
+            size = self.graph.operations[number].copyable
+            found[region] = found[region].plus(_copied(costs, region, accesses, size))
+            found[flash] = found[flash].plus(costs.row_read(flash, size))
         return tuple(found)

@@ -96,14 +96,20 @@ class Prices:
     cycle, femtojoule
         Parts that a cycle, and a femtojoule, has.
     core_time
-        What emitted C takes, where the machine tells that; then time is that, and there is no energy.
+        What emitted C takes, where the machine tells that; then time is that.
+    core_energy
+        Of a part of a cycle.
+    has_energy
+        Whether anything is told of energy.
     """
 
     def __init__(self, machine: OneMemory) -> None:
         bus, macs, setup = machine.rates
         vectors = machine.vector_ops_per_cycle
         self.core_time = None if machine.cycles_of is None else CoreTime(machine.cycles_of)
-        self.cycle = PARTS if self.core_time else lcm(bus, macs, vectors or 1, PARTS if machine.waits else 1)
+        self.cycle = (
+            PARTS if self.core_time else lcm(bus, macs, vectors or 1, PARTS if machine.has_waits else 1)
+        )
         self._bus, self._mac = self.cycle // bus, self.cycle // macs
         self._vector = self.cycle // vectors if vectors else 0
         self._setup = setup * self.cycle
@@ -111,7 +117,9 @@ class Prices:
         self.femtojoule = lcm(price.dram_access_bytes, price.local_access_bytes, self.cycle)
         self._dram = width * price.dram_fj_per_access * (self.femtojoule // price.dram_access_bytes)
         self._local = width * price.local_fj_per_access * (self.femtojoule // price.local_access_bytes)
-        self._core = price.core_fj_per_cycle * (self.femtojoule // self.cycle)
+        self.core_energy = price.core_fj_per_cycle * (self.femtojoule // self.cycle)
+        self._by_memory = machine.has_energy
+        self.has_energy = self._by_memory or self.core_time is None
 
     def transfer(self, elements: int) -> int:
         """Return the time in which the bus moves elements."""
@@ -129,7 +137,12 @@ class Prices:
         """Return the energy of elements moved, each of which is one access on chip, too, and of the core."""
         accesses = work.accesses + moved
         busy = self.core(work) + self.setup(transfers)
-        return moved * self._dram + accesses * self._local + busy * self._core
+        return moved * self._dram + accesses * self._local + busy * self.core_energy
+
+    def of_core(self, moved: int, time: int, macs: int) -> Spent:
+        """Return what elements moved outside and a time of the core cost, but for accesses to memories."""
+        energy = moved * self._dram + time * self.core_energy if self._by_memory else 0
+        return Spent(moved, time, energy, macs)
 
     def spent(self, moved: int, work: Work, transfers: int, time: int | None = None) -> Spent:
         """Return what elements moved, some work and transfers cost.
@@ -141,8 +154,10 @@ class Prices:
         """
         if time is None:
             time = self.core(work) + self.transfer(moved)
-        energy = self.energy(moved, work, transfers)
-        return Spent(moved, time + self.setup(transfers), energy, work.macs)
+        time += self.setup(transfers)
+        if self._by_memory:
+            return self.of_core(moved, time, work.macs)
+        return Spent(moved, time, self.energy(moved, work, transfers), work.macs)
 
     def cycles(self, time: int) -> int:
         """Return whole cycles, the last one begun."""
@@ -180,7 +195,7 @@ def cost_of_step(
     """
     if prices.core_time is not None:
         counts = counts_of_shape(group, shape, streamed, whole, moved)
-        return Spent(moved, prices.core_time.of_counts(counts), 0, work_of_step(group, shape).macs)
+        return prices.of_core(moved, prices.core_time.of_counts(counts), work_of_step(group, shape).macs)
     transfers, time = len(streamed) + len(fetched) + len(written) + len(group.weighted), None
     if shape.doubled:
         before = sum(fetched)

@@ -6,11 +6,12 @@ from collections.abc import Iterator, Sequence
 from dataclasses import replace
 from typing import NamedTuple
 
-from tilewright.residency.core_accesses import Accesses, MemoryTraffic, Waits
+from tilewright.residency.core_accesses import MemoryTraffic
 from tilewright.residency.cost import Spent, cost_of_step
 from tilewright.residency.derived_problems import problem_of_plan
 from tilewright.residency.graph import InvalidPlanError, members
 from tilewright.residency.machine import region_of, tops_of
+from tilewright.residency.memory_costs import Touched
 from tilewright.residency.placement import Item, placed_items
 from tilewright.residency.plan import FLAGS, Plan, Step, key_of
 from tilewright.residency.problem import Problem
@@ -45,8 +46,8 @@ class DecodedStep(NamedTuple):
         Elements moved from and to DRAM, and the sum of all that is on chip.
     spent
         Traffic, time and energy.
-    accesses
-        Values that the core reads and writes in each memory, and in flash, the last one; without DRAM.
+    touched
+        What the core reads and writes in each memory, and in flash, the last one; without DRAM.
     """
 
     choice: StepChoice
@@ -56,7 +57,7 @@ class DecodedStep(NamedTuple):
     moved: int
     memory: int
     spent: Spent
-    accesses: tuple[Accesses, ...] = ()
+    touched: tuple[Touched, ...] = ()
 
 
 def decode_plan(problem: Problem, plan: Plan) -> list[DecodedStep]:
@@ -70,7 +71,7 @@ def decode_plan(problem: Problem, plan: Plan) -> list[DecodedStep]:
     problem = problem_of_plan(problem, plan)
     graph, decoder = problem.graph, StepDecoder(problem)
     state = State(graph.begin, 0, graph.given & graph.still_read(graph.begin))
-    found, traffic, waits = [], MemoryTraffic(problem), Waits(problem)
+    found, traffic = [], MemoryTraffic(problem)
     for place, step in enumerate(plan.steps, 1):
         shown = f"{', '.join(step.operations[:4])}{', ...' if len(step.operations) > 4 else ''}"
         try:
@@ -79,11 +80,11 @@ def decode_plan(problem: Problem, plan: Plan) -> list[DecodedStep]:
             rule, _, details = str(error).partition(": ")
             raise InvalidPlanError(f"{rule}: step {place} ({shown}) {details}") from None
         if not problem.machine.dram:
-            accesses = traffic.of_step(
+            touched = traffic.of_step(
                 decoded.group, decoded.choice, state.done, decoded.on_chip, step.addresses
             )
-            spent = decoded.spent.plus(Spent(time=waits.of_all(accesses)))
-            decoded = decoded._replace(spent=spent, accesses=accesses)
+            spent = decoded.spent.plus(problem.memory_costs.spent_in_all(touched))
+            decoded = decoded._replace(spent=spent, touched=touched)
         found.append(decoded)
         state = state.after(graph, decoded.choice)
     if state.done != graph.all:

@@ -224,10 +224,9 @@ class Columns:
 
     def __init__(self, problem: Problem, allowed: int | None = None) -> None:
         self.problem, self.graph, self.names = problem, problem.graph, counted(problem)
-        regions = problem.machine.regions
-        if not problem.machine.are_alike and "cycles" in self.names:
-            limit = "has waits that differ, or of flash: no model lists steps with what lies where"
-            raise InputError("machine.memory", [each.name for each in regions], limit)
+        if not problem.machine.dram and (placed := problem.memory_costs.placed(self.names)):
+            limit = f"differ in {placed[0]}: no model lists steps with what lies where"
+            raise InputError("machine.memory", list(problem.machine.names_of_memories), limit)
         self.places, self.least = places_of(problem), least(problem)
         if len(self.places) > MOST_PLACES:
             limit = f"has more than {MOST_PLACES:,} sets of operations from which on a step may begin"

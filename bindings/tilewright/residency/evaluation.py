@@ -9,10 +9,10 @@ from tilewright.residency.cost import Spent
 from tilewright.residency.decode_plan import DecodedStep, decode_plan, find_overlap
 from tilewright.residency.derived_problems import least_of_a_frame, problem_of_plan, weights_of
 from tilewright.residency.graph import InvalidPlanError
-from tilewright.residency.machine import ONE, tops_of
+from tilewright.residency.machine import ONE, tops_of, traffic_of
 from tilewright.residency.placement import placed_items
 from tilewright.residency.plan import Plan
-from tilewright.residency.problem import Problem
+from tilewright.residency.problem import Problem, most_of
 from tilewright.simulator import Report
 
 NEEDED = {
@@ -24,6 +24,11 @@ NEEDED = {
 """What is said of amounts."""
 
 
+def needed(name: str) -> str:
+    """Return what is said of an amount of something that is limited."""
+    return NEEDED.get(name, "bytes are read and written there")
+
+
 def best_bound(problem: Problem) -> Bound:
     """Return what every plan moves, takes or needs, or the memory that an operation takes at least."""
     width, more = problem.machine.element_bytes, problem.attention_excess
@@ -31,9 +36,11 @@ def best_bound(problem: Problem) -> Bound:
     if problem.limits.frames != ONE:
         return Bound(f"{name} of a frame", (least_of_a_frame(problem) + more) * width, 1, None)
     spent = problem.spent(problem.least_of_any_schedule)
+    if not problem.machine.dram:
+        spent |= {traffic_of(each): problem.least_traffic(each) for each in problem.machine.names_of_memories}
     impossible = next(
         (
-            f"{spent[name]:,} {NEEDED[name]} in any case, objective.most_{name} allows {limit:,}"
+            f"{spent[name]:,} {needed(name)} in any case, objective.{most_of(name)} allows {limit:,}"
             for name, limit in problem.objective.limits.items()
             if limit < spent[name]
         ),
@@ -59,16 +66,20 @@ def exceeded_limit(problem: Problem, steps: list[DecodedStep]) -> str | None:
     spent = total_costs(problem, steps)
     for name, limit in problem.objective.limits.items():
         if spent[name] > limit:
-            return f"{name}: {spent[name]:,} {NEEDED[name]}, at most {limit:,} are allowed"
+            return f"{name}: {spent[name]:,} {needed(name)}, at most {limit:,} are allowed"
     return None
 
 
 def total_costs(problem: Problem, steps: list[DecodedStep]) -> dict[str, int]:
     """Return what steps spend in all, by objective."""
-    spent = Spent()
+    spent, traffic = Spent(), dict[str, int]()
+    names = () if problem.machine.dram else problem.machine.names_of_memories
     for step in steps:
         spent = spent.plus(step.spent)
-    return problem.spent(spent)
+        for name, touched in zip(names, step.touched, strict=False):
+            moved = (touched.read + touched.written) * problem.machine.element_bytes
+            traffic[traffic_of(name)] = traffic.get(traffic_of(name), 0) + moved
+    return problem.spent(spent) | traffic
 
 
 def objective(problem: Problem, plan: Plan) -> int:

@@ -11,7 +11,6 @@ import numpy as np
 
 from tilewright.core.measures import counted, joined
 from tilewright.core.room import Asked
-from tilewright.residency.core_accesses import Waits
 from tilewright.residency.core_cycles import CoreTime, copied_weights, counts_of
 from tilewright.residency.cost import Spent
 from tilewright.residency.decode_plan import DecodedStep, decode_plan
@@ -21,6 +20,7 @@ from tilewright.residency.graph import Graph, InvalidPlanError, Operation, membe
 from tilewright.residency.lowering import PlanProgram
 from tilewright.residency.machine import region_of, tops_of
 from tilewright.residency.measures import MemoryMeasures, ResidencyMeasures, StepMeasures
+from tilewright.residency.memory_costs import Touched
 from tilewright.residency.plan import Plan
 from tilewright.residency.problem import Problem
 from tilewright.residency.shapes.shape import count_passes, count_rounds
@@ -32,9 +32,6 @@ from tilewright.simulator.arithmetic.pixel_arithmetic import whole_output
 from tilewright.simulator.program import Values
 from tilewright.spec.graph import Access
 from tilewright.spec.network import Function, Map, MatMul, Opaque
-
-FLASH = "flash"
-"""What is said of weights of a machine whose memories have no names."""
 
 FRAMES = 2
 """Frames that are executed where weights stay from one to the next."""
@@ -154,7 +151,7 @@ class _Execution:
         deadline: float,
     ) -> None:
         self.problem, self.plan, self.steps, self.reference = problem, plan, steps, reference
-        self.graph, self.waits = problem_of_plan(problem, plan).graph, Waits(problem)
+        self.graph = problem_of_plan(problem, plan).graph
         numeric = reference is not None
         floats = in_floats(problem)
         capacity = problem.machine.regions[-1].end
@@ -239,13 +236,15 @@ class _Execution:
 
     def _spent(self, tally: Tally, decoded: DecodedStep) -> Spent:
         """Return what a step costs; transfers are what is moved of one tensor in one direction."""
-        waits = Spent(time=self.waits.of_all(decoded.accesses))
-        return self._without_waits(tally, decoded).plus(waits)
+        accesses = self.problem.memory_costs.spent_in_all(decoded.touched)
+        return self._but_accesses(tally, decoded).plus(accesses)
 
-    def _without_waits(self, tally: Tally, decoded: DecodedStep) -> Spent:
+    def _but_accesses(self, tally: Tally, decoded: DecodedStep) -> Spent:
         prices, time = self.problem.prices, None
         if prices.core_time is not None:
-            return Spent(tally.moved, self._time_of_core(prices.core_time, tally, decoded), 0, tally.macs)
+            return prices.of_core(
+                tally.moved, self._time_of_core(prices.core_time, tally, decoded), tally.macs
+            )
         if decoded.choice.shape.doubled:
             time = sum(max(prices.core(work), prices.transfer(moved)) for moved, work in tally.slots)
         transfers = len(tally.loaded) + len(tally.saved)
@@ -337,18 +336,17 @@ class _Execution:
 
     def _memories(self, tops: Sequence[int]) -> dict[str, MemoryMeasures]:
         """Return what is taken of each memory, and what the core reads and writes in it."""
-        width, found = self.problem.machine.element_bytes, dict[str, MemoryMeasures]()
-        for number, (region, top) in enumerate(zip(self.problem.machine.regions, tops, strict=True)):
-            every = [step.accesses[number] for step in self.steps]
-            found[region.name or "RAM"] = MemoryMeasures(
-                memory_bytes=top * width,
-                read_bytes=width * sum(each.reads for each in every),
-                written_bytes=width * sum(each.writes for each in every),
-            )
-        flash = next((each.name for each in self.problem.machine.memories if each.read_only), FLASH)
+        width, names = self.problem.machine.element_bytes, self.problem.machine.names_of_memories
         weights = sum(operation.parameters for operation in self.graph.operations)
-        read = sum(step.accesses[-1].reads for step in self.steps)
-        found[flash] = MemoryMeasures(memory_bytes=weights * width, read_bytes=read * width, written_bytes=0)
+        found = dict[str, MemoryMeasures]()
+        for number, (name, top) in enumerate(zip(names, [*tops, weights], strict=True)):
+            every = reduce(Touched.plus, (step.touched[number] for step in self.steps), Touched())
+            found[name] = MemoryMeasures(
+                memory_bytes=top * width,
+                read_bytes=every.read * width,
+                written_bytes=every.written * width,
+                accesses=every.reading + every.writing,
+            )
         return found
 
     def _by_memory(self, row: _Row) -> dict[str, dict[str, int]] | None:

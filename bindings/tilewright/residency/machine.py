@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterable, Sequence
 from functools import cached_property
 from itertools import accumulate
@@ -11,7 +12,7 @@ from pydantic import Field, model_validator
 
 from tilewright.core.machines import OPERANDS, MachineReading, OnChip
 from tilewright.spec.base import Spec
-from tilewright.spec.energy import Energy
+from tilewright.spec.energy import Energy, Femtojoules
 from tilewright.spec.errors import InputError, did_you_mean
 from tilewright.spec.objectives import Objective, ObjectiveList, by_name
 
@@ -24,6 +25,9 @@ MAX_TRAFFIC = 2**50
 MAX_NAME = 200
 """Longest name of a memory."""
 
+RAM, FLASH = "RAM", "flash"
+"""What memories without names are called in results."""
+
 MAX_SPENT = 2**62
 """The highest limit on cycles and femtojoules."""
 
@@ -34,7 +38,7 @@ OBJECTIVES = by_name(
     Objective("energy", "fJ", "energy_fj"),
     Objective("macs", "MACs", "macs"),
 )
-"""What can be minimised."""
+"""What can be minimised, and of machines without DRAM the traffic of each memory: see `traffic_of`."""
 
 RATES = (32, 32, 150)
 """Elements and MACs of a cycle, and cycles that a transfer is set up in, of the tiling room's DSP."""
@@ -107,6 +111,30 @@ class CoreCycles(Spec):
     other: Cycles
 
 
+class AccessPrices(NamedTuple):
+    """What the core takes for an access to a memory.
+
+    Attributes
+    ----------
+    reading, writing
+        Cycles that it waits.
+    read_fj, write_fj
+        Femtojoules.
+    width
+        Bytes that an access moves at most.
+    """
+
+    reading: float = 0.0
+    writing: float = 0.0
+    read_fj: int = 0
+    write_fj: int = 0
+    width: int = 1
+
+    def accesses(self, size: int) -> int:
+        """Return how many accesses move a row of so many bytes, or a value of these."""
+        return -(-size // self.width)
+
+
 class Memory(Spec):
     """One of a micro-controller's memories.
 
@@ -119,18 +147,36 @@ class Memory(Spec):
     read_only
         Whether it is flash or ROM: it holds weights, which are read where they are.
     read_waits, write_waits
-        Cycles that the core waits for a value that it reads, or writes, rounded to hundredths. In flash these
-        are weights; what instructions wait there is in all other prices.
+        Cycles that the core waits for an access that reads, or writes, rounded to hundredths. In flash these
+        are of weights; what instructions wait there is in all other prices.
+    width_bytes
+        That an access moves at most: a value of more takes several, and a row that is copied one for so many.
+        By default an access moves a value.
+    read_fj, write_fj
+        Femtojoules of an access.
     """
 
     table_name: ClassVar[str] = "memories"
-    later: ClassVar[tuple[str, ...]] = ("read_waits", "write_waits")
+    later: ClassVar[tuple[str, ...]] = ("read_waits", "write_waits", "width_bytes", "read_fj", "write_fj")
 
     name: MemoryName
     bytes: Bytes
     read_only: bool = False
     read_waits: Cycles = 0.0
     write_waits: Cycles = 0.0
+    width_bytes: Annotated[int, Field(ge=1, le=1024)] | None = None
+    read_fj: Femtojoules | None = None
+    write_fj: Femtojoules | None = None
+
+    def prices(self, element_bytes: int) -> AccessPrices:
+        """Return what an access takes, of values of so many bytes."""
+        width = self.width_bytes or element_bytes
+        return AccessPrices(self.read_waits, self.write_waits, self.read_fj or 0, self.write_fj or 0, width)
+
+    @property
+    def has_energy(self) -> bool:
+        """Whether the energy of an access is told."""
+        return self.read_fj is not None or self.write_fj is not None
 
 
 class Region(NamedTuple):
@@ -142,20 +188,30 @@ class Region(NamedTuple):
         Empty where the machine has one memory without a name.
     begin, end
         Its first element, and the one behind its last.
-    reading, writing
-        Cycles that the core waits for a value.
+    prices
+        What an access takes.
     """
 
     name: str
     begin: int
     end: int
-    reading: float = 0.0
-    writing: float = 0.0
+    prices: AccessPrices = AccessPrices()
 
     @property
     def elements(self) -> int:
         """How many it holds."""
         return self.end - self.begin
+
+
+def traffic_of(memory: str) -> str:
+    """Return what the objective is called that counts what is read and written in a memory."""
+    return f"traffic_of({memory})"
+
+
+def memory_in(objective: str) -> str | None:
+    """Return the memory whose traffic an objective counts; None of all others."""
+    found = re.fullmatch(r"traffic_of\((.+)\)", objective)
+    return None if found is None else found[1]
 
 
 def tops_of(regions: Sequence[Region], spans: Iterable[tuple[int, int]]) -> list[int]:
@@ -271,6 +327,8 @@ class OneMemory(Spec):
         if self.cycles_of is not None and (self.dram or self.element_bytes > 1):
             limit = "is of C with a byte a value, for machines without DRAM"
             raise InputError("machine.cycles_of", "told", limit)
+        if self.has_energy:
+            self._check_energy()
 
     def _check_memories(self) -> None:
         """Refuse two of one name, and waits for what is not done or not told apart."""
@@ -278,13 +336,26 @@ class OneMemory(Spec):
         if len(set(names)) < len(names):
             raise InputError("machine.memories", names, "has two memories of one name")
         for number, each in enumerate(self.memories):
-            if each.read_only and each.write_waits:
-                field, limit = f"machine.memories[{number}].write_waits", f"{each.name} is read_only"
-                raise InputError(field, each.write_waits, limit)
-        flash = {each.read_waits for each in self.memories if each.read_only}
-        if len(flash) > 1:
-            limit = "differ between memories that are read_only, and weights lie in any of them"
-            raise InputError("machine.memories.read_waits", sorted(flash), limit)
+            for field in ("write_waits", "write_fj"):
+                if each.read_only and getattr(each, field):
+                    limit = f"{each.name} is read_only"
+                    raise InputError(f"machine.memories[{number}].{field}", getattr(each, field), limit)
+        for field in ("read_waits", "width_bytes", "read_fj"):
+            flash = {getattr(each, field) for each in self.memories if each.read_only}
+            if len(flash) > 1:
+                limit = "differ between memories that are read_only, and weights lie in any of them"
+                raise InputError(f"machine.memories.{field}", sorted(flash, key=str), limit)
+
+    def _check_energy(self) -> None:
+        """Refuse energy of some memories alone, of those that are used."""
+        used = {region.name for region in self.regions}
+        for number, each in enumerate(self.memories):
+            if each.name not in used and not each.read_only:
+                continue
+            for field in ("read_fj",) if each.read_only else ("read_fj", "write_fj"):
+                if getattr(each, field) is None:
+                    limit = f"must be told of {each.name}, as the energy of other accesses is"
+                    raise InputError(f"machine.memories[{number}].{field}", None, limit)
 
     def _check_name(self, name: str) -> None:
         """Refuse a name of no memory that maps may lie in."""
@@ -311,33 +382,46 @@ class OneMemory(Spec):
     def regions(self) -> tuple[Region, ...]:
         """The memories that maps lie in: one, but for those of a machine without DRAM that has several."""
         known = {each.name: each for each in self.memories}
+        width = self.element_bytes
         if not isinstance(self.memory, tuple):
             first = next((each.name for each in self.memories if not each.read_only), "")
             name = self.memory or first
             own = known.get(name)
-            waits = (own.read_waits, own.write_waits) if own is not None and not self.dram else (0.0, 0.0)
-            return (Region(name, 0, self.memory_bytes // self.element_bytes, *waits),)
+            prices = AccessPrices(width=width) if own is None or self.dram else own.prices(width)
+            return (Region(name, 0, self.memory_bytes // width, prices),)
         every = [known[name] for name in self.memory]
-        ends = [*accumulate((each.bytes // self.element_bytes for each in every), initial=0)]
+        ends = [*accumulate((each.bytes // width for each in every), initial=0)]
         return tuple(
-            Region(each.name, begin, end, each.read_waits, each.write_waits)
+            Region(each.name, begin, end, each.prices(width))
             for each, begin, end in zip(every, ends, ends[1:], strict=False)
         )
 
     @property
-    def waits(self) -> bool:
+    def _flash(self) -> Memory | None:
+        return next((each for each in self.memories if each.read_only), None)
+
+    @property
+    def flash_prices(self) -> AccessPrices:
+        """What an access to flash takes."""
+        flash = self._flash
+        return AccessPrices(width=self.element_bytes) if flash is None else flash.prices(self.element_bytes)
+
+    @property
+    def names_of_memories(self) -> tuple[str, ...]:
+        """Without DRAM, the names of the memories that maps lie in, and of flash, as results have them."""
+        flash = self._flash
+        return (*(region.name or RAM for region in self.regions), FLASH if flash is None else flash.name)
+
+    @property
+    def has_energy(self) -> bool:
+        """Whether the energy of an access is told of any memory."""
+        return not self.dram and any(each.has_energy for each in self.memories)
+
+    @property
+    def has_waits(self) -> bool:
         """Whether the core waits for any memory."""
-        return self.flash_waits > 0 or any(each.reading or each.writing for each in self.regions)
-
-    @property
-    def flash_waits(self) -> float:
-        """Cycles that the core waits for a weight that it reads in flash."""
-        return next((each.read_waits for each in self.memories if each.read_only), 0.0)
-
-    @property
-    def are_alike(self) -> bool:
-        """Whether it makes no difference to cycles in which memory anything lies."""
-        return not self.flash_waits and len({(each.reading, each.writing) for each in self.regions}) == 1
+        every = (*(region.prices for region in self.regions), self.flash_prices)
+        return any(each.reading or each.writing for each in every)
 
     @property
     def in_flash(self) -> bool:
@@ -385,39 +469,49 @@ class ResidencyObjective(ObjectiveList):
 
     Attributes
     ----------
-    minimise : {"traffic", "memory", "cycles", "energy", "macs"}, or a list of them
+    minimise : {"traffic", "memory", "cycles", "energy", "macs", "traffic_of(MEMORY)"}, or a list of them
         Bytes moved from and to DRAM; bytes of the memory that a plan takes; cycles; femtojoules;
-        multiply-accumulates, of which strips have more (without DRAM). Of a list each one is minimised among
-        the plans that are good in those before it.
+        multiply-accumulates, of which strips have more (without DRAM); bytes that the core reads and writes
+        in a memory (without DRAM). Of a list each one is minimised among the plans that are good in those
+        before it.
     most_traffic : int, optional
         For ``memory``: most bytes moved; by default any number, so that the answer is the least memory in
         which the network runs at all.
     most_cycles, most_energy, most_macs : int, optional
         Most cycles, femtojoules and multiply-accumulates, whatever is minimised.
+    most_traffic_of : dict, optional
+        Most bytes that the core reads and writes in memories, by their names.
     """
 
-    later: ClassVar[tuple[str, ...]] = ("tolerance", "most_cycles", "most_energy", "most_macs")
+    later: ClassVar[tuple[str, ...]] = (
+        "tolerance",
+        "most_cycles",
+        "most_energy",
+        "most_macs",
+        "most_traffic_of",
+    )
 
     minimise: str | tuple[str, ...] = "traffic"
     most_traffic: Annotated[int, Field(ge=1, le=MAX_TRAFFIC)] | None = None
     most_cycles: Annotated[int, Field(ge=1, le=MAX_SPENT)] | None = None
     most_energy: Annotated[int, Field(ge=1, le=MAX_SPENT)] | None = None
     most_macs: Annotated[int, Field(ge=0, le=MAX_SPENT)] | None = None
+    most_traffic_of: dict[MemoryName, Annotated[int, Field(ge=0, le=MAX_SPENT)]] | None = None
 
     @property
     def limits(self) -> dict[str, int]:
         """What plans may spend at most, by objective."""
         given = {"traffic": self.most_traffic, "cycles": self.most_cycles, "energy": self.most_energy}
         given["macs"] = self.most_macs
+        given |= {traffic_of(name): most for name, most in (self.most_traffic_of or {}).items()}
         return {name: limit for name, limit in given.items() if limit is not None}
 
     def model_post_init(self, context: object) -> None:
         """Refuse unknown objectives, lists that say something twice or nothing, tolerances of nothing."""
         for name in self.names:
-            if name not in OBJECTIVES:
-                limit = (
-                    f"takes {', '.join(OBJECTIVES)}, or a list of them{did_you_mean(name, list(OBJECTIVES))}"
-                )
+            if name not in OBJECTIVES and memory_in(name) is None:
+                every = [*OBJECTIVES, traffic_of("MEMORY")]
+                limit = f"takes {', '.join(every)}, or a list of them{did_you_mean(name, every)}"
                 raise InputError("minimise", name, limit)
         super().model_post_init(context)
 

@@ -63,6 +63,8 @@ class MemoryMeasures(Table):
     read_bytes: Count
     """That the core reads, of maps, line buffers and running values."""
     written_bytes: Count
+    accesses: Count | None = None
+    """In which these are read and written, each of them no wider than the memory."""
 
 
 @measures

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Hashable, Iterator, Mapping, Sequence
 from dataclasses import replace
 from functools import cached_property
-from typing import Annotated, ClassVar
+from typing import Annotated, Any, ClassVar
 
 from pydantic import Field
 
@@ -14,7 +14,16 @@ from tilewright.residency.attention_bounds import attention_excess
 from tilewright.residency.bounds import Remaining
 from tilewright.residency.cost import Prices, Spent
 from tilewright.residency.graph import Graph, Operation
-from tilewright.residency.machine import OBJECTIVES, ONE, OneMemory, ResidencyLimits, ResidencyObjective
+from tilewright.residency.machine import (
+    OBJECTIVES,
+    ONE,
+    OneMemory,
+    ResidencyLimits,
+    ResidencyObjective,
+    memory_in,
+    traffic_of,
+)
+from tilewright.residency.memory_costs import MemoryCosts
 from tilewright.residency.rows import executed_graph
 from tilewright.residency.shapes.groups import Group, Groups
 from tilewright.residency.shapes.in_blocks import in_blocks, may_have_blocks
@@ -27,7 +36,7 @@ from tilewright.spec.errors import InputError
 from tilewright.spec.graph import NetworkGraph
 from tilewright.spec.layer import MAX_SIZE
 from tilewright.spec.network import Network
-from tilewright.spec.objectives import Minimising, tolerated
+from tilewright.spec.objectives import Minimising, Objective, tolerated
 
 MOST_ELEMENTS = 2**40
 """Most elements of all tensors and weights together."""
@@ -35,6 +44,13 @@ MOST_ELEMENTS = 2**40
 
 LIMITED = ("traffic", "cycles", "energy", "macs")
 """What the fields ``most_traffic`` and so on limit; memory is limited by the machine."""
+
+
+def most_of(name: str) -> str:
+    """Return the field that limits an objective."""
+    memory = memory_in(name)
+    return f"most_{name}" if memory is None else f"most_traffic_of.{memory}"
+
 
 MOST_STAYING = 2**26
 """Most elements of weights, or of memory, where weights may stay: all their sums are told apart."""
@@ -66,7 +82,7 @@ class Problem(Minimising):
         self.network.check_shapes()
         for name, most in self.objective.limits.items():
             if name in self.objective.names:
-                raise InputError(f"objective.most_{name}", most, "limits what is minimised itself")
+                raise InputError(f"objective.{most_of(name)}", most, "limits what is minimised itself")
         if self.limits.frames != ONE and (self.objective.names != ("traffic",) or self.objective.limits):
             limit = "is for least traffic of a frame; the objective counts something else, too"
             raise InputError("limits.frames", self.limits.frames, limit)
@@ -122,6 +138,9 @@ class Problem(Minimising):
         """Refuse what is for machines without DRAM."""
         if "macs" in (*self.objective.names, *self.objective.limits):
             raise InputError("objective.minimise", self.objective.minimise, "counts macs without DRAM alone")
+        for name in (*self.objective.names, *self.objective.limits):
+            if memory_in(name) is not None:
+                raise InputError("objective.minimise", name, "counts traffic of memories without DRAM alone")
         if self.limits.inputs != "outside":
             raise InputError("limits.inputs", self.limits.inputs, "is for machines without DRAM")
         if self.machine.in_flash:
@@ -135,11 +154,20 @@ class Problem(Minimising):
             raise InputError("limits.executions", self.limits.executions, "is for machines with DRAM")
         if self.machine.double_buffering:
             raise InputError("machine.double_buffering", True, "is for machines with DRAM")
+        counted = {*self.objective.names, *self.objective.limits}
+        for name in counted:
+            memory = memory_in(name)
+            if memory is not None and memory not in self.machine.names_of_memories:
+                there = ", ".join(self.machine.names_of_memories)
+                raise InputError("objective", name, f"{memory} is no memory that is used; there are {there}")
         # Rates and prices that are not told are those of a DSP, which say nothing of a micro-controller.
-        counted = {*self.objective.names, *self.objective.limits} & {"cycles", "energy"}
+        counted &= {"cycles", "energy"}
         if self.machine.cycles_of is not None:
-            if "energy" in counted:
-                raise InputError("machine.cycles_of", "told", "says nothing of energy, which is counted")
+            if "energy" in counted and not self.machine.has_energy:
+                limit = "of a memory must be told where energy is counted and cycles_of is"
+                raise InputError("machine.memories.read_fj", None, limit)
+            if "energy" in counted and self.machine.energy is None:
+                raise InputError("machine.energy", None, "must be told where energy is counted without DRAM")
             if recurrent := [op.name for op in self.graph.operations if op.state]:
                 raise InputError(
                     "machine.cycles_of", "told", f"has no price of a recurrent layer: {recurrent[0]}"
@@ -174,17 +202,44 @@ class Problem(Minimising):
         """Rates and prices of the machine."""
         return Prices(self.machine)
 
+    @cached_property
+    def memory_costs(self) -> MemoryCosts:
+        """What accesses to memories cost."""
+        return MemoryCosts(self.machine, self.prices)
+
+    @property
+    def objectives(self) -> Mapping[str, Objective]:
+        """What plans of this problem can be compared by, the default first."""
+        if self.machine.dram:
+            return OBJECTIVES
+        named = map(traffic_of, self.machine.names_of_memories)
+        return {**OBJECTIVES, **{name: Objective(name, "bytes", "memories") for name in named}}
+
+    def measured(self, measures: Any) -> int:
+        """Return the cost of an executed plan, from its measures."""
+        memory = memory_in(self.minimise)
+        if memory is None:
+            return super().measured(measures)
+        there = measures.memories[memory]
+        return int(there.read_bytes + there.written_bytes)
+
+    def least_traffic(self, memory: str) -> int:
+        """Return the bytes that every plan reads or writes in a memory: all weights are read in flash."""
+        if memory != self.machine.names_of_memories[-1]:
+            return 0
+        return sum(operation.copyable for operation in self.graph.operations) * self.machine.element_bytes
+
     def spent(self, spent: Spent) -> dict[str, int]:
         """Return what is spent in the units of objectives: bytes, cycles, femtojoules.
 
-        Where the machine tells what emitted C takes, there is no energy.
+        Where the machine tells what emitted C takes, and not what accesses take, there is no energy.
         """
         found = {
             "traffic": spent.moved * self.machine.element_bytes,
             "cycles": self.prices.cycles(spent.time),
             "macs": spent.macs,
         }
-        if self.prices.core_time is None:
+        if self.prices.has_energy:
             found["energy"] = self.prices.femtojoules(spent.energy)
         return found
 
@@ -265,7 +320,12 @@ class Problem(Minimising):
 
     def alone(self, name: str, limits: Mapping[str, int], memory: int) -> Problem:
         """Return the problem with one objective, and limits on others."""
-        most = {f"most_{each}": None if each == name else limits.get(each) for each in LIMITED}
+        most: dict[str, Any] = {
+            f"most_{each}": None if each == name else limits.get(each) for each in LIMITED
+        }
+        named = {memory_in(each): limit for each, limit in limits.items() if each != name}
+        named.pop(None, None)
+        most["most_traffic_of"] = named or None
         found = self.with_(
             objective={"minimise": name, "tolerance": 0.0, **most}, machine={"memory_bytes": memory}
         )

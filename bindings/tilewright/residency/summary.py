@@ -116,7 +116,9 @@ def _time_and_energy(problem: Problem, measures: ResidencyMeasures) -> Rows:
     cycles = f"{measures.cycles:,}, at least {measures.compulsory_cycles:,} in any case{beside}"
     if measures.energy_fj is None:
         return [("cycles", f"{cycles}; a model of emitted C")]
-    energy = f"{written(measures.energy_fj, 'fJ')}, prices {problem.machine.prices.source}"
+    prices = problem.machine.prices
+    source = prices.source_of("core", "dram") if problem.machine.has_energy else prices.source
+    energy = f"{written(measures.energy_fj, 'fJ')}, prices {source}"
     return [("cycles", cycles), ("energy", energy)]
 
 

@@ -13,7 +13,7 @@ from typing import Any, NamedTuple
 from tilewright.residency.decode_plan import decode_plan
 from tilewright.residency.derived_problems import names_of_copies, problem_of_plan, weights_of
 from tilewright.residency.evaluation import costs_of
-from tilewright.residency.machine import ONE, region_of
+from tilewright.residency.machine import ONE, region_of, traffic_of
 from tilewright.residency.plan import ORDERS, Plan
 from tilewright.residency.problem import Problem
 from tilewright.residency.shapes.groups import Group
@@ -25,6 +25,9 @@ from tilewright.spec.network import OWN_INPUT
 
 MEMORY_OF = "memory_of"
 """The word for where a tensor lies, of machines with several memories."""
+
+TRAFFIC_OF = "traffic_of"
+"""The word for what is read and written in a memory, of machines without DRAM."""
 
 NOWHERE = -1
 """Address of a tensor that is not on chip as a whole."""
@@ -228,7 +231,7 @@ def vocabulary(problem: Problem) -> Vocabulary:
             *(
                 Word(name, f"{name} of the plan", lambda seen, name=name: seen.costs[name], unit=unit)
                 for name, unit in UNITS.items()
-                if name != "energy" or problem.machine.cycles_of is None
+                if name != "energy" or problem.prices.has_energy
             ),
         ],
         lambda plan: PlanView(problem, plan),
@@ -301,6 +304,13 @@ def _without_dram(problem: Problem, operations: Names) -> list[Word]:
         return []
     return [
         Word("macs", "multiply-accumulates of the plan", lambda seen: seen.costs["macs"]),
+        Word(
+            TRAFFIC_OF,
+            "bytes that the core reads and writes in a memory",
+            lambda seen, memory: seen.costs[traffic_of(memory)],
+            (Names("memories", problem.machine.names_of_memories),),
+            unit="bytes",
+        ),
         Word(
             "interleaved",
             "whether operations take turns in its step",

@@ -14,6 +14,11 @@ THESIS = "of the DSP of the IDSP thesis (table 7.9, equation 7.2)"
 GIVEN = "as given"
 """What is said of prices that are the user's own."""
 
+PRICES = {"core": ("core_fj_per_cycle",)} | {
+    name: (f"{name}_fj_per_access", f"{name}_access_bytes") for name in ("local", "dram")
+}
+"""The fields of each price."""
+
 Rate = Annotated[int, Field(ge=1, le=1_000_000)]
 Femtojoules = Annotated[int, Field(ge=0, le=10**9)]
 
@@ -40,13 +45,14 @@ class Energy(Spec):
     @property
     def source(self) -> str:
         """Whose prices these are: given, or where nothing else is, those of the thesis's DSP."""
-        parts = {"core": ("core_fj_per_cycle",)} | {
-            name: (f"{name}_fj_per_access", f"{name}_access_bytes") for name in ("local", "dram")
-        }
+        return self.source_of("core", "local", "dram")
+
+    def source_of(self, *parts: str) -> str:
+        """Return whose prices some of these are, of ``core``, ``local`` and ``dram``."""
         given = [
             name
-            for name, fields in parts.items()
-            if any(getattr(self, field) != type(self).model_fields[field].default for field in fields)
+            for name in parts
+            if any(getattr(self, field) != type(self).model_fields[field].default for field in PRICES[name])
         ]
         if len(given) == len(parts):
             return GIVEN

@@ -134,7 +134,7 @@ class _Project:
             "arenas": _told(self.arenas),
         }
         texts = {"network.h": self._header(arena), "network.c": self._network(), "vectors.h": self._vectors()}
-        waits = self.problem.machine.flash_waits
+        waits = self.problem.machine.flash_prices.reading
         texts |= {
             f"{board}.ld": _linker_script(*places, self.arenas, waits) for board, places in BOARDS.items()
         }
@@ -299,7 +299,7 @@ def _linker_script(flash: int, first: int, others: int, arenas: Sequence[Arena],
     regions = [*_told_waits("FLASH", waits, 0), f"    FLASH (rx) : ORIGIN = {flash:#x}, LENGTH = 4M"]
     origin = first
     for each in arenas:
-        regions += _told_waits(each.symbol, each.region.reading, each.region.writing)
+        regions += _told_waits(each.symbol, each.region.prices.reading, each.region.prices.writing)
         regions.append(f"    {each.symbol} (rw) : ORIGIN = {origin:#x}, LENGTH = {each.bytes}")
         origin += -(-each.bytes // GAP) * GAP + GAP
     lines = [

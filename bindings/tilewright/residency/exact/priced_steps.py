@@ -9,6 +9,7 @@ from typing import NamedTuple
 
 from tilewright.residency.cost import Spent, cost_of_step, least_work, work_of_step
 from tilewright.residency.graph import members
+from tilewright.residency.machine import memory_in
 from tilewright.residency.problem import Problem
 from tilewright.residency.shapes.groups import Group
 from tilewright.residency.shapes.in_blocks import is_causal, key_sizes
@@ -41,7 +42,7 @@ FIELDS = {"traffic": "moved", "cycles": "time", "energy": "energy", "macs": "mac
 
 def most_parts(problem: Problem, name: str, limit: int) -> int:
     """Return the most of what steps count of which no more than so many units of an objective become."""
-    if name == "traffic":
+    if name == "traffic" or memory_in(name) is not None:
         return limit // problem.machine.element_bytes
     if name == "macs":
         return limit
@@ -50,7 +51,7 @@ def most_parts(problem: Problem, name: str, limit: int) -> int:
 
 def units_of(problem: Problem, name: str, parts: int) -> int:
     """Return the units of an objective that what steps count becomes."""
-    if name == "traffic":
+    if name == "traffic" or memory_in(name) is not None:
         return parts * problem.machine.element_bytes
     if name == "macs":
         return parts

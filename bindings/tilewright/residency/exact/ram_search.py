@@ -24,13 +24,13 @@ from tilewright.residency.core_accesses import (
     Accesses,
     Moved,
     Thing,
-    Waits,
     accesses_of_step,
+    costs_of_thing,
 )
 from tilewright.residency.cost import Spent, cost_of_step, least_work, work_of_step
 from tilewright.residency.exact.all_shapes import KERNELS, PIXELS, told_by
 from tilewright.residency.exact.priced_steps import FIELDS, most_parts
-from tilewright.residency.exact.residuals import Residuals, limits_in
+from tilewright.residency.exact.residuals import TOTALS, Residuals, limits_in, sum_of
 from tilewright.residency.graph import members
 from tilewright.residency.problem import Problem
 from tilewright.residency.shapes.groups import Group
@@ -44,8 +44,9 @@ from tilewright.residency.shapes.shape import (
 )
 from tilewright.residency.shapes.strips import least_line, strip_widths
 from tilewright.residency.transitions import StepChoice, TensorChoice, Transitions
-from tilewright.residency.vocabulary import MEMORY_OF, StepView
+from tilewright.residency.vocabulary import MEMORY_OF, TRAFFIC_OF, StepView
 from tilewright.spec.constraints.parts import Ground, conjuncts, terms
+from tilewright.spec.errors import InputError
 
 Costs = tuple[int, ...]
 """The memory that is needed, then what counts besides."""
@@ -101,9 +102,9 @@ class Way(NamedTuple):
     taken
         Elements of these.
     spent
-        What it costs but for waits.
+        What it costs but for accesses, unless these cost the same wherever anything lies.
     accesses
-        What it reads and writes in RAM; nothing where the core does not wait.
+        What it reads and writes, where it matters what lies where.
     left
         What constraints still ask.
     """
@@ -174,6 +175,8 @@ class WithoutDram:
     ----------
     names
         What is counted besides memory.
+    placed
+        What of these depends on what lies where.
     places
         What must hold of where tensors lie. Where all memories are as one it may not.
     """
@@ -204,7 +207,17 @@ class WithoutDram:
         self.given = sum(1 << number for number, tensor in enumerate(self.graph.tensors) if tensor.given)
         self.places = asked.places
         self.residuals = Residuals(problem, (*asked.parts, *(asked.places if self.in_several else ())))
-        self.waits = Waits(problem)
+        self.memory_costs = problem.memory_costs
+        totals = [name for name in TOTALS if sum_of(name) in self.residuals.words]
+        counted = (*self.names, *totals)
+        self._accessed = any(map(self.memory_costs.matter, counted))
+        self.placed = self.memory_costs.placed(counted)
+        if undecided := [name for name in self.placed if name not in self.names]:
+            reason = f"speaks of {undecided[0]}, which what lies where decides: it takes an upper limit"
+            raise InputError("constraints", str(problem.constraints[0]), reason)
+        if TRAFFIC_OF in self.residuals.words:
+            reason = f"speaks of {TRAFFIC_OF}, which takes an upper limit"
+            raise InputError("constraints", str(problem.constraints[0]), reason)
 
     # What is on chip -----------------------------------------------------------------------------------
 
@@ -281,23 +294,23 @@ class WithoutDram:
         return undominated(found)
 
     def least_of(self, way: Way) -> Costs:
-        """Return what a way costs where everything lies in the memory that it waits the least for."""
-        waits = sum(min(self.times(thing, accesses)) for thing, accesses in way.accesses.items())
-        return self.counted(way.spent.plus(Spent(time=waits)))
+        """Return what a way costs at least, each cost with everything where it costs the least."""
+        more = dict.fromkeys(self.names, 0)
+        for thing, accesses in way.accesses.items():
+            for name in self.placed:
+                more[name] += min(self.costs_of(name, thing, accesses))
+        return tuple(
+            cost + more[name] for cost, name in zip(self.counted(way.spent), self.names, strict=True)
+        )
 
-    def times(self, thing: Thing, accesses: Accesses) -> tuple[int, ...]:
-        """Return how long the core waits for something in each memory, and for weights, last, in flash.
-
-        Of weights in a memory that is the time to copy them, too.
-        """
-        what, number = thing
-        if what == WEIGHTS:
-            return self.waits.of_weights(accesses.reads, self.graph.operations[number].copyable)
-        return tuple(self.waits.of(accesses, region) for region in self.waits.numbers)
+    def costs_of(self, name: str, thing: Thing, accesses: Accesses) -> tuple[int, ...]:
+        """Return what accesses add to a cost in each memory; of weights, last, in flash."""
+        size = self.graph.operations[thing[1]].copyable if thing[0] == WEIGHTS else 0
+        return costs_of_thing(self.memory_costs, name, thing, accesses, size)
 
     def counted(self, spent: Spent) -> Costs:
-        """Return what counts besides memory."""
-        return tuple(getattr(spent, FIELDS[name]) for name in self.names)
+        """Return what counts besides memory, but for the traffic of memories."""
+        return tuple(getattr(spent, FIELDS[name]) if name in FIELDS else 0 for name in self.names)
 
     def every_way(self, mask: int, done: int, left: int | None = None) -> Iterator[Way]:
         """Return the ways to execute a group next that may be of use, and take no more than all memories."""
@@ -327,22 +340,32 @@ class WithoutDram:
                 memory = sum(buffer.size for buffer in buffers)
                 if memory > room:
                     continue
+                accesses = self._accesses(group, shape, tensors, done)
                 spent = self._spent(group, shape, tensors, done)
+                if not self.placed:
+                    spent, accesses = spent.plus(self._spent_anywhere(accesses)), {}
                 after = self._left_after(group, shape, taken + memory, spent, asking, last=last)
                 if after is not None:
                     choice = StepChoice(mask, 0, fetched, resident, written, in_place, shape)
-                    accesses = self._accesses(group, shape, tensors, done)
                     yield Way(choice, whole, taken, buffers, spent, accesses, after)
 
     def _accesses(
         self, group: Group, shape: Shape, tensors: TensorChoice, done: int
     ) -> Mapping[Thing, Accesses]:
-        """Return what a step reads and writes in RAM, where the core waits for that and it counts."""
-        if not self.problem.machine.waits or "cycles" not in self.names:
+        """Return what a step reads and writes, where that counts."""
+        if not self._accessed:
             return {}
         sizes = {each: self.graph.still_needed(each, done) for each in members(tensors.fetched)}
         moved = Moved(members(tensors.streamed), sizes, members(tensors.written))
         return accesses_of_step(group, shape, frozenset(members(tensors.whole)), moved)
+
+    def _spent_anywhere(self, accesses: Mapping[Thing, Accesses]) -> Spent:
+        """Return what accesses cost where it does not matter what lies where, and weights are in flash."""
+        total, flash = Spent(), len(self.memory_costs.regions)
+        for (what, _), each in accesses.items():
+            memory = flash if what == WEIGHTS else 0
+            total = total.plus(self.memory_costs.spent(memory, self.memory_costs.values(memory, *each)))
+        return total
 
     def _shapes_of(self, group: Group, tensors: TensorChoice, room: int, left: int) -> Iterator[Shape]:
         """Return the ways to cut up a step that may be of use, as far as they fit into some room.

@@ -11,6 +11,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Mapping
 
 from tilewright.residency.cost import Spent
+from tilewright.residency.machine import traffic_of
 from tilewright.residency.plan import ORDERS
 from tilewright.residency.problem import Problem
 from tilewright.residency.shapes.groups import Group
@@ -24,6 +25,7 @@ from tilewright.residency.vocabulary import (
     OF_PLACE,
     OF_SHAPE,
     OF_TENSOR,
+    TRAFFIC_OF,
     StepView,
     memory_names,
 )
@@ -46,7 +48,13 @@ ANY: Range = (-1, 2**62)
 TOTALS = {"traffic": "moved", "cycles": "time", "energy": "energy", "macs": "macs"}
 """What of `Spent` each total counts."""
 
-SUMS = {f"all that is {field}": field for field in TOTALS.values()}
+
+def sum_of(total: str) -> str:
+    """Return the word of this module that a total is put together of."""
+    return f"all that is {TOTALS[total]}"
+
+
+SUMS = {sum_of(total): field for total, field in TOTALS.items()}
 """Terms of this module that totals are put together of, and what of `Spent` each counts."""
 
 _TRUTHS = ("same_step", "before", "in_place", "kept", "double_buffering", "running", "interleaved")
@@ -138,7 +146,7 @@ class Residuals:
             if names[0] in self.tensors and names[1] in self.numbers:
                 return None
             return Constant(NOWHERE) if term.word == "address" else Constant(False)
-        if term.word == MEMORY_OF:
+        if term.word in (MEMORY_OF, TRAFFIC_OF):
             return None
         if term.word in OF_TENSOR:
             number = self.tensors.get(str(names[0]), -1)
@@ -150,7 +158,7 @@ class Residuals:
 
     def _total(self, name: str) -> Ground:
         """Return a total in the parts of cycles and femtojoules in which steps are counted."""
-        spent, prices = Term(f"all that is {TOTALS[name]}"), self.problem.prices
+        spent, prices = Term(sum_of(name)), self.problem.prices
         if name == "traffic":
             return arithmetic("*", [spent, Constant(self.problem.machine.element_bytes)])
         if name == "macs":
@@ -284,9 +292,16 @@ def limits_in(parts: Iterable[Ground]) -> tuple[dict[str, int], list[Ground]]:
     for part in parts:
         if isinstance(part, Operation) and part.operator in ("<=", "<"):
             left, right = part.operands
-            if isinstance(left, Term) and left.word in (*TOTALS, "memory") and isinstance(right, Constant):
+            if isinstance(left, Term) and isinstance(right, Constant) and (name := _limited(left)):
                 most = int(right.value) - (part.operator == "<")
-                limits[left.word] = min(most, limits.get(left.word, most))
+                limits[name] = min(most, limits.get(name, most))
                 continue
         others.append(part)
     return limits, others
+
+
+def _limited(term: Term) -> str | None:
+    """Return the objective that a term is, or the memory; None of all others."""
+    if term.word == TRAFFIC_OF:
+        return traffic_of(str(term.arguments[0]))
+    return term.word if term.word in (*TOTALS, "memory") else None

@@ -1,9 +1,9 @@
 """The search for plans whose maps lie in several memories, without DRAM.
 
 A map that stays from step to step lies in one memory for good. So what distinguishes two ways to execute some
-operations is in which memory each map lies that is still to be read. Within a step each buffer lies where the
-core waits the least for it, of all that can be: a search over all memories of each, which leaves out what
-waits longer than what has been found.
+operations is in which memory each map lies that is still to be read. Within a step each buffer lies where it
+costs the least, of all that can be: a search over all memories of each, which leaves out what costs more than
+what has been found. Where several costs depend on that, all layouts are kept that no other one beats.
 
 What is taken of each memory is limited, and not minimised here.
 """
@@ -13,11 +13,11 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import replace
 from itertools import permutations, product
+from operator import mul
 from typing import NamedTuple
 
 from tilewright.core.branch_and_bound import check_deadline
 from tilewright.residency.core_accesses import WEIGHTS, Accesses, Thing
-from tilewright.residency.cost import Spent
 from tilewright.residency.decode_plan import decode_plan
 from tilewright.residency.evaluation import taken_of_each, violation
 from tilewright.residency.exact.priced_steps import units_of
@@ -31,22 +31,32 @@ from tilewright.residency.problem import Problem
 from tilewright.residency.shapes.shape import Buffer
 from tilewright.spec.errors import InputError, OutOfTimeError
 
-ANY_TIME = 2**62
-"""More than any plan takes."""
+ANYTHING = 2**62
+"""More than any plan costs."""
+
+SCALE = 1024
+"""Parts of a cost in which prices of memory are told."""
+
+PRICED = 10
+"""How often the prices of all memories are set anew."""
 
 MOST_ORDERED = 4
 """Memories that are filled in any order, where memory is to be little."""
 
 
 class Placed(NamedTuple):
-    """A buffer, and how long the core waits for it in each memory.
+    """A buffer, or weights that may be copied, and what accesses to it cost.
 
-    What may also lie nowhere, as weights stay in flash, has a time for that behind them.
+    Attributes
+    ----------
+    costs
+        Of each cost that depends on where things lie, that in each memory; what may also lie nowhere, as
+        weights stay in flash, has one for that behind them.
     """
 
     thing: Thing
     size: int
-    waits: tuple[int, ...]
+    costs: tuple[tuple[int, ...], ...]
 
 
 class InSeveralMemories(WithoutDram):
@@ -73,12 +83,11 @@ class InSeveralMemories(WithoutDram):
         alone: bool = False,
     ) -> None:
         super().__init__(problem, deadline, first, most, alone=alone, capacity=sum(rooms))
-        undecided = [*OF_ADDRESSES, *(["cycles"] if problem.machine.waits else [])]
-        if words := [word for word in undecided if word in self.residuals.words]:
+        if words := [word for word in OF_ADDRESSES if word in self.residuals.words]:
             limit = f"speaks of {words[0]}, which is for maps in one memory: machine.memory names it"
             raise InputError("constraints", str(problem.constraints[0]), limit)
         self.rooms = tuple(rooms)
-        self.time = self.names.index("cycles") if "cycles" in self.names else None
+        self._places = [self.names.index(name) for name in self.placed]
         self._ways: dict[tuple[int, int, int], list[Way]] = {}
 
     def ways(self, mask: int, done: int, left: int | None = None, where: Where = ()) -> list[Label]:
@@ -87,7 +96,7 @@ class InSeveralMemories(WithoutDram):
         if key not in self._ways:
             every = list(self.every_way(mask, done, left))
             self._ways[key] = sorted(every, key=lambda way: (self.least_of(way), way.memory))
-        best = _Best(self.time)
+        best = _Best()
         for way in self._ways[key]:
             check_deadline(self.deadline)
             self._lay_out(way, dict(where), self.graph.still_read(done | mask), best)
@@ -95,18 +104,16 @@ class InSeveralMemories(WithoutDram):
 
     def _placed(self, way: Way) -> list[Placed]:
         """Return buffers of a step, and weights that it may copy."""
-        sizes = {(each.what, each.number): each.size for each in way.buffers}
-        found = [
-            Placed(thing, size, self.times(thing, way.accesses.get(thing, Accesses())))
-            for thing, size in sizes.items()
-        ]
-        if not self.problem.machine.flash_waits:
-            return found
-        for thing, accesses in way.accesses.items():
-            if thing[0] == WEIGHTS:
-                size = self.graph.operations[thing[1]].copyable
-                found.append(Placed(thing, size, self.times(thing, accesses)))
-        return found
+        things: dict[Thing, int] = {(each.what, each.number): each.size for each in way.buffers}
+        if self.memory_costs.may_copy(self.names):
+            weights = (thing for thing in way.accesses if thing[0] == WEIGHTS)
+            things |= {thing: self.graph.operations[thing[1]].copyable for thing in weights}
+        return [Placed(thing, size, self._costs_of(way, thing)) for thing, size in things.items()]
+
+    def _costs_of(self, way: Way, thing: Thing) -> tuple[tuple[int, ...], ...]:
+        """Return what accesses to a thing add to each cost that depends on where it lies, in each memory."""
+        accesses = way.accesses.get(thing, Accesses())
+        return tuple(self.costs_of(name, thing, accesses) for name in self.placed)
 
     def _lay_out(self, way: Way, before: Mapping[int, int], live: int, best: _Best) -> None:
         """Find the memories of all that a step places, for each memory of the maps that stay behind.
@@ -121,9 +128,9 @@ class InSeveralMemories(WithoutDram):
         choice, output, sizes = way.choice, self.groups[way.choice.group].output, self.steps.sizes
         replaces = choice.in_place >= 0
         new = [each for each in members(choice.fetched | choice.resident) if not replaces or each != output]
-        buffers = self._placed(way)
-        costs, flash = self.counted(way.spent), len(self.rooms)
-        for regions in product(self.waits.numbers, repeat=len(new)):
+        buffers, whole = self._placed(way), self.counted(way.spent)
+        maps = {thing[1]: self._costs_of(way, thing) for thing in way.accesses if thing[0] == MAP}
+        for regions in product(self.memory_costs.regions, repeat=len(new)):
             own = {**before, **dict(zip(new, regions, strict=True))}
             left = list(self.rooms)
             for tensor, region in own.items():
@@ -132,40 +139,88 @@ class InSeveralMemories(WithoutDram):
                 continue
             if replaces:
                 own[output] = own[choice.in_place]
-            waits = sum(
-                self.waits.of(accesses, own[number])
-                for (what, number), accesses in way.accesses.items()
-                if what == MAP
-            )
             after = self.residuals.of_memories(way.left, own)
             if after is None:
                 continue
             where = tuple(sorted((tensor, region) for tensor, region in own.items() if live >> tensor & 1))
-            most = best.most_waits(costs, after, where) - waits
-            lies = least_waits(buffers, left, most)
+            of_maps = [
+                sum(costs[place][own[tensor]] for tensor, costs in maps.items())
+                for place in range(len(self.placed))
+            ]
+            costs = self._with(whole, of_maps)
+            for lies, more in self._layouts(buffers, left, costs, best.like(after, where)):
+                best.add(self._label(way, after, where, own, buffers, lies, self._with(costs, more)))
+
+    def _with(self, costs: Costs, more: Sequence[int]) -> Costs:
+        """Return costs, and more of those that depend on where things lie."""
+        found = list(costs)
+        for place, each in zip(self._places, more, strict=True):
+            found[place] += each
+        return tuple(found)
+
+    def _layouts(
+        self, items: Sequence[Placed], rooms: Sequence[int], costs: Costs, others: Sequence[Label]
+    ) -> Iterator[tuple[Sequence[int], Sequence[int]]]:
+        """Return memories of buffers, and what these add, that may be better than ways which are known.
+
+        Parameters
+        ----------
+        costs
+            What a way costs but for these buffers.
+        others
+            Ways that leave the same behind.
+        """
+        if len(self.placed) < 2:
+            of_all = [each.costs[0] if self.placed else (0,) * len(rooms) for each in items]
+            place = self._places[0] if self.placed else None
+            most = least_of_others(costs, [label.costs[1:] for label in others], place)
+            if place is not None and (limit := self.most[place]) is not None:
+                most = min(most, limit - costs[place])
+            lies = least_layout([item.size for item in items], of_all, rooms, most)
             if lies is not None:
-                waits += sum(each.waits[region] for each, region in zip(buffers, lies, strict=True))
-                placed = members(choice.fetched | choice.resident)
-                things: list[tuple[Thing, int]] = [((MAP, tensor), own[tensor]) for tensor in placed]
-                there = [(each, region) for each, region in zip(buffers, lies, strict=True) if region < flash]
-                things += [(each.thing, region) for each, region in there]
-                copied = frozenset(each.thing[1] for each, _ in there if each.thing[0] == WEIGHTS)
-                own_choice = choice._replace(shape=replace(choice.shape, copied=copied)) if copied else choice
-                whole = self.counted(way.spent.plus(Spent(time=waits)))
-                best.add(Label((0, *whole), None, own_choice, after, where, tuple(things)))
+                added = sum(each[region] for each, region in zip(of_all, lies, strict=True))
+                yield lies, [added] if self.placed else []
+            return
+        known = [label.costs[1:] for label in others]
+
+        def worth(more: Sequence[int]) -> bool:
+            found = self._with(costs, more)
+            limits = zip(found, self.most, strict=True)
+            return all(most is None or cost <= most for cost, most in limits) and not any(
+                all(one <= other for one, other in zip(each, found, strict=True)) for each in known
+            )
+
+        yield from best_layouts(items, rooms, (0,) * len(self.placed), worth, self.deadline)
+
+    def _label(
+        self,
+        way: Way,
+        left: int,
+        where: Where,
+        own: Mapping[int, int],
+        buffers: Sequence[Placed],
+        lies: Sequence[int],
+        costs: Costs,
+    ) -> Label:
+        """Return a way whose maps and buffers lie somewhere."""
+        choice = way.choice
+        placed = members(choice.fetched | choice.resident)
+        things: list[tuple[Thing, int]] = [((MAP, tensor), own[tensor]) for tensor in placed]
+        there = [
+            (each.thing, region)
+            for each, region in zip(buffers, lies, strict=True)
+            if region < len(self.rooms)
+        ]
+        copied = frozenset(number for (what, number), _ in there if what == WEIGHTS)
+        if copied:
+            choice = choice._replace(shape=replace(choice.shape, copied=copied))
+        return Label((0, *costs), None, choice, left, where, (*things, *there))
 
 
 class _Best:
-    """Ways to execute a step of which no other one beats any that leaves the same behind.
+    """Ways to execute a step of which no other one beats any that leaves the same behind."""
 
-    Parameters
-    ----------
-    time
-        Which of the costs are cycles, if they count.
-    """
-
-    def __init__(self, time: int | None) -> None:
-        self.time = time
+    def __init__(self) -> None:
         self._found: dict[tuple[int, Where], list[Label]] = {}
 
     @property
@@ -173,81 +228,217 @@ class _Best:
         """All of them."""
         return [label for each in self._found.values() for label in each]
 
-    def most_waits(self, costs: Costs, left: int, where: Where) -> int:
-        """Return how long a way may wait that costs so much besides, and is beaten by none."""
-        most = ANY_TIME
-        for label in self._found.get((left, where), ()):
-            rest = [
-                one - other
-                for place, (one, other) in enumerate(zip(costs, label.costs[1:], strict=True))
-                if place != self.time
-            ]
-            if min(rest, default=0) >= 0:
-                found = -1 if self.time is None else label.costs[1 + self.time] - costs[self.time] - 1
-                most = min(most, found)
-        return most
+    def like(self, left: int, where: Where) -> Sequence[Label]:
+        """Return those that leave the same behind."""
+        return self._found.get((left, where), ())
 
     def add(self, label: Label) -> None:
         """Add one that none beats, and leave out those that it beats."""
-        key = label.left, label.where
         others = [
             each
-            for each in self._found.get(key, ())
+            for each in self.like(label.left, label.where)
             if any(one > other for one, other in zip(label.costs, each.costs, strict=True))
         ]
-        self._found[key] = [*others, label]
+        self._found[label.left, label.where] = [*others, label]
 
 
-def least_waits(items: Sequence[Placed], rooms: Sequence[int], most: int) -> list[int] | None:
-    """Return a memory for each of some items, so that the core waits the least; None if none fit.
+def least_of_others(costs: Costs, others: Sequence[Costs], place: int | None) -> int:
+    """Return how much one of some costs may grow so that no other way is as good in all of them.
+
+    Parameters
+    ----------
+    place
+        Which one; None if none grows.
+    """
+    most = ANYTHING
+    for other in others:
+        rest = [one - two for at, (one, two) in enumerate(zip(costs, other, strict=True)) if at != place]
+        if min(rest, default=0) >= 0:
+            most = min(most, -1 if place is None else other[place] - costs[place] - 1)
+    return most
+
+
+def least_layout(
+    sizes: Sequence[int], costs: Sequence[Sequence[int]], rooms: Sequence[int], most: int
+) -> list[int] | None:
+    """Return a memory for each of some items, so that these cost the least; None if none fit.
 
     What lies in none has the number behind that of the last memory.
 
     Parameters
     ----------
+    costs
+        Of each item in each memory, and behind them in none if that may be.
     rooms
         What may be taken of each memory.
     most
-        How long the core may wait.
+        What they may cost.
     """
     nowhere = len(rooms)
+    if min(rooms) < 0:
+        return None
+    # A price on the elements of each memory makes a bound of what items cost that are still to be placed.
+    prices = room_prices(sizes, costs, rooms)
+    priced = [
+        [
+            SCALE * cost + (0 if region == nowhere else prices[region] * size)
+            for region, cost in enumerate(each)
+        ]
+        for size, each in zip(sizes, costs, strict=True)
+    ]
     # What differs most between memories is decided first, and of the rest what is large.
-    order = sorted(
-        range(len(items)), key=lambda n: (min(items[n].waits) - max(items[n].waits), -items[n].size)
-    )
-    least, sizes = [0], [0]
+    order = sorted(range(len(sizes)), key=lambda n: (min(priced[n]) - max(priced[n]), -sizes[n]))
+    least, taken = [0], [0]
     for number in reversed(order):
-        least.append(least[-1] + min(items[number].waits))
-        sizes.append(sizes[-1] + (items[number].size if len(items[number].waits) == nowhere else 0))
+        least.append(least[-1] + min(priced[number]))
+        taken.append(taken[-1] + (sizes[number] if len(costs[number]) == nowhere else 0))
     least.reverse()
-    sizes.reverse()
+    taken.reverse()
     best: list[int] | None = None
-    chosen = [0] * len(items)
+    chosen = [0] * len(sizes)
     seen: dict[tuple[int, ...], int] = {}
 
-    def descend(place: int, left: tuple[int, ...], waited: int) -> None:
+    def descend(place: int, left: tuple[int, ...], cost: int) -> None:
         nonlocal best, most
-        if waited + least[place] > most or sizes[place] > sum(left):
+        bound = SCALE * cost + least[place] - sum(map(mul, prices, left))
+        if bound > SCALE * most or cost > most or taken[place] > sum(left):
             return
         if place == len(order):
-            best, most = list(chosen), waited - 1
+            best, most = list(chosen), cost - 1
             return
         state = place, *left
-        if seen.get(state, ANY_TIME) <= waited:
+        if seen.get(state, ANYTHING) <= cost:
             return
-        seen[state] = waited
-        item = items[order[place]]
-        for region in sorted(range(len(item.waits)), key=item.waits.__getitem__):
-            chosen[order[place]] = region
+        seen[state] = cost
+        number = order[place]
+        size, each = sizes[number], costs[number]
+        for region in sorted(range(len(each)), key=priced[number].__getitem__):
+            chosen[number] = region
             if region == nowhere:
-                descend(place + 1, left, waited + item.waits[region])
-            elif item.size <= left[region]:
-                after = (*left[:region], left[region] - item.size, *left[region + 1 :])
-                descend(place + 1, after, waited + item.waits[region])
+                descend(place + 1, left, cost + each[region])
+            elif size <= left[region]:
+                after = (*left[:region], left[region] - size, *left[region + 1 :])
+                descend(place + 1, after, cost + each[region])
 
-    if min(rooms) >= 0:
-        descend(0, tuple(rooms), 0)
+    descend(0, tuple(rooms), 0)
     return best
+
+
+def room_prices(sizes: Sequence[int], costs: Sequence[Sequence[int]], rooms: Sequence[int]) -> list[int]:
+    """Return a price of an element of each memory, in parts of costs, at which little more is asked of it.
+
+    Any prices make a valid bound: what items cost and take at these prices at least, less what the memories
+    have to give. These ones are raised, memory by memory, until no more is asked of it than there is.
+    """
+    prices = [0] * len(rooms)
+    for _ in range(PRICED):
+        before = list(prices)
+        for region, room in enumerate(rooms):
+            leaving = []  # the price at which each item would rather lie elsewhere
+            for size, each in zip(sizes, costs, strict=True):
+                others = [
+                    SCALE * cost + (prices[other] * size if other < len(rooms) else 0)
+                    for other, cost in enumerate(each)
+                    if other != region
+                ]
+                if size and others:
+                    leaving.append(((min(others) - SCALE * each[region]) // size, size))
+            asked = sum(size for price, size in leaving if price >= 0)
+            prices[region] = 0
+            for price, size in sorted(leaving):
+                if price < 0:
+                    continue
+                if asked <= room:
+                    break
+                asked -= size
+                prices[region] = price
+        if prices == before:
+            break
+    return prices
+
+
+class _Layout(NamedTuple):
+    """Memories of the first items of some, with what is left of each, and what they cost."""
+
+    left: tuple[int, ...]
+    costs: tuple[int, ...]
+    before: _Layout | None = None
+    region: int = 0
+
+    def beats(self, other: _Layout) -> bool:
+        """Whether it leaves as much of each memory, and costs as little."""
+        left = zip(self.left, other.left, strict=True)
+        costs = zip(self.costs, other.costs, strict=True)
+        return all(one >= two for one, two in left) and all(one <= two for one, two in costs)
+
+
+def best_layouts(
+    items: Sequence[Placed],
+    rooms: Sequence[int],
+    nothing: tuple[int, ...],
+    worth: Callable[[Sequence[int]], bool],
+    deadline: float = float("inf"),
+) -> Iterator[tuple[list[int], tuple[int, ...]]]:
+    """Return memories for all of some items, with what they cost, that no others beat in all costs.
+
+    Parameters
+    ----------
+    nothing
+        What no items cost: a zero for each cost.
+    worth
+        Whether what costs at least so much may be of use.
+
+    Raises
+    ------
+    OutOfTimeError
+        When the deadline passes before all are found.
+    """
+    if not items:
+        if min(rooms) >= 0 and worth(nothing):
+            yield [], nothing
+        return
+    nowhere = len(rooms)
+    # What differs most between memories is decided first, and of the rest what is large.
+    order = sorted(items, key=lambda item: (sum(min(each) - max(each) for each in item.costs), -item.size))
+    least, needed = [[*nothing]], [0]
+    for item in reversed(order):
+        least.append([more + min(each) for more, each in zip(least[-1], item.costs, strict=True)])
+        needed.append(needed[-1] + item.size)
+    least.reverse()
+    needed.reverse()
+    found = [_Layout(tuple(rooms), nothing)] if min(rooms) >= 0 else []
+    for place, item in enumerate(order):
+        check_deadline(deadline)
+        later, rest = list[_Layout](), least[place + 1]
+        for layout in found:
+            for region in range(len(item.costs[0])):
+                left = list(layout.left)
+                if region < nowhere:
+                    left[region] -= item.size
+                    if left[region] < 0:
+                        continue
+                costs = tuple(one + each[region] for one, each in zip(layout.costs, item.costs, strict=True))
+                if worth([one + more for one, more in zip(costs, rest, strict=True)]):
+                    # More room than all the others need is of no use.
+                    there = tuple(min(each, needed[place + 1]) for each in left)
+                    later.append(_Layout(there, costs, layout, region))
+        found = _unbeaten(later)
+    for layout in found:
+        lies, at = list[int](), layout
+        while at.before is not None:
+            lies.append(at.region)
+            at = at.before
+        of_item = {item.thing: region for item, region in zip(order, reversed(lies), strict=True)}
+        yield [of_item[item.thing] for item in items], layout.costs
+
+
+def _unbeaten(layouts: list[_Layout]) -> list[_Layout]:
+    """Return those that no other one beats."""
+    found: list[_Layout] = []
+    for layout in sorted(layouts, key=lambda each: (each.costs, tuple(-one for one in each.left))):
+        if not any(other.beats(layout) for other in found):
+            found.append(layout)
+    return found
 
 
 # Plans --------------------------------------------------------------------------------------------------
@@ -314,7 +505,7 @@ def best_in_several(
     machine, whole = problem.machine, _whole(problem)
     if name == "memory":
         return _least_memory(problem, deadline, first, least)
-    quick = {} if machine.waits else {name: least.costs[1]}
+    quick = {} if problem.memory_costs.placed([name]) else {name: least.costs[1]}
     search = InSeveralMemories(problem, deadline, first, quick, rooms=whole)
     labels = search.labels()
     if not labels and quick:

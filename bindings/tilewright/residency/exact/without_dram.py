@@ -110,16 +110,12 @@ def memory_for(search: WithoutDram, label: Label) -> Region | None:
 
     In such a memory plans are as good as if all memories were one.
     """
-    machine = search.problem.machine
-    waits = machine.waits and "cycles" in search.names
-    if search.places or (waits and machine.flash_waits):  # weights may be copied, which takes memory
+    costs = search.memory_costs
+    if search.places or costs.may_copy(search.names):  # which takes memory
         return None
-    reading = min(region.reading for region in machine.regions)
-    writing = min(region.writing for region in machine.regions)
-    for region in machine.regions:
-        if label.costs[0] <= region.elements and (
-            not waits or (region.reading, region.writing) == (reading, writing)
-        ):
+    for number, region in enumerate(search.problem.machine.regions):
+        best = all(costs.is_best(name, number) for name in search.placed)
+        if best and label.costs[0] <= region.elements:
             return region
     return None
 
@@ -161,20 +157,17 @@ def in_one_memory(problem: Problem, deadline: float, over: str) -> WithoutDram:
     Raises
     ------
     InputError
-        For cycles where memories have other waits than each other, or constraints on where tensors lie.
+        Where what counts depends on what lies where, or constraints speak of that.
     """
-    regions = problem.machine.regions
-    if over == "cycles" and not problem.machine.are_alike:
-        names = [each.name for each in regions]
-        limit = (
-            "has a front over cycles only where the core waits as long for all memories, and not for flash"
-        )
-        raise InputError("machine.memory", names, limit)
-    asked, most = asked_by(problem), max(region.elements for region in regions)
+    asked, most = asked_by(problem), max(region.elements for region in problem.machine.regions)
     if asked.places:
         limit = "speaks of memories, which is not for fronts: they are of plans in one memory"
         raise InputError("constraints", str(problem.constraints[0]), limit)
-    return WithoutDram(problem, deadline, over, capacity=min(most, asked.capacity))
+    search = WithoutDram(problem, deadline, over, capacity=min(most, asked.capacity))
+    if search.placed:
+        limit = f"has no front where {search.placed[0]} depends on what lies where, as they differ"
+        raise InputError("machine.memory", list(problem.machine.names_of_memories), limit)
+    return search
 
 
 def memory_front(

@@ -1,0 +1,124 @@
+"""What the accesses of a core to its memories cost, without DRAM: waits, energy, and traffic of a memory.
+
+All of it depends on which memory a thing lies in. See docs/microcontrollers.md.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from operator import add
+from typing import NamedTuple
+
+from tilewright.residency.cost import Prices, Spent
+from tilewright.residency.machine import OneMemory, memory_in
+
+
+class Touched(NamedTuple):
+    """What is read and written in a memory.
+
+    Attributes
+    ----------
+    read, written
+        Values.
+    reading, writing
+        Accesses in which this is done.
+    """
+
+    read: int = 0
+    written: int = 0
+    reading: int = 0
+    writing: int = 0
+
+    def plus(self, other: Touched) -> Touched:
+        """Return both."""
+        return Touched(*map(add, self, other))
+
+
+class MemoryCosts:
+    """What accesses cost, in the parts of cycles and femtojoules that `Prices` tells.
+
+    Attributes
+    ----------
+    names
+        Of the memories: those that maps lie in, and flash as the last.
+    regions
+        Numbers of those that maps lie in.
+    """
+
+    def __init__(self, machine: OneMemory, prices: Prices) -> None:
+        self.names, self.regions = machine.names_of_memories, range(len(machine.regions))
+        self._width = machine.element_bytes
+        self._of = (*(region.prices for region in machine.regions), machine.flash_prices)
+        self._moved = 0 if prices.core_time is None else prices.core_time.prices["moved"]
+        parts, finer = prices.cycle, prices.femtojoule
+        self._time = [(round(each.reading * parts), round(each.writing * parts)) for each in self._of]
+        self._energy = [(each.read_fj * finer, each.write_fj * finer) for each in self._of]
+        self._core = prices.core_energy if machine.has_energy else 0
+
+    def values(self, memory: int, reads: int, writes: int) -> Touched:
+        """Return what it is to read and write values one by one in a memory, by its number."""
+        each = self._of[memory].accesses(self._width)
+        return Touched(reads, writes, reads * each, writes * each)
+
+    def row_read(self, memory: int, size: int) -> Touched:
+        """Return what it is to read values that lie side by side."""
+        return Touched(read=size, reading=self._of[memory].accesses(size * self._width))
+
+    def row_written(self, memory: int, size: int) -> Touched:
+        """Return what it is to write values side by side."""
+        return Touched(written=size, writing=self._of[memory].accesses(size * self._width))
+
+    def spent(self, memory: int, touched: Touched) -> Spent:
+        """Return the time and energy of accesses to a memory."""
+        (reading, writing), (read, written) = self._time[memory], self._energy[memory]
+        time = touched.reading * reading + touched.writing * writing
+        energy = touched.reading * read + touched.writing * written
+        return Spent(time=time, energy=energy + time * self._core)
+
+    def spent_in_all(self, touched: Sequence[Touched]) -> Spent:
+        """Return the time and energy of accesses to each of the memories, flash the last of them."""
+        total = Spent()
+        for memory, each in enumerate(touched):
+            total = total.plus(self.spent(memory, each))
+        return total
+
+    def to_copy(self, size: int) -> Spent:
+        """Return the time and energy that copying values takes besides accesses."""
+        time = size * self._moved
+        return Spent(time=time, energy=time * self._core)
+
+    def cost(self, name: str, memory: int, touched: Touched) -> int:
+        """Return how much accesses to a memory add to an objective, in the parts that steps count."""
+        if (counted := memory_in(name)) is not None:
+            return touched.read + touched.written if counted == self.names[memory] else 0
+        spent = self.spent(memory, touched)
+        return {"cycles": spent.time, "energy": spent.energy}.get(name, 0)
+
+    def matter(self, name: str) -> bool:
+        """Whether accesses add to an objective."""
+        every = range(len(self.names))
+        return any(self.cost(name, memory, Touched(1, 1, 1, 1)) for memory in every)
+
+    def may_copy(self, names: Iterable[str]) -> bool:
+        """Whether a copy of weights may lower any of some objectives: what is read in flash adds to it."""
+        return any(self.cost(name, len(self.regions), self.values(-1, 1, 0)) for name in names)
+
+    def placed(self, names: Sequence[str]) -> tuple[str, ...]:
+        """Return which of some objectives depend on what lies where, and on what is copied."""
+        copies = self.may_copy(names)
+        return tuple(
+            name
+            for name in names
+            if len({self._of_values(name, region) for region in self.regions}) > 1
+            or (copies and (name in ("cycles", "energy") or self.matter(name)))
+        )
+
+    def is_best(self, name: str, region: int) -> bool:
+        """Whether nothing costs less of an objective in another memory that maps lie in."""
+        reading, writing = self._of_values(name, region)
+        every = [self._of_values(name, other) for other in self.regions]
+        return reading == min(each for each, _ in every) and writing == min(each for _, each in every)
+
+    def _of_values(self, name: str, region: int) -> tuple[int, int]:
+        read, written = self.values(region, 1, 0), self.values(region, 0, 1)
+        return self.cost(name, region, read), self.cost(name, region, written)
