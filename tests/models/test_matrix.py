@@ -34,6 +34,7 @@ def test_every_objective_of_a_problem_has_a_row() -> None:
     found = {(cell.room.partition(",")[0], cell.objective) for cell in CELLS}
     for cell in CELLS:
         names = set(getattr(matrix.problem(cell), "objectives", {})) - {"pareto", "capacity"}
+        names = {name for name in names if not name.startswith("traffic_of(")}  # no model knows memories
         assert {(cell.room.partition(",")[0], name) for name in names} <= found
 
 

@@ -34,7 +34,7 @@ from tilewright.residency.known_plans import (
     least,
     without_addresses,
 )
-from tilewright.residency.machine import ONE
+from tilewright.residency.machine import ONE, memory_in
 from tilewright.residency.placement import place_steps
 from tilewright.residency.plan import Plan
 from tilewright.residency.problem import Problem
@@ -125,9 +125,20 @@ def why_not_certain(problem: Problem) -> str | None:
 
 def why_not_listed(problem: Problem) -> str | None:
     """Say why the steps of a problem are not listed, or None."""
+    if (placed := counted_by_place(problem)) is not None:
+        return f"{placed} depends on what lies in which memory: the model lists steps without that"
     if len(places_of(problem)) > MOST_PLACES:
         return f"a step may begin where more than {MOST_PLACES:,} sets of operations have been executed"
     return None
+
+
+def counted_by_place(problem: Problem) -> str | None:
+    """Return what counts that depends on which memory things lie in, or None."""
+    if problem.machine.dram:
+        return None
+    names = counted(problem)
+    placed = (*problem.memory_costs.placed(names), *filter(memory_in, names))
+    return next(iter(placed), None)
 
 
 def places_of(problem: Problem) -> list[int]:
@@ -224,8 +235,8 @@ class Columns:
 
     def __init__(self, problem: Problem, allowed: int | None = None) -> None:
         self.problem, self.graph, self.names = problem, problem.graph, counted(problem)
-        if not problem.machine.dram and (placed := problem.memory_costs.placed(self.names)):
-            limit = f"differ in {placed[0]}: no model lists steps with what lies where"
+        if (placed := counted_by_place(problem)) is not None:
+            limit = f"decide {placed}: no model lists steps with what lies where"
             raise InputError("machine.memory", list(problem.machine.names_of_memories), limit)
         self.places, self.least = places_of(problem), least(problem)
         if len(self.places) > MOST_PLACES:
