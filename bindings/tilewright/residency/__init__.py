@@ -1,4 +1,4 @@
-"""Residency: what stays on chip from layer to layer, in one memory, and at which addresses."""
+"""Residency: what stays on chip from layer to layer, in which memory, and at which addresses."""
 
 from __future__ import annotations
 
@@ -54,7 +54,7 @@ class Residency(Room[Problem, Plan]):
     """The room as the rest of tilewright knows it."""
 
     name = "residency"
-    decides = "Residency: what stays on chip from layer to layer, in one memory, and at which addresses."
+    decides = "Residency: what stays on chip from layer to layer, in which memory, and at which addresses."
     problem_type = Problem
     plan_type = Plan
     measures_type = ResidencyMeasures

@@ -10,7 +10,7 @@ from operator import add
 from typing import NamedTuple
 
 from tilewright.residency.cost import Prices, Spent
-from tilewright.residency.machine import OneMemory, memory_in
+from tilewright.residency.machine import AccessPrices, OneMemory, memory_in
 
 
 class Touched(NamedTuple):
@@ -54,6 +54,10 @@ class MemoryCosts:
         self._time = [(round(each.reading * parts), round(each.writing * parts)) for each in self._of]
         self._energy = [(each.read_fj * finer, each.write_fj * finer) for each in self._of]
         self._core = prices.core_energy if machine.has_energy else 0
+
+    def prices_of(self, memory: int) -> AccessPrices:
+        """Return what an access takes."""
+        return self._of[memory]
 
     def values(self, memory: int, reads: int, writes: int) -> Touched:
         """Return what it is to read and write values one by one in a memory, by its number."""

@@ -14,7 +14,7 @@ from tilewright.core.room import Rows
 from tilewright.plotting import shortened
 from tilewright.residency.exact.priced_steps import units_of
 from tilewright.residency.exact.traffic_curve import point_of, traffic_curve
-from tilewright.residency.exact.without_dram import in_one_memory
+from tilewright.residency.exact.without_dram import front_in_one_memory
 from tilewright.residency.machine import ONE
 from tilewright.residency.measures import ResidencyMeasures, StepMeasures
 from tilewright.residency.plan import MAP, kind_of
@@ -180,11 +180,11 @@ def _front(problem: Problem, measures: ResidencyMeasures) -> Front | None:
     """Return memory over multiply-accumulates, or cycles where these count, if all is proven in time."""
     over = "cycles" if "cycles" in (*problem.objective.names, *problem.objective.limits) else "macs"
     try:
-        labels = in_one_memory(problem, time.monotonic() + CURVE_SECONDS, over).front()
-    except (OutOfTimeError, InputError):  # of memories with other waits than each other there is none
+        front = front_in_one_memory(problem, time.monotonic() + CURVE_SECONDS, over)
+    except (OutOfTimeError, InputError):  # of constraints on where tensors lie there is none
         return None
-    width = problem.machine.element_bytes
-    points = [(label.costs[0] * width, units_of(problem, over, label.costs[1])) for label in labels]
+    width, every = problem.machine.element_bytes, [point.label for point in front]
+    points = [(label.costs[0] * width, units_of(problem, over, label.costs[1])) for label in every]
     spent, name, words = measures.macs, "MACs", "multiply-accumulates"
     if over == "cycles" and measures.cycles is not None:
         spent, name, words = measures.cycles, over, over

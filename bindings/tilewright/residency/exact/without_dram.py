@@ -8,6 +8,7 @@ from typing import Literal, NamedTuple
 
 from tilewright.residency.evaluation import costs_of, violation
 from tilewright.residency.exact.constrained_addresses import place_constrained
+from tilewright.residency.exact.one_of_memories import InOneOfMemories
 from tilewright.residency.exact.priced_steps import units_of
 from tilewright.residency.exact.ram_search import MORE, Label, WithoutDram, asked_by
 from tilewright.residency.exact.several_memories import best_in_several, one_by_one_in_several
@@ -57,13 +58,12 @@ def best_without_dram(
             on_plan(simple)
         else:
             simple = None
-        search = WithoutDram(problem, deadline, first)
         labels = []
         if name == "macs":  # mostly there is a plan that computes nothing twice, which is found sooner
             search = WithoutDram(problem, deadline, first, {"macs": problem.least_spent.macs})
             labels = search.labels()
         if not labels:
-            search = WithoutDram(problem, deadline, first)
+            search = _search(problem, deadline, first)
             labels = search.labels()
     except OutOfTimeError:
         return Answer(simple, bound)
@@ -84,6 +84,14 @@ def best_without_dram(
     except OutOfTimeError:
         return Answer(simple, bound)
     return answer if answer.plan is not None or answer.impossible else Answer(simple, answer.bound)
+
+
+def _search(problem: Problem, deadline: float, first: str | None) -> WithoutDram:
+    """Return the search of all plans, or of several memories that of plans if they were one."""
+    search, capacity = WithoutDram(problem, deadline, first), asked_by(problem).capacity
+    if problem.minimise == "memory" and search.placed and len(problem.machine.regions) == 1:
+        return InOneOfMemories(problem, deadline, first, region=0, capacity=capacity)
+    return search
 
 
 def enough_memory(problem: Problem, deadline: float) -> int | None:
@@ -111,6 +119,8 @@ def memory_for(search: WithoutDram, label: Label) -> Region | None:
     In such a memory plans are as good as if all memories were one.
     """
     costs = search.memory_costs
+    if isinstance(search, InOneOfMemories):
+        return search.problem.machine.regions[search.region]
     if search.places or costs.may_copy(search.names):  # which takes memory
         return None
     for number, region in enumerate(search.problem.machine.regions):
@@ -151,23 +161,40 @@ def one_by_one(problem: Problem, deadline: float) -> Plan | None:
     return one_by_one_in_several(problem, deadline)
 
 
-def in_one_memory(problem: Problem, deadline: float, over: str) -> WithoutDram:
-    """Return the search for plans that the largest memory holds.
+class Point(NamedTuple):
+    """A way that no other one beats in memory and in what counts, and the search that found it."""
+
+    label: Label
+    search: WithoutDram
+
+
+def front_in_one_memory(problem: Problem, deadline: float, over: str) -> list[Point]:
+    """Return the ways of plans in one memory that no other one beats, least memory first.
 
     Raises
     ------
     InputError
-        Where what counts depends on what lies where, or constraints speak of that.
+        For constraints on where tensors lie.
+    OutOfTimeError
+        When the deadline passes before it is proven that none is missing.
     """
-    asked, most = asked_by(problem), max(region.elements for region in problem.machine.regions)
+    asked = asked_by(problem)
     if asked.places:
         limit = "speaks of memories, which is not for fronts: they are of plans in one memory"
         raise InputError("constraints", str(problem.constraints[0]), limit)
-    search = WithoutDram(problem, deadline, over, capacity=min(most, asked.capacity))
-    if search.placed:
-        limit = f"has no front where {search.placed[0]} depends on what lies where, as they differ"
-        raise InputError("machine.memory", list(problem.machine.names_of_memories), limit)
-    return search
+    regions, costs = problem.machine.regions, problem.memory_costs
+    points = list[Point]()
+    # Of memories in which accesses cost the same the largest one has all the plans.
+    largest = sorted(costs.regions, key=lambda region: -regions[region].elements)
+    for region in {costs.prices_of(region): region for region in reversed(largest)}.values():
+        capacity = min(regions[region].elements, asked.capacity)
+        search = InOneOfMemories(problem, deadline, over, region=region, capacity=capacity)
+        points += [Point(label, search) for label in search.front()]
+    found = list[Point]()
+    for point in sorted(points, key=lambda point: point.label.costs[:2]):
+        if not found or point.label.costs[1] < found[-1].label.costs[1]:
+            found.append(point)
+    return found
 
 
 def memory_front(
@@ -188,15 +215,14 @@ def memory_front(
     Raises
     ------
     InputError
-        For cycles of a machine that does not tell them, or whose memories have other waits than each other.
+        For cycles of a machine that does not tell them, or constraints on where tensors lie.
     OutOfTimeError
         When the deadline passes before it is proven that none is missing.
     """
     if over == "cycles" and not problem.machine.timed:
         raise InputError("machine.cycles_of", None, "must be told where cycles are counted without DRAM")
     width, found = problem.machine.element_bytes, list[MemoryPoint]()
-    search = in_one_memory(problem, deadline, over)
-    for label in search.front():
+    for label, search in front_in_one_memory(problem, deadline, over):
         region = memory_for(search, label)
         assert region is not None
         plan = placed(search, label, region, least=True)
