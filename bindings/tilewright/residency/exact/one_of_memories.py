@@ -12,7 +12,15 @@ from typing import NamedTuple
 
 from tilewright.core.branch_and_bound import check_deadline
 from tilewright.residency.core_accesses import WEIGHTS, Thing
-from tilewright.residency.exact.ram_search import Costs, Label, Way, Where, WithoutDram, undominated
+from tilewright.residency.exact.ram_search import (
+    Costs,
+    Label,
+    Way,
+    Where,
+    WithoutDram,
+    are_beaten,
+    undominated,
+)
 from tilewright.residency.problem import Problem
 from tilewright.residency.transitions import StepChoice
 
@@ -20,7 +28,6 @@ from tilewright.residency.transitions import StepChoice
 class _Copies(NamedTuple):
     """What a way takes and costs with some weights copied, these by the numbers of their operations."""
 
-    memory: int
     costs: Costs
     copied: frozenset[int] = frozenset()
 
@@ -71,18 +78,15 @@ class InOneOfMemories(WithoutDram):
             costs, less = _sum(costs, flash), tuple(a - b for a, b in zip(here, flash, strict=True))
             if min(less, default=0) < 0:
                 copies.append((thing[1], self.graph.operations[thing[1]].copyable, less))
-        found, room = [_Copies(way.memory, costs)], self.steps.capacity
+        found, room = [_Copies((way.memory, *costs))], self.steps.capacity
         for number, size, less in copies:
             more = [
-                _Copies(each.memory + size, _sum(each.costs, less), each.copied | {number})
+                _Copies(_sum(each.costs, (size, *less)), each.copied | {number})
                 for each in found
-                if each.memory + size <= room
+                if each.costs[0] + size <= room
             ]
             found = _unbeaten([*found, *more])
-        return [
-            Label((each.memory, *each.costs), None, self._choice(way, each.copied), way.left)
-            for each in found
-        ]
+        return [Label(each.costs, None, self._choice(way, each.copied), way.left) for each in found]
 
     def _costs_of(self, way: Way, thing: Thing) -> tuple[Costs, Costs]:
         """Return what accesses to a thing add to all costs in this memory, and in flash or the last one."""
@@ -105,8 +109,9 @@ def _sum(one: Costs, other: Sequence[int]) -> Costs:
 
 def _unbeaten(ways: list[_Copies]) -> list[_Copies]:
     """Return those that no other one beats in the memory that it takes and in all costs."""
-    found: list[_Copies] = []
-    for way in sorted(ways, key=lambda each: (each.memory, each.costs)):
-        if not any(all(a <= b for a, b in zip(each.costs, way.costs, strict=True)) for each in found):
+    found, known = list[_Copies](), list[Costs]()
+    for way in sorted(ways, key=lambda each: each.costs):
+        if not are_beaten(way.costs, known):
+            known.append(way.costs)
             found.append(way)
     return found

@@ -14,7 +14,7 @@ to ask for (`residuals`), and all ways to cut up a step are looked at that const
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterable, Iterator, Mapping
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from itertools import product
 from typing import NamedTuple
 
@@ -445,10 +445,17 @@ def added(one: Costs, other: Costs) -> Costs:
 def undominated(labels: list[Label]) -> list[Label]:
     """Return those that no other one beats which leaves constraints the same, least memory first."""
     found: list[Label] = []
-    alike: dict[int, list[Label]] = {}
+    alike: dict[int, list[Costs]] = {}
     for label in sorted(labels, key=lambda label: label.costs):
         others = alike.setdefault(label.left, [])
-        if not any(all(a <= b for a, b in zip(each.costs, label.costs, strict=True)) for each in others):
-            others.append(label)
+        if not are_beaten(label.costs, others):
+            others.append(label.costs)
             found.append(label)
     return found
+
+
+def are_beaten(costs: Costs, others: Sequence[Costs]) -> bool:
+    """Whether any of others beats some costs: they come before these in order, and none beats another."""
+    if len(costs) == 2:  # then the last of them has the least of the second cost
+        return bool(others) and others[-1][1] <= costs[1]
+    return any(all(one <= two for one, two in zip(each, costs, strict=True)) for each in others)
