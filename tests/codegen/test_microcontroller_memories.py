@@ -6,15 +6,18 @@ import importlib.util
 import random
 import shutil
 import sys
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
 import pytest
 from conftest import examples, nightly
-from tests.codegen.test_microcontroller import SPOTTER, Project, branches, problem_of
+from tests.codegen.test_microcontroller import SPOTTER, Project, block, branches, joined, problem_of
+from tests.importing.quantised_at_random import function
+from tests.importing.tflite_files import TfliteFile
 
 from tilewright.importing.assembly import Changes, assemble
-from tilewright.residency import Plan, Problem, memory_front
+from tilewright.residency import Plan, Problem, memory_front, violation
 from tilewright.residency.decode_plan import decode_plan
 from tilewright.residency.evaluation import costs_of
 from tilewright.residency.exact.without_dram import best_without_dram
@@ -28,10 +31,13 @@ pytestmark = pytest.mark.skipif(
 NEVER = float("inf")
 
 
-def in_two(path: Path, fast: int, slow: int, waits: tuple[float, float] = (3.0, 2.0)) -> Problem:
+def in_two(
+    path: Path, fast: int, slow: int, waits: tuple[float, float] = (3.0, 2.0), flash_waits: float = 0
+) -> Problem:
     """Return the problem of a file on picorv32 with two memories, of which the second one makes it wait."""
     one = assemble(str(path), Changes(machine="picorv32")).problem
-    flash = [each.model_dump() for each in one.machine.memories if each.read_only]
+    read_only = [each.model_dump() for each in one.machine.memories if each.read_only]
+    flash = [each | {"read_waits": flash_waits} for each in read_only]
     memories = [
         {"name": "fast", "bytes": fast},
         {"name": "slow", "bytes": slow, "read_waits": waits[0], "write_waits": waits[1]},
@@ -63,6 +69,64 @@ def test_networks_in_two_memories_are_computed_as_litert_does(seed: int, tmp_pat
     project.is_right()
 
 
+def wide(seed: int, kind: str) -> tuple[TfliteFile, int]:
+    """Return a network of convolutions of up to 14 outputs, of joined maps, or with functions behind them."""
+    file = TfliteFile(kind, seed)
+    rng = file.rng
+    own = file.tensor([1, *rng.integers(2, 7, 2).tolist(), int(rng.integers(1, 6))], scale=0.05)
+    file.graph.inputs = [own]
+    for _ in range(int(rng.integers(1, 4))):
+        if rng.integers(3) == 0:
+            ends = [block(file, own, int(rng.integers(2, 9)), 1, 1, by_channel=False) for _ in range(2)]
+            own = joined(file, ends)
+        kernel, stride = (int(rng.choice([1, 1, 3, 5])), int(rng.choice([1, 1, 2])))
+        own = block(file, own, int(rng.integers(5, 15)), kernel, stride, by_channel=False)
+        if rng.integers(3) == 0:
+            own = function(file, own)
+    return file, own
+
+
+def in_blocks(rng: random.Random, problem: Problem, plan: Plan) -> tuple[Plan, int]:
+    """Return the plan with weights copied block by block at the end of the memory, and how often they are."""
+    steps, streamed = list(plan.steps), 0
+    end = problem.machine.regions[-1].end
+    for place, step in enumerate(plan.steps):
+        (operation,) = (each for each in problem.graph.operations if each.name == step.operations[-1])
+        if len(step.operations) > 1 or operation.units <= 4 or operation.copyable <= 0:
+            continue
+        kernels = rng.randrange(4, operation.units, 4)
+        size = operation.copyable // operation.units * kernels
+        addresses = step.addresses | {f"weights of {operation.name}": end - size}
+        steps[place] = replace(
+            step, order="kernels", kernels=kernels, copied=(operation.name,), addresses=addresses
+        )
+        if violation(problem, Plan(tuple(steps))) is None:
+            streamed += 1
+        else:
+            steps[place] = step
+    return Plan(tuple(steps)), streamed
+
+
+@pytest.mark.parametrize("seed", range(examples(200, 8)))
+def test_weights_are_copied_block_by_block(seed: int, tmp_path: Path) -> None:
+    rng, kind = random.Random(seed), ["int8", "int8", "int16"][seed % 3]
+    streamed, attempt = 0, 0
+    while not streamed:
+        file, output = wide(100 * seed + attempt, kind)
+        attempt += 1
+        path = file.save(tmp_path / f"{attempt}.tflite", output)
+        one = problem_of(path, "memory", kind=kind).with_(limits={"most_operations": rng.choice([1, None])})
+        plan = rng.choice(memory_front(one)).plan
+        # Weights end where the memory does, and far behind all maps.
+        size = 2 * memory_front(one)[-1].memory_bytes + 4 * 14 * 25 * 17
+        sizes = [
+            each.model_dump() | ({} if each.read_only else {"bytes": size}) for each in one.machine.memories
+        ]
+        problem = one.with_(machine={"memories": sizes, "memory_bytes": size})
+        plan, streamed = in_blocks(rng, problem, plan)
+    Project(tmp_path / "project", path, problem, plan, seed).is_right()
+
+
 @pytest.mark.skipif(
     not (shutil.which("riscv64-unknown-elf-gcc") and shutil.which("qemu-system-riscv32")),
     reason="needs gcc-riscv64-unknown-elf and qemu-system-misc",
@@ -92,13 +156,22 @@ def test_no_array_is_a_byte_larger_than_its_memory(tmp_path: Path) -> None:
     or importlib.util.find_spec("pythondata_cpu_picorv32") is None,
     reason="needs gcc-riscv64-unknown-elf, verilator, g++ and pythondata-cpu-picorv32",
 )
-@pytest.mark.parametrize(("fast", "waits"), [(1_500, (3.0, 2.0)), (3_000, (8.0, 8.0)), (9_000, (1.0, 5.0))])
+@pytest.mark.parametrize(
+    ("fast", "waits", "flash", "streamed"),
+    [
+        (1_500, (3.0, 2.0), 0, 0),
+        (3_000, (8.0, 8.0), 0, 0),
+        (9_000, (1.0, 5.0), 0, 0),
+        (3_000, (8.0, 8.0), 4.0, 4),
+    ],
+)
 def test_the_bus_carries_what_the_plan_reads_and_writes_in_each_memory(
-    fast: int, waits: tuple[float, float], tmp_path: Path
+    fast: int, waits: tuple[float, float], flash: float, streamed: int, tmp_path: Path
 ) -> None:
-    problem = in_two(SPOTTER, fast, 2**17, waits)
+    problem = in_two(SPOTTER, fast, 2**17, waits, flash)
     plan = best(problem)
     assert plan is not None
+    assert sum(step.order == "kernels" and step.kernels > 1 for step in plan.steps) == streamed
     printed = Project(tmp_path, SPOTTER, problem, plan).make("rtl", PYTHON=sys.executable)
     assert printed["wrong"] == "0 bytes of outputs"
     steps = decode_plan(problem, plan)

@@ -94,6 +94,8 @@ def spread(rng: random.Random, plan: Plan, regions: list[int], copies: dict[str,
             dict[str, int](),
             tuple(name for name in step.operations if rng.random() < copies.get(name, 0)),
         )
+        if step.order == "kernels" and step.kernels > 1:  # then copies are in blocks
+            copied = ()
         for name in [*step.addresses, *(f"weights of {name}" for name in copied)]:
             addresses[name] = rng.choice(regions) + 1000 * count
             count += 1

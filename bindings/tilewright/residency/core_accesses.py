@@ -6,7 +6,7 @@ thing lies in tells how long the core waits for them, where memories differ: see
 
 from __future__ import annotations
 
-from collections.abc import Collection, Mapping
+from collections.abc import Collection, Mapping, Sequence
 from functools import lru_cache
 from typing import NamedTuple
 
@@ -19,7 +19,7 @@ from tilewright.residency.memory_costs import MemoryCosts, Touched
 from tilewright.residency.plan import MAP
 from tilewright.residency.problem import Problem
 from tilewright.residency.shapes.groups import Group
-from tilewright.residency.shapes.shape import Shape, planes_or_strips, step_buffers
+from tilewright.residency.shapes.shape import Shape, copied_rows, planes_or_strips, step_buffers
 from tilewright.residency.shapes.strips import Strips
 from tilewright.residency.transitions import StepChoice
 from tilewright.simulator.program import Counts
@@ -169,7 +169,13 @@ def _places(reading: Reading, axis: int, step: int) -> Counts:
 
 
 def costs_of_thing(
-    costs: MemoryCosts, name: str, thing: Thing, accesses: Accesses, size: int
+    costs: MemoryCosts,
+    name: str,
+    thing: Thing,
+    accesses: Accesses,
+    rows: Sequence[int] = (),
+    *,
+    streamed: bool = False,
 ) -> tuple[int, ...]:
     """Return what accesses to a thing add to an objective, in each memory that it may lie in.
 
@@ -177,24 +183,29 @@ def costs_of_thing(
 
     Parameters
     ----------
-    size
-        Weights of the operation.
+    rows
+        Weights of each copy.
+    streamed
+        Whether the step copies them block by block. Then they are not read in flash otherwise, and what it
+        takes to move them is among the costs of the step.
     """
     if thing[0] != WEIGHTS:
         there = ((region, costs.values(region, *accesses)) for region in costs.regions)
         return tuple(costs.cost(name, region, touched) for region, touched in there)
     flash = len(costs.regions)
-    copying = costs.cost(name, flash, costs.row_read(flash, size))
-    copying += {"cycles": costs.to_copy(size).time, "energy": costs.to_copy(size).energy}.get(name, 0)
-    found = [
-        copying + costs.cost(name, region, _copied(costs, region, accesses, size)) for region in costs.regions
-    ]
-    return (*found, costs.cost(name, flash, costs.values(flash, accesses.reads, 0)))
+    copying = costs.cost(name, flash, costs.rows_read(flash, rows))
+    if not streamed:
+        moving = costs.to_copy(sum(rows))
+        copying += {"cycles": moving.time, "energy": moving.energy}.get(name, 0)
+    found = tuple(
+        copying + costs.cost(name, region, _copied(costs, region, accesses, rows)) for region in costs.regions
+    )
+    return found if streamed else (*found, costs.cost(name, flash, costs.values(flash, accesses.reads, 0)))
 
 
-def _copied(costs: MemoryCosts, region: int, accesses: Accesses, size: int) -> Touched:
+def _copied(costs: MemoryCosts, region: int, accesses: Accesses, rows: Sequence[int]) -> Touched:
     """Return what is read and written where weights are copied to."""
-    return costs.values(region, accesses.reads, 0).plus(costs.row_written(region, size))
+    return costs.values(region, accesses.reads, 0).plus(costs.rows_written(region, rows))
 
 
 class MemoryTraffic:
@@ -239,7 +250,7 @@ class MemoryTraffic:
             if what != WEIGHTS:
                 found[region] = found[region].plus(costs.values(region, *accesses))
                 continue
-            size = self.graph.operations[number].copyable
-            found[region] = found[region].plus(_copied(costs, region, accesses, size))
-            found[flash] = found[flash].plus(costs.row_read(flash, size))
+            rows = copied_rows(group, choice.shape, self.graph.operations[number])
+            found[region] = found[region].plus(_copied(costs, region, accesses, rows))
+            found[flash] = found[flash].plus(costs.rows_read(flash, rows))
         return tuple(found)

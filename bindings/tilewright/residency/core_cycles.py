@@ -12,13 +12,20 @@ from math import prod
 from tilewright.residency.graph import Graph, Operation
 from tilewright.residency.machine import CoreCycles
 from tilewright.residency.shapes.groups import Group
-from tilewright.residency.shapes.shape import Shape, group_of_passes, planes_or_strips
+from tilewright.residency.shapes.shape import (
+    STREAMED,
+    Shape,
+    count_blocks,
+    group_of_passes,
+    planes_or_strips,
+    streams,
+)
 from tilewright.residency.shapes.strips import Strips
 
 PARTS = 100
 """Parts of a cycle: prices are rounded to hundredths."""
 
-BLOCK = 4
+BLOCK = STREAMED
 """Outputs that the C adds up together."""
 
 Counts = dict[str, int]
@@ -54,6 +61,7 @@ def counts_of(
     moved: int,
     *,
     running: bool,
+    rounds: int = 1,
 ) -> Counts:
     """Return how often a step does what has prices.
 
@@ -67,14 +75,16 @@ def counts_of(
         Pixels that are loaded as they are asked for.
     moved
         Bytes that are read and written outside, or copied.
+    rounds
+        How often the step goes over its pixels: once for each block of weights that it copies.
     """
     found = dict.fromkeys(CoreCycles.model_fields, 0)
-    found["moved"], found["pixel"] = moved, sum(computed.values()) + loaded
+    found["moved"], found["pixel"] = moved, rounds * sum(computed.values()) + loaded
     for operation in group.operations:
         adds = running and operation is group.last
         counts = _counts_of(group.graph, operation, computed[operation.number], whole, running=adds)
         for name, count in counts.items():
-            found[name] += count
+            found[name] += rounds * count if name in ("place", "place_in_line") else count
     return found
 
 
@@ -111,7 +121,13 @@ def counts_of_shape(
     """Return the same of a step before it is executed; `streamed`: sources that are read outside."""
     loaded = sum(pixels_of(group, shape, tensor) for tensor in streamed)
     moved += copied_weights(group, shape)
-    return counts_of(group, whole, pixels_computed(group, shape), loaded, moved, running=shape.running)
+    computed, rounds = pixels_computed(group, shape), rounds_over_pixels(group, shape)
+    return counts_of(group, whole, computed, loaded, moved, running=shape.running, rounds=rounds)
+
+
+def rounds_over_pixels(group: Group, shape: Shape) -> int:
+    """Return how often a step goes over its pixels: once for each block of weights that it copies."""
+    return count_blocks(group.last, shape) if streams(group, shape) else 1
 
 
 def copied_weights(group: Group, shape: Shape) -> int:

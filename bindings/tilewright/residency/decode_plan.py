@@ -25,9 +25,11 @@ from tilewright.residency.shapes.shape import (
     most_kernels,
     replaces,
     step_buffers,
+    streams,
     tiles_of_product,
     why_not_double_buffered,
     why_not_interleaved,
+    why_not_streamed,
 )
 from tilewright.residency.shapes.strips import strip_widths
 from tilewright.residency.transitions import State, StepChoice
@@ -292,6 +294,8 @@ def _shape(problem: Problem, step: Step, group: Group, numbers: dict[str, int]) 
         raise InvalidPlanError("copied: has weights in flash, which are of machines without DRAM")
     if step.copied:
         shape = replace(shape, copied=_copied(step, group))
+        if streams(group, shape) and (why := why_not_streamed(group, shape)):
+            raise InvalidPlanError(f"copied: {why}")
     if not step.double_buffering:
         return shape
     if step.interleaved:

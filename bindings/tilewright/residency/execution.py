@@ -11,7 +11,7 @@ import numpy as np
 
 from tilewright.core.measures import counted, joined
 from tilewright.core.room import Asked
-from tilewright.residency.core_cycles import CoreTime, copied_weights, counts_of
+from tilewright.residency.core_cycles import CoreTime, copied_weights, counts_of, rounds_over_pixels
 from tilewright.residency.cost import Spent
 from tilewright.residency.decode_plan import DecodedStep, decode_plan
 from tilewright.residency.derived_problems import problem_of_plan
@@ -260,9 +260,10 @@ class _Execution:
             for tensor in group.sources
             if tensor not in whole
         )
-        running = decoded.choice.shape.running
-        moved = tally.moved + copied_weights(group, decoded.choice.shape)
-        return core_time.of_counts(counts_of(group, whole, computed, loaded, moved, running=running))
+        shape = decoded.choice.shape
+        moved, rounds = tally.moved + copied_weights(group, shape), rounds_over_pixels(group, shape)
+        counts = counts_of(group, whole, computed, loaded, moved, running=shape.running, rounds=rounds)
+        return core_time.of_counts(counts)
 
     def _is_right(self) -> bool:
         """Whether the network's outputs in DRAM are those of the reference."""

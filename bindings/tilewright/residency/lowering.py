@@ -25,6 +25,7 @@ from tilewright.residency.shapes.shape import (
     group_of_passes,
     line_pixels,
     step_buffers,
+    streams,
     tile_size,
     tiles_of_product,
 )
@@ -148,6 +149,8 @@ class StepProgram:
     block, inputs
         Output channels of which a block of weights is there, and input channels that are added up; None for
         all.
+    streams
+        Whether weights are copied from flash block by block.
     """
 
     def __init__(self, program: PlanProgram, step: Step, decoded: DecodedStep) -> None:
@@ -170,6 +173,7 @@ class StepProgram:
         self.block: Span | None = None
         self._added: dict[Span, int] = {}  # pixels that running values have, by block of output channels
         self.inputs: Span | None = None
+        self.streams = streams(self.group, self.shape)
         self._strip = self._turn = self._pass = 0
         self._tile: Numbers | None = None  # pixels of the sources that a tile reads, ascending
         self.blocks = BlockSteps(self, in_blocks(self.group)) if self.shape.blocks else None
@@ -250,9 +254,12 @@ class StepProgram:
         if self.shape.doubled:
             yield from self._double_buffered()
         elif self.shape.order == "kernels":
-            yield from self._copy_weights()
+            if not self.streams:
+                yield from self._copy_weights()
             for block in blocks_of(self.group.last.units, self.shape.kernels):
                 self.block = block
+                if self.streams:
+                    yield from self._copy_weights()
                 if not self.shape.running:
                     yield from self._load_weights(self.group.last, block)
                 yield from self._passes()
@@ -789,13 +796,12 @@ class StepProgram:
         return True
 
     def _copy_weights(self) -> Iterator[Instruction]:
-        """Copy weights from flash."""
+        """Copy weights from flash, or those of the block."""
         for operation in self.group.operations:
             if operation.number in self.shape.copied:
-                each = operation.parameters // operation.units
-                places = (
-                    np.arange(operation.parameters).reshape(-1, each)[:, operation.biases > 0 :].reshape(-1)
-                )
+                every = np.arange(operation.parameters).reshape(operation.units, -1)
+                first, end = self._copied_outputs(operation)
+                places = every[first:end, operation.biases > 0 :].reshape(-1)
                 elements = self.program.elements.of(self.program.weights(operation.number), places)
                 flash = Place(self.program.staying[operation.number] + places, elements)
                 copies = Place(self._staying_cells(operation, places), elements)
@@ -809,8 +815,12 @@ class StepProgram:
         address = self.step.addresses[key_of("weights", operation.name)]
         each, before = operation.parameters // operation.units, int(operation.biases > 0)
         kernel, place = np.divmod(places, each)
-        copied = address + kernel * (each - before) + place - before
+        copied = address + (kernel - self._copied_outputs(operation)[0]) * (each - before) + place - before
         return np.where(place < before, flash, copied)
+
+    def _copied_outputs(self, operation: Operation) -> Span:
+        """Return the outputs whose weights are there at a time."""
+        return self.block if self.streams and self.block is not None else (0, operation.units)
 
     def _load_weights(self, operation: Operation, block: Span) -> Iterator[Instruction]:
         """Load a block of weights, unless they are on chip for good."""

@@ -46,7 +46,8 @@ class StepMeasures(Table):
     """Whether what the last operation reads is added to running values, pass by pass; missing where it is
     not. Then `pixels` and `columns` are of that plane."""
     copied: list[str] | None = None
-    """Operations whose weights are copied from flash before the first pass; missing where there are none."""
+    """Operations whose weights are copied from flash, before the first pass, or with several `kernels` in
+    order ``kernels`` those of so many output channels at a time; missing where there are none."""
     interleaved: bool | None = None
     """Whether operations take turns, pixel by pixel; missing where they do not."""
 

@@ -64,13 +64,20 @@ class MemoryCosts:
         each = self._of[memory].accesses(self._width)
         return Touched(reads, writes, reads * each, writes * each)
 
-    def row_read(self, memory: int, size: int) -> Touched:
-        """Return what it is to read values that lie side by side."""
-        return Touched(read=size, reading=self._of[memory].accesses(size * self._width))
+    def rows_read(self, memory: int, rows: Sequence[int]) -> Touched:
+        """Return what it is to read rows of values that lie side by side, one after the other."""
+        return Touched(read=sum(rows), reading=self._accesses(memory, rows))
 
-    def row_written(self, memory: int, size: int) -> Touched:
-        """Return what it is to write values side by side."""
-        return Touched(written=size, writing=self._of[memory].accesses(size * self._width))
+    def rows_written(self, memory: int, rows: Sequence[int]) -> Touched:
+        """Return what it is to write rows of values side by side."""
+        return Touched(written=sum(rows), writing=self._accesses(memory, rows))
+
+    def _accesses(self, memory: int, rows: Sequence[int]) -> int:
+        return sum(self._of[memory].accesses(size * self._width) for size in rows)
+
+    def holds_whole_accesses(self, size: int) -> bool:
+        """Whether a row of values takes whole accesses to each memory, as then all rows of several do."""
+        return all(size * self._width % each.width == 0 for each in self._of)
 
     def spent(self, memory: int, touched: Touched) -> Spent:
         """Return the time and energy of accesses to a memory."""

@@ -84,7 +84,8 @@ class Step:
         Whether the operations of a pass take turns, pixel by pixel, each when its pixel is asked for. A pass
         is a pixel then, and all weights are kept.
     copied
-        Operations whose weights, without biases, are copied from flash before the first pass.
+        Operations whose weights, without biases, are copied from flash before the first pass; with several
+        `kernels` in order ``kernels``, those of so many output channels at a time.
     addresses
         First element of everything that is placed in this step: ``NAME`` of a whole tensor,
         ``lines of NAME`` for its line buffer, ``weights of NAME``, ``operand of NAME`` for a block of a

@@ -75,8 +75,10 @@ def rows(problem: Problem, measures: ResidencyMeasures) -> Rows:
     if measures.layer_by_layer_bytes is not None:
         shown.append(("one by one", f"{measures.layer_by_layer_bytes:,} bytes with all maps in DRAM"))
     if measures.flash_bytes is not None:
-        copied = sum(len(step.copied or ()) for step in measures.steps_of_plan.values())
-        told = f", copied of {copied} operations" if copied else ""
+        copied = [step for step in measures.steps_of_plan.values() if step.copied]
+        told = f", copied of {sum(len(step.copied or ()) for step in copied)} operations" if copied else ""
+        if streamed := sum(step.order == "kernels" and step.kernels > 1 for step in copied):
+            told += f", of {streamed} in blocks"
         flash = f"{measures.flash_bytes:,} of {problem.machine.flash_bytes:,} bytes, weights{told}"
         shown.append(("flash", flash))
         least = problem.least_spent.macs

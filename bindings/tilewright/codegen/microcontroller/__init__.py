@@ -99,6 +99,9 @@ class _Project:
         self.steps = planned_steps(problem, plan, self.arenas)
         given = given_maps(problem, network)
         self.coded, stored = coded_network(problem, network, given)
+        for step in self.steps:
+            for number, block in step.block.items():
+                self.coded[self.graph.operations[number].name].streamed(block)
         begins, self.inputs = inputs_outside(network, self.inside.inputs, given, stored)
         ends, self.outputs = outputs_outside(problem, network, self.inside.outputs, stored)
         self.outside = begins | ends

@@ -283,12 +283,13 @@ class FunctionsOfResults:
 
         return self.values.elements({self.main: leaf}, names)
 
-    def lines(self, names: tuple[str, str, str]) -> Lines:
-        """Return what changes results."""
+    def lines(self, names: tuple[str, str, str], *, streams: bool = False) -> Lines:
+        """Return what changes results: all, or `outputs` of them from `first` on."""
         made, value = self.elements(names)
         self._made.append(made)
         yield from made.lines
-        yield f"for (int c = 0; c < {self.values.own.shape[CHANNELS]}; c++) {{"
+        begin, end = ("first", "first + outputs") if streams else ("0", self.values.own.shape[CHANNELS])
+        yield f"for (int c = {begin}; c < {end}; c++) {{"
         yield from indented([*made.loops[CHANNELS].lines, f"result[c] = (value_t)({value});"])
         yield "}"
 

@@ -40,10 +40,13 @@ class Places(Protocol):
         How many the step has.
     copied
         Where the weights are that the step has copied, by operation.
+    streams
+        Whether it computes `outputs` channels from `first` on, whose weights it has copied.
     """
 
     strips: int
     copied: Mapping[int, str]
+    streams: bool
 
     def address(self, tensor: int) -> str:
         """Return where a map lies in RAM."""
@@ -105,8 +108,14 @@ def refusal(operation: Operation, limit: str) -> InputError:
 class Functions(Protocol):
     """What is done with the results of a pixel, value by value."""
 
-    def lines(self, names: tuple[str, str, str]) -> Lines:
-        """Return what changes `result`, given the variables of row, column and channel."""
+    def lines(self, names: tuple[str, str, str], *, streams: bool = False) -> Lines:
+        """Return what changes `result`, given the variables of row, column and channel.
+
+        Parameters
+        ----------
+        streams
+            Whether there are `outputs` results, from channel `first` on.
+        """
 
     def constants(self) -> Lines:
         """Return what stands before the steps, once lines have been asked for."""
@@ -165,7 +174,7 @@ class CodedOperation:
         """Return what computes a pixel, functions of its values and what leaves included."""
         yield from self.pixel(step, own)
         if self.after is not None:
-            yield from self.after.lines(step.names(own))
+            yield from self.after.lines(step.names(own), streams=step.streams)
         yield from step.leave(own)
 
     def pixel(self, step: Places, own: StepMap) -> Lines:
@@ -175,6 +184,11 @@ class CodedOperation:
     def copy_weights(self, place: str) -> Lines:
         """Return what copies the weights to a place."""
         raise refusal(self.operation, f"there is no C for {self.kind} with weights that are copied")
+
+    def streamed(self, block: int) -> None:
+        """Have weights of so many outputs copied at a time."""
+        del block
+        raise refusal(self.operation, f"there is no C for {self.kind} with weights that are copied in blocks")
 
     def running(self, step: Places, own: StepMap) -> Lines:
         """Return what adds a pixel to running values, and gives the result after the last one."""
@@ -195,9 +209,16 @@ class CodedOperation:
 
 
 class WithWeights(CodedOperation):
-    """An operation with weights: a function rescales each of its sums."""
+    """An operation with weights: a function rescales each of its sums.
+
+    Attributes
+    ----------
+    block
+        Outputs whose weights a step copies at a time; None where it does not.
+    """
 
     exact: Weighted
+    block: int | None = None
 
     def __init__(self, graph: Graph, operation: Operation, exact: ExactOperation, name: str) -> None:
         super().__init__(graph, operation, exact, name)
@@ -223,14 +244,26 @@ class WithWeights(CodedOperation):
 
     def weights_of(self, step: Places) -> str:
         """Return where the weights are that a step reads: in flash, or where it has copied them."""
-        return step.copied.get(self.operation.number, f"{self.name}_weights")
+        place = step.copied.get(self.operation.number)
+        if place is None:
+            return f"{self.name}_weights"
+        # Of 8 bits they may lie among values of 16.
+        return (
+            place if np.dtype(self.exact.type).itemsize == 1 else f"(const weight_{self.kernel} *)({place})"
+        )
 
     def copy_weights(self, place: str) -> Lines:
         """Return what copies the weights to a place."""
         element = np.dtype(self.exact.type).itemsize
-        if self.packed().nbytes != self.operation.copyable * element:
-            raise refusal(self.operation, "there is no C for copies of weights of another size than planned")
-        yield f"memcpy({place}, {self.name}_weights, sizeof {self.name}_weights);"
+        if self.packed().nbytes > self.operation.copyable * element:
+            raise refusal(self.operation, "there is no C for copies of weights that take more than planned")
+        weights = f"{self.name}_weights"
+        if self.block is None:
+            yield f"memcpy({place}, {weights}, sizeof {weights});"
+            return
+        depth = self.weights.size // self.outputs
+        size = f"(size_t)(outputs * {depth}) * sizeof *{weights}"
+        yield f"memcpy({place}, {weights} + first * {depth}, {size});"
 
     def constants(self) -> Lines:
         """Return weights, biases, and the function that rescales."""
@@ -324,6 +357,9 @@ class Convolution(WithWeights):
         """Return what computes a pixel."""
         yield f"const value_t *taps[{self.taps}];"
         yield from step.window(self.source, own, self)
+        if step.streams:
+            yield from self.some_outputs(step, own)
+            return
         if self.exact.groups == 1:
             yield from self.convolved(step, own, self.taps, self.channels)
             return
@@ -357,6 +393,67 @@ class Convolution(WithWeights):
         yield "}"
         yield from self.results_of_sums(step)
 
+    def streamed(self, block: int) -> None:
+        """Have weights of so many outputs copied at a time."""
+        self.block = block
+
+    def constants(self) -> Lines:
+        """Return weights, biases, what rescales, and what computes the outputs whose weights are there."""
+        yield from super().constants()
+        if self.block is None:
+            return
+        kind, outputs = self.kernel, "const value_t *const *taps, int first, int outputs"
+        yield "/* A call leaves registers to the inner loops, in which others would be kept. */"
+        yield f"static __attribute__((noinline)) void {self.name}_outputs("
+        yield f"    value_t *result, const weight_{kind} *weights, {outputs})"
+        yield "{"
+        yield from ("    " + line for line in self.outputs_of("weights", "first + ", "outputs"))
+        yield "}"
+        yield ""
+
+    def some_outputs(self, step: Places, own: StepMap) -> Lines:
+        """Return the call that computes outputs of a pixel whose weights are there."""
+        yield f"value_t *result = {step.result(own)};"
+        yield f"{self.name}_outputs(result, {self.weights_of(step)}, taps, first, outputs);"
+
+    def parts_read(self) -> list[tuple[str, int]]:
+        """Return the taps of each map that is read, and how many channels they have."""
+        return [("taps", self.channels)]
+
+    def outputs_of(self, weights: str, first: str, outputs: str) -> Lines:
+        """Return what computes outputs of a pixel, four at a time.
+
+        Parameters
+        ----------
+        weights
+            Where those of these outputs are, part by part.
+        first
+            What leads to the first of these outputs, if that is not the first of all.
+        outputs
+            How many there are.
+        """
+        kind, fewest = self.kernel, min(self.outputs, self.block or self.outputs)
+        sums, before = list[str](), 0
+        for taps, size in self.parts_read():
+            own = f"{weights} + {outputs} * {before}" if before else weights
+            sums.append(f"{taps}, {self.taps}, {size}, {own} + o * {self.taps * size}")
+            before += self.taps * size
+        yield "int o = 0;"
+        if fewest >= BLOCK:
+            yield f"for (; o + {BLOCK} <= {outputs}; o += {BLOCK}) {{"
+            bias = ", ".join(f"{self.name}_bias[{first}o + {each}]" for each in range(BLOCK))
+            yield f"    wide_{kind} sums[{BLOCK}] = {{{bias}}};"
+            yield from (f"    sum_four_{kind}({each}, sums);" for each in sums)
+            yield f"    for (int k = 0; k < {BLOCK}; k++)"
+            yield f"        result[{first}o + k] = (value_t){self.name}_rescaled({first}o + k, sums[k]);"
+            yield "}"
+        if self.outputs % BLOCK:
+            yield f"for (; o < {outputs}; o++) {{"
+            yield f"    wide_{kind} sum = {self.name}_bias[{first}o];"
+            yield from (f"    sum = sum_one_{kind}({each}, sum);" for each in sums)
+            yield f"    result[{first}o] = (value_t){self.name}_rescaled({first}o, sum);"
+            yield "}"
+
 
 class ConvolutionOfParts(Convolution):
     """A convolution of maps whose channels are joined: sums of each are added up, one map after the other."""
@@ -372,36 +469,36 @@ class ConvolutionOfParts(Convolution):
             raise refusal(operation, f"there is no C for windows of more than {MOST_TAPS} places")
 
     def packed(self) -> NDArray[Any]:
-        """Return weights part by part, each tap by tap, in blocks of outputs."""
-        parts = np.split(self.weights, np.cumsum(self.sizes)[:-1].tolist(), axis=3)
-        return np.concatenate([blocked(each.reshape(len(each), -1)) for each in parts])
+        """Return weights part by part, each tap by tap, in blocks of outputs.
+
+        Where a step copies weights of some outputs at a time, those of others lie behind them.
+        """
+        cuts, at_a_time = np.cumsum(self.sizes)[:-1].tolist(), self.block or self.outputs
+        return np.concatenate(
+            [
+                blocked(part.reshape(len(part), -1))
+                for first in range(0, self.outputs, at_a_time)
+                for part in np.split(self.weights[first : first + at_a_time], cuts, axis=3)
+            ]
+        )
 
     def pixel(self, step: Places, own: StepMap) -> Lines:
         """Return what computes a pixel."""
-        kind, whole = self.kernel, self.outputs // BLOCK * BLOCK
         yield f"const value_t *taps[{self.taps * len(self.parts)}];"
-        parts, first, weights = list[str](), 0, self.weights_of(step)
-        for number, (tensor, size) in enumerate(zip(self.parts, self.sizes, strict=True)):
-            taps = f"(taps + {number * self.taps})" if number else "taps"
+        for tensor, (taps, _) in zip(self.parts, self.parts_read(), strict=True):
             yield from step.window(tensor, own, self, taps)
-            where = f"{weights} + {first} + o * {self.taps * size}"
-            parts.append(f"{taps}, {self.taps}, {size}, {where}")
-            first += self.outputs * self.taps * size
+        if step.streams:
+            yield from self.some_outputs(step, own)
+            return
         yield f"value_t *result = {step.result(own)};"
-        if whole:
-            yield f"for (int o = 0; o < {whole}; o += {BLOCK}) {{"
-            bias = ", ".join(f"{self.name}_bias[o + {each}]" for each in range(BLOCK))
-            yield f"    wide_{kind} sums[{BLOCK}] = {{{bias}}};"
-            yield from (f"    sum_four_{kind}({part}, sums);" for part in parts)
-            yield f"    for (int k = 0; k < {BLOCK}; k++)"
-            yield f"        result[o + k] = (value_t){self.name}_rescaled(o + k, sums[k]);"
-            yield "}"
-        if whole < self.outputs:
-            yield f"for (int o = {whole}; o < {self.outputs}; o++) {{"
-            yield f"    wide_{kind} sum = {self.name}_bias[o];"
-            yield from (f"    sum = sum_one_{kind}({part}, sum);" for part in parts)
-            yield f"    result[o] = (value_t){self.name}_rescaled(o, sum);"
-            yield "}"
+        yield from self.outputs_of(self.weights_of(step), "", str(self.outputs))
+
+    def parts_read(self) -> list[tuple[str, int]]:
+        """Return the taps of each map that is read, and how many channels they have."""
+        return [
+            (f"(taps + {place * self.taps})" if place else "taps", size)
+            for place, size in enumerate(self.sizes)
+        ]
 
     def running(self, step: Places, own: StepMap) -> Lines:
         """Refuse running values."""

@@ -10,7 +10,13 @@ from tilewright.residency import Plan, Problem
 from tilewright.residency.decode_plan import decode_plan
 from tilewright.residency.graph import members
 from tilewright.residency.shapes.groups import Group
-from tilewright.residency.shapes.shape import group_of_passes, line_pixels, planes_or_strips, step_buffers
+from tilewright.residency.shapes.shape import (
+    group_of_passes,
+    line_pixels,
+    planes_or_strips,
+    step_buffers,
+    streams,
+)
 from tilewright.residency.shapes.strips import Strips
 from tilewright.spec.errors import InputError
 
@@ -72,6 +78,8 @@ class PlannedStep:
         Where the output of running values lies; None if it leaves RAM.
     copied
         Where the weights are that are copied from flash, by operation.
+    block
+        Output channels of which weights are copied at a time, by the operation that has them so.
     """
 
     group: Group
@@ -81,6 +89,7 @@ class PlannedStep:
     memory: int
     result: str | None
     copied: Mapping[int, str]
+    block: Mapping[int, int]
 
 
 def planned_steps(problem: Problem, plan: Plan, arenas: Sequence[Arena]) -> list[PlannedStep]:
@@ -141,6 +150,7 @@ def planned_steps(problem: Problem, plan: Plan, arenas: Sequence[Arena]) -> list
                 decoded.memory * problem.machine.element_bytes,
                 place(arenas, where[group.output]) if shape.running and group.output in where else None,
                 {number: place(arenas, buffers["weights", number]) for number in sorted(shape.copied)},
+                {group.last.number: shape.kernels} if streams(group, shape) else {},
             )
         )
         for tensor in [each for each in where if group.is_last_reader(each, decoded.before.done)]:

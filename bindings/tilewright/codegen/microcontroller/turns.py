@@ -39,6 +39,7 @@ class StepCode:
         self.graph, self.coded, self.outside, self.number, self.step = graph, coded, outside, number, step
         self.maps = {each.tensor: each for each in step.maps}
         self.strips, self.copied = step.strips, step.copied
+        self.streams = bool(step.block)
 
     def function(self) -> Iterator[str]:
         """Return its lines."""
@@ -51,21 +52,29 @@ class StepCode:
         if self.strips > 1:
             yield from self._strip_tables("\n".join(turns))
         yield "    (void)input, (void)output;"
-        for number, place in step.copied.items():
-            coded = self.coded[self.graph.operations[number].name]
-            yield from ("    " + line for line in coded.copy_weights(place))
+        copies = [
+            line
+            for number, place in step.copied.items()
+            for line in self.coded[self.graph.operations[number].name].copy_weights(place)
+        ]
+        if not self.streams:
+            yield from ("    " + line for line in copies)
         for each in step.maps:
             if each.fetched:
                 size = self.graph.tensors[each.tensor].size
                 yield f"    MOVE({each.address}, input + {self.outside[each.tensor]}, {size});"
                 if each.tensor in self.unsigned:
                     yield f"    flip_signs({each.address}, {size});"
-        indent = "    "
-        if self.strips > 1:
-            yield f"    for (int strip = 0; strip < {self.strips}; strip++) {{"
-            indent = "        "
+        loop = f"int strip = 0; strip < {self.strips}; strip++" if self.strips > 1 else ""
+        for number, block in step.block.items():
+            outputs = self.graph.tensors[number + 1].channels
+            loop = f"int first = 0; first < {outputs}; first += {block}"
+            turns = [f"const int outputs = {_at_a_time(outputs, block)};", *copies, *turns]
+        indent = "        " if loop else "    "
+        if loop:
+            yield f"    for ({loop}) {{"
         yield from (indent + line for line in turns)
-        if self.strips > 1:
+        if loop:
             yield "    }"
         yield "}"
 
@@ -247,6 +256,12 @@ class StepCode:
                 'there is no C for line buffers of parts of an input; limits.inputs = "memory" would do',
             )
 
+    def channels(self, own: StepMap) -> tuple[str, str]:
+        """Return what leads to the first channel that is computed at a time, and how many there are."""
+        if self.streams:
+            return " + first", "outputs"
+        return "", str(self.graph.tensors[own.tensor].channels)
+
     def address(self, tensor: int) -> str:
         """Return where a map lies in RAM."""
         return self.maps[tensor].address
@@ -279,18 +294,24 @@ class StepCode:
         if not own.written:
             return
         t, (channels, _, columns) = own.tensor, self.graph.tensors[own.tensor].shape
-        where = f"(y{t} * {columns} + {self.begin(own)} + x{t}) * {channels}"
-        write = f"MOVE(output + {self.outside[t]} + {where}, result, {channels});"
+        first, count = self.channels(own)
+        where = f"(y{t} * {columns} + {self.begin(own)} + x{t}) * {channels}{first}"
+        write = f"MOVE(output + {self.outside[t]} + {where}, result{first}, {count});"
         if self.leaves_at_once(own):
             if t in self.unsigned:
-                yield f"flip_signs(result, {channels});"
-            write = f"MOVED({channels});"
+                yield f"flip_signs(result{first}, {count});"
+            write = f"MOVED({count});"
         elif t in self.unsigned:
-            write = f"{{ {write} flip_signs(output + {self.outside[t]} + {where}, {channels}); }}"
+            write = f"{{ {write} flip_signs(output + {self.outside[t]} + {where}, {count}); }}"
         if self.strips > 1:  # columns that the strip before has written are not written again
             yield f"if (!strip || x{t} + {self.begin(own)} >= begin{t}[strip - 1] + width{t}[strip - 1])"
             write = "    " + write
         yield write
+
+
+def _at_a_time(outputs: int, block: int) -> str:
+    """Return how many output channels the block in hand has: the last one may have fewer."""
+    return f"smaller({block}, {outputs} - first)" if outputs % block else str(block)
 
 
 def _last(place: str, reading: Reading, axis: int, size: int) -> str:

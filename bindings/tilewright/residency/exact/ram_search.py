@@ -35,12 +35,16 @@ from tilewright.residency.graph import members
 from tilewright.residency.problem import Problem
 from tilewright.residency.shapes.groups import Group
 from tilewright.residency.shapes.shape import (
+    STREAMED,
     Buffer,
     Shape,
+    copied_rows,
     elements_moved,
     most_kernels,
     replaces,
     step_buffers,
+    streamed_shapes,
+    streams,
 )
 from tilewright.residency.shapes.strips import least_line, strip_widths
 from tilewright.residency.transitions import StepChoice, TensorChoice, Transitions
@@ -212,6 +216,8 @@ class WithoutDram:
         counted = (*self.names, *totals)
         self._accessed = any(map(self.memory_costs.matter, counted))
         self.placed = self.memory_costs.placed(counted)
+        # Where all memories are as one, weights that are copied whole take no memory, and are no worse.
+        self._streams = self.in_several and self.memory_costs.may_copy(self.names)
         if undecided := [name for name in self.placed if name not in self.names]:
             reason = f"speaks of {undecided[0]}, which what lies where decides: it takes an upper limit"
             raise InputError("constraints", str(problem.constraints[0]), reason)
@@ -296,17 +302,21 @@ class WithoutDram:
     def least_of(self, way: Way) -> Costs:
         """Return what a way costs at least, each cost with everything where it costs the least."""
         more = dict.fromkeys(self.names, 0)
-        for thing, accesses in way.accesses.items():
+        for thing in way.accesses:
             for name in self.placed:
-                more[name] += min(self.costs_of(name, thing, accesses))
+                more[name] += min(self.costs_of(name, way, thing))
         return tuple(
             cost + more[name] for cost, name in zip(self.counted(way.spent), self.names, strict=True)
         )
 
-    def costs_of(self, name: str, thing: Thing, accesses: Accesses) -> tuple[int, ...]:
-        """Return what accesses add to a cost in each memory; of weights, last, in flash."""
-        size = self.graph.operations[thing[1]].copyable if thing[0] == WEIGHTS else 0
-        return costs_of_thing(self.memory_costs, name, thing, accesses, size)
+    def costs_of(self, name: str, way: Way, thing: Thing) -> tuple[int, ...]:
+        """Return what accesses to a thing add to a cost in each memory; of weights, last, in flash."""
+        accesses, shape = way.accesses.get(thing, Accesses()), way.choice.shape
+        if thing[0] != WEIGHTS:
+            return costs_of_thing(self.memory_costs, name, thing, accesses)
+        group, operation = self.groups[way.choice.group], self.graph.operations[thing[1]]
+        rows, streamed = copied_rows(group, shape, operation), streams(group, shape)
+        return costs_of_thing(self.memory_costs, name, thing, accesses, rows, streamed=streamed)
 
     def counted(self, spent: Spent) -> Costs:
         """Return what counts besides memory, but for the traffic of memories."""
@@ -398,6 +408,8 @@ class WithoutDram:
             if not together and not tensors.streamed:
                 for kernels in range(1, most_kernels(group) + 1 if KERNELS in told else 2):
                     yield Shape("kernels", 1, kernels, running=area.is_running)
+                if self._streams and not area.is_running:
+                    yield from self._streamed(group, told)
         passes: Iterable[int] = ()
         if PIXELS in told:
             passes = range(1 if together else 2, group.pixels + 1)
@@ -411,6 +423,13 @@ class WithoutDram:
             )
             if sum(lines) <= room:
                 yield Shape("pixels", 1, 1, columns=columns, running=running, interleaved=together)
+
+    def _streamed(self, group: Group, told: Collection[str]) -> Iterator[Shape]:
+        """Return the ways to copy weights block by block."""
+        last = group.last
+        four = last.copyable // last.units * STREAMED
+        every = KERNELS in told or not self.memory_costs.holds_whole_accesses(four)
+        yield from streamed_shapes(group, every=every)
 
     def _computes_too_much(self, group: Group, shape: Shape) -> bool:
         """Whether strips compute more again than is allowed of the whole plan."""

@@ -17,7 +17,7 @@ from operator import mul
 from typing import NamedTuple
 
 from tilewright.core.branch_and_bound import check_deadline
-from tilewright.residency.core_accesses import WEIGHTS, Accesses, Thing
+from tilewright.residency.core_accesses import WEIGHTS, Thing
 from tilewright.residency.decode_plan import decode_plan
 from tilewright.residency.evaluation import taken_of_each, violation
 from tilewright.residency.exact.priced_steps import units_of
@@ -28,7 +28,7 @@ from tilewright.residency.graph import members
 from tilewright.residency.placement import Item, find_addresses, placed_items, plan_of
 from tilewright.residency.plan import MAP, Plan
 from tilewright.residency.problem import Problem
-from tilewright.residency.shapes.shape import Buffer
+from tilewright.residency.shapes.shape import Buffer, has_blocks
 from tilewright.spec.errors import InputError, OutOfTimeError
 
 ANYTHING = 2**62
@@ -106,14 +106,17 @@ class InSeveralMemories(WithoutDram):
         """Return buffers of a step, and weights that it may copy."""
         things: dict[Thing, int] = {(each.what, each.number): each.size for each in way.buffers}
         if self.memory_costs.may_copy(self.names):
-            weights = (thing for thing in way.accesses if thing[0] == WEIGHTS)
-            things |= {thing: self.graph.operations[thing[1]].copyable for thing in weights}
+            stay = has_blocks(self.groups[way.choice.group], way.choice.shape)
+            for what, number in way.accesses:
+                if what == WEIGHTS and (what, number) not in things:
+                    # What must stay in flash is larger than all memories.
+                    size = sum(self.rooms) + 1 if stay else self.graph.operations[number].copyable
+                    things[what, number] = size
         return [Placed(thing, size, self._costs_of(way, thing)) for thing, size in things.items()]
 
     def _costs_of(self, way: Way, thing: Thing) -> tuple[tuple[int, ...], ...]:
         """Return what accesses to a thing add to each cost that depends on where it lies, in each memory."""
-        accesses = way.accesses.get(thing, Accesses())
-        return tuple(self.costs_of(name, thing, accesses) for name in self.placed)
+        return tuple(self.costs_of(name, way, thing) for name in self.placed)
 
     def _lay_out(self, way: Way, before: Mapping[int, int], live: int, best: _Best) -> None:
         """Find the memories of all that a step places, for each memory of the maps that stay behind.

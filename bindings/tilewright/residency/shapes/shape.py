@@ -38,7 +38,7 @@ class Shape:
     interleaved
         Whether the operations of a pass take turns, pixel by pixel.
     copied
-        Operations whose weights are copied from flash before the first pass.
+        Operations whose weights are copied from flash: before the first pass, or block by block (`streams`).
     """
 
     order: str
@@ -114,7 +114,8 @@ def step_buffers(group: Group, shape: Shape, whole: Collection[int]) -> list[Buf
                 size = weights_of_pixels(operation, shape)
             found.append(Buffer("weights", operation.number, size))
         elif operation.number in shape.copied:
-            found.append(Buffer("weights", operation.number, operation.copyable))
+            outputs = shape.kernels if streams(group, shape) else operation.units
+            found.append(Buffer("weights", operation.number, operation.copyable // operation.units * outputs))
         if operation.state:
             found.append(Buffer("state", operation.number, operation.state))
     if shape.running:
@@ -412,6 +413,63 @@ def _may_be_in_blocks(group: Group) -> bool:
     """Whether blocks of output channels may have second buffers."""
     producers = group.last.op.producers
     return len(group.operations) == 1 and len(set(producers)) == len(producers)
+
+
+# Weights from flash, block by block ----------------------------------------------------------------------
+
+STREAMED = 4
+"""Outputs that the C adds up together: blocks of streamed weights are of so many, or of a multiple."""
+
+
+def has_blocks(group: Group, shape: Shape) -> bool:
+    """Whether a step computes several output channels at a time, in which its weights may be copied."""
+    return shape.order == "kernels" and 1 < shape.kernels < group.last.units
+
+
+def streams(group: Group, shape: Shape) -> bool:
+    """Whether a step copies its weights in blocks of output channels, each in place of the one before."""
+    return bool(shape.copied) and has_blocks(group, shape)
+
+
+def copied_rows(group: Group, shape: Shape, operation: Operation) -> list[int]:
+    """Return how many weights of an operation each copy has, if a step copies them."""
+    if not streams(group, shape):
+        return [operation.copyable]
+    blocks = range(0, operation.units, shape.kernels)
+    each = operation.copyable // operation.units
+    return [each * min(shape.kernels, operation.units - first) for first in blocks]
+
+
+def streamed_shapes(group: Group, *, every: bool) -> Iterator[Shape]:
+    """Return the shapes that copy weights block by block, where all that the step reads is in RAM.
+
+    Parameters
+    ----------
+    every
+        Whether blocks of all sizes matter, and not only the smallest ones for their number.
+    """
+    if len(group.operations) > 1 or not group.last.copyable:
+        return
+    fours = -(-group.last.units // STREAMED)
+    sizes = range(1, fours) if every else pass_sizes(fours)
+    for size in sizes:
+        shape = Shape("kernels", 1, STREAMED * size, copied=frozenset({group.last.number}))
+        if streams(group, shape) and why_not_streamed(group, shape) is None:
+            yield shape
+
+
+def why_not_streamed(group: Group, shape: Shape) -> str | None:
+    """Say why a shape cannot copy weights block by block, or None."""
+    spec = group.last.op.spec
+    if shape.running:
+        return "has running values, to which blocks of output channels are not added"
+    if spec.kind != "conv" or getattr(spec, "groups", 1) > 1:
+        return f"{group.last.name} is no convolution without groups, whose weights alone are copied in blocks"
+    if group.pixels == 1:
+        return f"{group.last.name} has one pixel, which reads each weight once"
+    if shape.kernels % STREAMED:
+        return f"copies blocks of {shape.kernels} output channels, which is no multiple of {STREAMED}"
+    return None
 
 
 # Taking turns --------------------------------------------------------------------------------------------
