@@ -34,7 +34,7 @@ from tilewright.residency.known_plans import (
     least,
     without_addresses,
 )
-from tilewright.residency.machine import ONE, memory_in
+from tilewright.residency.machine import ONE
 from tilewright.residency.placement import place_steps
 from tilewright.residency.plan import Plan
 from tilewright.residency.problem import Problem
@@ -136,9 +136,7 @@ def counted_by_place(problem: Problem) -> str | None:
     """Return what counts that depends on which memory things lie in, or None."""
     if problem.machine.dram:
         return None
-    names = counted(problem)
-    placed = (*problem.memory_costs.placed(names), *filter(memory_in, names))
-    return next(iter(placed), None)
+    return next(iter(problem.memory_costs.placed(counted(problem))), None)
 
 
 def places_of(problem: Problem) -> list[int]:

@@ -115,12 +115,13 @@ class MemoryCosts:
         return any(self.cost(name, len(self.regions), self.values(-1, 1, 0)) for name in names)
 
     def placed(self, names: Sequence[str]) -> tuple[str, ...]:
-        """Return which of some objectives depend on what lies where, and on what is copied."""
+        """Return which of some objectives are of memories, or depend on what lies where and is copied."""
         copies = self.may_copy(names)
         return tuple(
             name
             for name in names
-            if len({self._of_values(name, region) for region in self.regions}) > 1
+            if memory_in(name) is not None
+            or len({self._of_values(name, region) for region in self.regions}) > 1
             or (copies and (name in ("cycles", "energy") or self.matter(name)))
         )
 

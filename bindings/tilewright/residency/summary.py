@@ -42,9 +42,12 @@ CURVE = (
 )
 
 MEMORY_AND_WORK = (
-    "The least memory of any plan for every number of {}, all of it proven: strips need less memory, and "
+    "The least memory of any plan{} for every number of {}, all of it proven: strips need less memory, and "
     "compute again what two of them share. The diamond is the plan of this report."
 )
+
+IN_ONE = " that lies in one memory"
+"""Of which plans that is, where it matters which memory things lie in."""
 
 CURVE_SECONDS = 5.0
 """How long the curve may take to be shown: all of it or nothing."""
@@ -190,7 +193,8 @@ def _front(problem: Problem, measures: ResidencyMeasures) -> Front | None:
     spent, name, words = measures.macs, "MACs", "multiply-accumulates"
     if over == "cycles" and measures.cycles is not None:
         spent, name, words = measures.cycles, over, over
-    text = MEMORY_AND_WORK.format(words)
+    apart = len(problem.machine.regions) > 1 and problem.memory_costs.placed([over])
+    text = MEMORY_AND_WORK.format(IN_ONE if apart else "", words)
     return Front("bytes of memory", name, points, (measures.memory_bytes, spent), text)
 
 
