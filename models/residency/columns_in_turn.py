@@ -172,7 +172,10 @@ class _Stage:
         path = cheap_path(split, self._spare(split))
         if path is None:
             return
-        plan = place_steps(split.groups, path.choices, split.machine.capacity, self.search.deadline)
+        machine = split.machine
+        plan = place_steps(
+            *(split.groups, path.choices, machine.capacity, self.search.deadline), regions=machine.regions
+        )
         if plan is not None:
             self._take(replace(plan, again={name: tuple(names) for name, names in again.items()}))
 

@@ -307,9 +307,9 @@ def test_nothing_lies_in_two_memories() -> None:
         ([], {"memory": ["ram", "ram"]}, "memory .. names a memory twice"),
         ([], {"memory": ["ram", "slow"], "memory_bytes": 301}, "memory_bytes = 301 .. more than 300"),
         (
-            [],
-            {"memory": ["ram", "slow"], "dram": True},
-            "memory .. several memories, which is for machines without DRAM",
+            [{"name": "odd", "bytes": 9, "write_waits": 0.5}],
+            {"dram": True},
+            "machine.memories[2].write_waits = 0.5 .. is for machines without DRAM",
         ),
         (
             [{**FLASH, "name": "rom", "read_waits": 1.0}],

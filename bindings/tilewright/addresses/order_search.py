@@ -2,12 +2,14 @@
 
 Each item in its turn lies as low as it can, or as high. What finds no place costs its size for as long as it
 is there; then it is placed earlier, or at the other end, and an order that is not much worse is gone on from.
-Where it does not matter which of two items is there longer, they may also change their ends.
+Where it does not matter which of two items is there longer, they may also change their ends. Nothing lies
+across a border.
 """
 
 from __future__ import annotations
 
 import time
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import NamedTuple
 
@@ -61,6 +63,8 @@ class Items(NamedTuple):
         there just before one of them ends.
     firsts, others
         The items that may be beside each one: ``others[firsts[item] : firsts[item + 1]]``.
+    borders : shape (borders,)
+        Addresses that nothing lies on both sides of, in ascending order.
     """
 
     begins: Ints
@@ -69,6 +73,7 @@ class Items(NamedTuple):
     pairs: Ints
     firsts: Ints
     others: Ints
+    borders: Ints
 
 
 class Placing(NamedTuple):
@@ -81,8 +86,8 @@ class Placing(NamedTuple):
         Whether an item lies as high as it can.
     ends : shape (items,)
         Of items, some of which have changed theirs.
-    lows, tops : shape (items,)
-        For working: what is taken beside an item.
+    lows, tops : shape (items + borders,)
+        For working: what is taken beside an item, and borders, which take nothing.
     """
 
     order: Ints
@@ -101,10 +106,13 @@ def place_items(
     deadline: float = float("inf"),
     *,
     seed: int = 0,
+    borders: Sequence[int] = (),
 ) -> Ints | None:
     """Return addresses for all items, or None if none are found; see `place_or_exchange`."""
     none = np.empty((0, 3), np.int64)
-    offsets, _ = place_or_exchange(begins, ends, sizes, none, capacity, tries, deadline, seed=seed)
+    offsets, _ = place_or_exchange(
+        begins, ends, sizes, none, capacity, tries, deadline, seed=seed, borders=borders
+    )
     return None if (offsets < 0).any() else offsets
 
 
@@ -118,19 +126,20 @@ def place_or_exchange(
     deadline: float = float("inf"),
     *,
     seed: int = 0,
+    borders: Sequence[int] = (),
 ) -> tuple[Ints, Ints]:
     """Return addresses for items, -1 for the few for which none are found, and their ends.
 
     Parameters
     ----------
-    begins, ends, sizes, pairs
+    begins, ends, sizes, pairs, borders
         See `Items`.
     capacity
         No address and size add up to more than this.
     tries
         Orders that are tried at most.
     """
-    items = _items(begins, ends, sizes, pairs)
+    items = _items(begins, ends, sizes, pairs, np.array(borders, dtype=np.int64))
     times = ends - begins
     orders = np.stack(
         [
@@ -156,7 +165,7 @@ def place_or_exchange(
     return best
 
 
-def _items(begins: Ints, ends: Ints, sizes: Ints, pairs: Ints) -> Items:
+def _items(begins: Ints, ends: Ints, sizes: Ints, pairs: Ints, borders: Ints) -> Items:
     """Return items with those that may be beside each one, whatever ends they have."""
     latest = ends.copy()
     for _ in range(len(ends)):
@@ -168,7 +177,7 @@ def _items(begins: Ints, ends: Ints, sizes: Ints, pairs: Ints) -> Items:
     beside = (begins[:, None] < latest) & (begins < latest[:, None])
     np.fill_diagonal(beside, val=False)
     firsts = np.concatenate(([0], np.cumsum(beside.sum(axis=1)))).astype(np.int64)
-    return Items(begins, ends, sizes, pairs, firsts, np.nonzero(beside)[1].astype(np.int64))
+    return Items(begins, ends, sizes, pairs, firsts, np.nonzero(beside)[1].astype(np.int64), borders)
 
 
 # Compiled -----------------------------------------------------------------------------------------------
@@ -231,6 +240,12 @@ def lowest_gap(items: Items, placing: Placing, item: int, capacity: int, offsets
     For what lies high it is counted from the top of the memory.
     """
     begins, ends, lows, tops, beside = items.begins, placing.ends, placing.lows, placing.tops, 0
+    for border in items.borders:
+        lows[beside] = tops[beside] = border
+        beside += 1
+    if placing.high[item]:
+        for place in range(beside):
+            lows[beside - 1 - place] = tops[beside - 1 - place] = capacity - items.borders[place]
     for place in range(items.firsts[item], items.firsts[item + 1]):
         other = items.others[place]
         if offsets[other] < 0 or begins[other] >= ends[item] or begins[item] >= ends[other]:
@@ -383,8 +398,8 @@ def search_orders(items: Items, orders: Ints, capacity: int, tries: int, seed: i
         orders[0].copy(),
         np.zeros(count, np.bool_),
         items.ends.copy(),
-        np.zeros(count, np.int64),
-        np.zeros(count, np.int64),
+        np.zeros(count + len(items.borders), np.int64),
+        np.zeros(count + len(items.borders), np.int64),
     )
     best, fewest, best_ends = offsets.copy(), count + 1, placing.ends.copy()
     number, known, least, waited = 0, np.int64(-1), np.int64(NEVER), PATIENCE + 1

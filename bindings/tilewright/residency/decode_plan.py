@@ -10,7 +10,7 @@ from tilewright.residency.core_accesses import MemoryTraffic
 from tilewright.residency.cost import Spent, cost_of_step
 from tilewright.residency.derived_problems import problem_of_plan
 from tilewright.residency.graph import InvalidPlanError, members
-from tilewright.residency.machine import region_of, tops_of
+from tilewright.residency.machine import OneMemory, region_of, tops_of
 from tilewright.residency.memory_costs import Touched
 from tilewright.residency.placement import Item, placed_items
 from tilewright.residency.plan import FLAGS, Plan, Step, key_of
@@ -453,8 +453,8 @@ def _overlaps(problem: Problem, plan: Plan, items: Sequence[Item]) -> Iterator[s
         if operation.name in plan.staying:
             address = plan.staying[operation.name]
             name, end = key_of("weights", operation.name), address + operation.weights
-            if end > capacity:
-                yield f"memory: {name} takes elements {address} to {end}, the memory has {capacity}"
+            if there := _beyond(problem.machine, address, end):
+                yield f"memory: {name} takes elements {address} to {end}, {there}"
             spans.append((0, len(plan.steps), address, end, name))
     for item in items:
         addresses = {plan.steps[number].addresses[name] for number, name in item.names}
@@ -463,11 +463,8 @@ def _overlaps(problem: Problem, plan: Plan, items: Sequence[Item]) -> Iterator[s
             number, other = item.names[-1]
             yield f"in place: step {number + 1}: {other} has another address than {name}"
         address = min(addresses)
-        end, region = address + item.size, region_of(regions, address)
-        if end > regions[region].end:
-            there = f"the memory has {capacity}"
-            if len(regions) > 1:
-                there = f"{regions[region].name} ends at {regions[region].end}"
+        end = address + item.size
+        if there := _beyond(problem.machine, address, end):
             yield f"memory: step {item.begin + 1}: {name} takes elements {address} to {end}, {there}"
         spans.append((item.begin, item.end, address, address + item.size, name))
     for place, (begin, end, low, high, name) in enumerate(spans):
@@ -481,3 +478,12 @@ def _overlaps(problem: Problem, plan: Plan, items: Sequence[Item]) -> Iterator[s
     if taken > capacity:
         taken_bytes = f"{width * taken:,} bytes are taken in all memories"
         yield f"memory: {taken_bytes}, at most {problem.machine.memory_bytes:,} are allowed"
+
+
+def _beyond(machine: OneMemory, address: int, end: int) -> str | None:
+    """Return what is to be said of elements that do not lie in one memory."""
+    regions = machine.regions
+    region = regions[region_of(regions, address)]
+    if end <= region.end:
+        return None
+    return f"{region.name} ends at {region.end}" if len(regions) > 1 else f"the memory has {machine.capacity}"

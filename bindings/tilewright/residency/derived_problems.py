@@ -13,10 +13,12 @@ from __future__ import annotations
 from collections.abc import Collection, Iterable, Mapping
 from dataclasses import replace
 from functools import cached_property
+from typing import NamedTuple
 
 from tilewright.residency.graph import Graph, InvalidPlanError
-from tilewright.residency.machine import ONE
-from tilewright.residency.plan import Plan
+from tilewright.residency.machine import ONE, OneMemory, region_of
+from tilewright.residency.placement import rooms_of
+from tilewright.residency.plan import Plan, Step
 from tilewright.residency.problem import Problem
 from tilewright.residency.rows import executed_graph
 from tilewright.residency.shapes.groups import Groups
@@ -84,8 +86,13 @@ class ResidualProblem(Problem):
     @cached_property
     def graph(self) -> Graph:
         """The operations and tensors; those that stay have no weights to load."""
+        machine = self.machine
         return Graph(
-            self.network_graph, self.machine.sum_elements, tiles=self.limits.tiles, staying=self.staying
+            self.network_graph,
+            machine.sum_elements,
+            tiles=self.limits.tiles,
+            staying=self.staying,
+            largest=machine.largest,
         )
 
 
@@ -110,10 +117,31 @@ def residual_in(problem: Problem, staying: Collection[int], capacity: int) -> Pr
     InputError
         If an operation does not fit.
     """
-    width = problem.machine.element_bytes
+    machine = problem.machine.with_(memory_bytes=max(1, capacity * problem.machine.element_bytes))
+    return _residual_on(problem, staying, machine)
+
+
+def residual_beside(problem: Problem, staying: Collection[int]) -> Problem:
+    """Return the problem of one frame in what weights that stay leave, of each of several memories.
+
+    Raises
+    ------
+    InputError
+        If an operation does not fit, or not all weights fit into several memories.
+    """
+    if not staying or len(problem.machine.regions) == 1:
+        return residual_in(problem, staying, problem.machine.capacity - weights_of(problem.graph, staying))
+    found = beside(problem, staying)
+    if found is None:
+        limit = "do not hold the weights that are to stay, each in one memory"
+        raise InputError("machine.memory", [region.name for region in problem.machine.regions], limit)
+    return _residual_on(problem, staying, found.machine)
+
+
+def _residual_on(problem: Problem, staying: Collection[int], machine: OneMemory) -> Problem:
     return ResidualProblem(
         network=problem.network,
-        machine=problem.machine.with_(memory_bytes=max(1, capacity * width)),
+        machine=machine,
         objective=problem.objective,
         limits=problem.limits.with_(frames=ONE),
         staying=tuple(sorted(staying)),
@@ -153,15 +181,85 @@ def weights_of(graph: Graph, numbers: Iterable[int]) -> int:
     return sum(graph.operations[number].weights for number in numbers)
 
 
+class Beside(NamedTuple):
+    """What weights that stay leave of several memories, of each from some element on.
+
+    Attributes
+    ----------
+    at
+        The first element of the weights of each operation, by number.
+    machine
+        What is left. Its elements are numbered anew.
+    """
+
+    at: dict[int, int]
+    machine: OneMemory
+
+
+def beside(problem: Problem, staying: Collection[int]) -> Beside | None:
+    """Return where weights that stay lie in several memories: below all else in one of them.
+
+    Returns
+    -------
+    None where they do not fit, each into one memory, or nothing is left.
+    """
+    machine, numbers, at = problem.machine, sorted(staying), dict[int, int]()
+    sizes = {number: problem.graph.operations[number].weights for number in numbers}
+    rooms = rooms_of([*sizes.values()], [region.elements for region in machine.regions])
+    if rooms is None:
+        return None
+    taken = dict.fromkeys((region.name for region in machine.regions), 0)
+    for (number, size), room in zip(sizes.items(), rooms, strict=True):
+        region = machine.regions[room]
+        at[number] = region.begin + taken[region.name]
+        taken[region.name] += size
+    width, left = machine.element_bytes, machine.capacity - sum(sizes.values())
+    free = {region.name: region.elements - taken[region.name] for region in machine.regions}
+    if left < 1:
+        return None
+    found = machine.with_(
+        memory_bytes=left * width,
+        memory=tuple(name for name, elements in free.items() if elements),
+        memories=tuple(
+            each.with_(bytes=free[each.name] * width) if each.name in free else each
+            for each in machine.memories
+            if free.get(each.name, 1)
+        ),
+    )
+    return Beside(at, found)
+
+
 def add_staying(problem: Problem, staying: Iterable[int], plan: Plan) -> Plan:
-    """Return a plan for what is left of a problem as one of it: weights that stay lie below all else."""
-    graph, at, begin = problem.graph, {}, 0
-    for number in sorted(staying):
+    """Return a plan for what is left of a problem as one of it: weights that stay lie below all else.
+
+    Of several memories they lie below all else in each. If they do not fit into them, each into one, they lie
+    across their borders, and the plan is not valid.
+    """
+    graph, at, begin, numbers = problem.graph, dict[str, int](), 0, sorted(staying)
+    if not numbers:
+        return plan
+    found = beside(problem, numbers) if len(problem.machine.regions) > 1 else None
+    if found is not None:
+        at = {graph.operations[number].name: element for number, element in found.at.items()}
+        return replace(plan, steps=_where_they_were(problem, found.machine, plan), staying=at)
+    for number in numbers:
         at[graph.operations[number].name] = begin
         begin += graph.operations[number].weights
-    if not at:
-        return plan
     return replace(plan, steps=tuple(step.moved_up(begin) for step in plan.steps), staying=at)
+
+
+def _where_they_were(problem: Problem, left: OneMemory, plan: Plan) -> tuple[Step, ...]:
+    """Return the steps of a plan for what is left of several memories, with the elements of all of them."""
+    ends = {region.name: region.end for region in problem.machine.regions}
+
+    def element(at: int) -> int:
+        region = left.regions[region_of(left.regions, at)]
+        return at + ends[region.name] - region.end
+
+    return tuple(
+        replace(step, addresses={key: element(at) for key, at in step.addresses.items()})
+        for step in plan.steps
+    )
 
 
 def least_of_a_frame(problem: Problem) -> int:
@@ -216,7 +314,15 @@ class RecomputeProblem(Problem):
     def graph(self) -> Graph:
         """The operations and tensors, with those of copies."""
         ops, first = add_copies(self.network_graph, self.again)
-        return Graph(ops, self.machine.sum_elements, tiles=self.limits.tiles, first=first, free=self.free)
+        machine = self.machine
+        return Graph(
+            ops,
+            machine.sum_elements,
+            tiles=self.limits.tiles,
+            first=first,
+            free=self.free,
+            largest=machine.largest,
+        )
 
 
 def problem_with_copies(problem: Problem, again: Readers) -> Problem:

@@ -19,7 +19,7 @@ from typing import NamedTuple, TypeVar
 from tilewright.core.branch_and_bound import check_deadline
 from tilewright.core.cutoffs import narrow
 from tilewright.residency.decode_plan import decode_plan
-from tilewright.residency.derived_problems import add_staying, steps_beside, with_copies_of
+from tilewright.residency.derived_problems import add_staying, beside, steps_beside, with_copies_of
 from tilewright.residency.evaluation import objective
 from tilewright.residency.exact.all_shapes import spent_by
 from tilewright.residency.exact.priced_steps import FIELDS, Costs, PricedSteps, covers, most_parts
@@ -495,10 +495,16 @@ class Columns:
         priced = self.priced(sum(1 << number for number in staying))
         assert priced is not None
         groups, capacity = priced.steps.groups, priced.capacity if most is None else most
-        for region in self.problem.machine.regions:
+        for region in () if self.problem.machine.dram else self.problem.machine.regions:
             plan = place_steps(groups, choices, min(capacity, region.elements), exact=True)
             if plan is not None:
-                return add_staying(self.problem, staying, plan.moved_up(region.begin))
+                return plan.moved_up(region.begin)
+        if self.problem.machine.dram:
+            left = beside(self.problem, staying) if staying else None
+            regions = (self.problem.machine if left is None else left.machine).regions
+            plan = place_steps(groups, choices, capacity, exact=True, regions=regions)
+            if plan is not None:
+                return add_staying(self.problem, staying, plan)
         plan = place_steps(groups, choices, 3 * capacity)
         assert plan is not None
         return add_staying(self.problem, staying, plan)

@@ -326,7 +326,7 @@ class _Execution:
             weights_bytes=weights * width,
             staying_bytes=staying or None,
             flash_bytes=weights * width if flash else None,
-            memories=None if problem.machine.dram else self._memories(tops),
+            memories=self._memories(tops),
             executed_again=[*self.plan.again] or None,
             cycles=spent.get("cycles"),
             energy_fj=spent.get("energy"),
@@ -335,9 +335,15 @@ class _Execution:
             steps_of_plan=dict(zip(names, steps, strict=True)),
         )
 
-    def _memories(self, tops: Sequence[int]) -> dict[str, MemoryMeasures]:
-        """Return what is taken of each memory, and what the core reads and writes in it."""
-        width, names = self.problem.machine.element_bytes, self.problem.machine.names_of_memories
+    def _memories(self, tops: Sequence[int]) -> dict[str, MemoryMeasures] | None:
+        """Return what is taken of each memory; without DRAM what the core reads and writes in it, too."""
+        width, regions = self.problem.machine.element_bytes, self.problem.machine.regions
+        if self.problem.machine.dram:
+            if len(regions) == 1:
+                return None
+            taken = zip(regions, tops, strict=True)
+            return {region.name: MemoryMeasures(memory_bytes=top * width) for region, top in taken}
+        names = self.problem.machine.names_of_memories
         weights = sum(operation.parameters for operation in self.graph.operations)
         found = dict[str, MemoryMeasures]()
         for number, (name, top) in enumerate(zip(names, [*tops, weights], strict=True)):

@@ -300,6 +300,8 @@ class Graph:
     free
         Operations whose outputs have no channels, so that they take no room and are moved for nothing: not
         true of any plan, but good for bounds.
+    largest
+        Elements of the largest memory, where there are several; by default any number.
 
     Attributes
     ----------
@@ -313,6 +315,8 @@ class Graph:
         Whether steps may be cut into strips, tiles, and blocks of input channels.
     staying
         Numbers of the operations whose weights are on chip for good.
+    too_large
+        Bit mask of the tensors that no memory holds as a whole.
     """
 
     def __init__(
@@ -324,6 +328,7 @@ class Graph:
         staying: Collection[int] = (),
         first: Mapping[int, int] | None = None,
         free: Collection[str] = (),
+        largest: int | None = None,
     ) -> None:
         self.sum_elements, self.tiles, self.staying = sum_elements, tiles, frozenset(staying)
         self.free = frozenset(free)
@@ -345,6 +350,8 @@ class Graph:
                 replace(tensor, shape=(0, *tensor.shape[1:])) if tensor.name in free else tensor
                 for tensor in self.tensors
             )
+        sizes = enumerate(tensor.size for tensor in self.tensors)
+        self.too_large = sum(1 << number for number, size in sizes if largest is not None and size > largest)
 
     def _operation(self, op: Op) -> Operation:
         spec = op.spec

@@ -4,11 +4,11 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator
 
-from tilewright.residency.exact.labels import StepSequence
 from tilewright.residency.exact.step_arrays import StepArrays
-from tilewright.residency.exact.traffic import place_sequence
+from tilewright.residency.exact.traffic import addresses_in
 from tilewright.residency.exact.traffic_steps import TrafficStep, TrafficSteps
 from tilewright.residency.graph import members
+from tilewright.residency.machine import OneMemory
 from tilewright.residency.plan import Plan
 from tilewright.residency.problem import Problem
 from tilewright.residency.transitions import ANYTHING, State, StepChoice, Transitions
@@ -16,6 +16,9 @@ from tilewright.spec.errors import InputError
 
 LIMITS = (0, *(4**power for power in range(5, 20)), ANYTHING)
 """Elements that a step may move again, at first: of what moves more there may be very many ways."""
+
+PARTS = 8
+"""In how many parts of what several memories have beyond the largest one steps take less and less."""
 
 
 def construct(
@@ -44,10 +47,42 @@ def construct(
     InputError
         If the rule leads to no plan in this memory.
     """
-    graph, capacity = problem.graph, problem.machine.capacity
+    machine, limit = problem.machine, "is too small for this rule"
+    for capacity in _capacities(machine):
+        found = _steps(problem, capacity, groups, allowed, empty)
+        if found is not None:
+            addresses = addresses_in(problem, machine.capacity)
+            plan = addresses.place(found, float("inf"), last=len(machine.regions) == 1)
+            if plan is not None:
+                return plan
+            limit = "has no place for all buffers"
+    raise InputError("machine.memory_bytes", machine.memory_bytes, limit)
+
+
+def _capacities(machine: OneMemory) -> list[int]:
+    """Return how many elements steps may take, one after the other, until there are addresses for them.
+
+    In several memories that is less and less, down to what the largest one has: it alone is enough then.
+    """
+    capacity = machine.capacity
+    if len(machine.regions) == 1:
+        return [capacity]
+    least = min(capacity, max(region.elements for region in machine.regions))
+    return sorted({least + (capacity - least) * part // PARTS for part in range(PARTS + 1)}, reverse=True)
+
+
+def _steps(
+    problem: Problem,
+    capacity: int,
+    groups: Callable[[Transitions, State], Iterable[int]],
+    allowed: Callable[[State], bool],
+    empty: bool,
+) -> list[StepChoice] | None:
+    """Return the steps of a rule in a memory of some elements, or None: see `construct`."""
+    graph = problem.graph
     steps = Transitions(problem.groups, capacity, problem.limits.with_(order="given"))
     options = TrafficSteps(steps)
-    state, choices, total, there = steps.start(), list[StepChoice](), graph.compulsory, 0
+    state, choices, there = steps.start(), list[StepChoice](), 0
     while state.done != graph.all:
         found = (
             [each for each in _ways_on(options, before, mask, empty, limit) if allowed(each[0])]
@@ -57,18 +92,12 @@ def construct(
         )
         few = next((each for each in found if each), None)
         if few is None:
-            raise InputError(
-                "machine.memory_bytes", problem.machine.memory_bytes, "is too small for this rule"
-            )
+            return None
         after, step, stays = min(few, key=lambda each: (each[1].excess, each[1].memory))
         choices.append(step.choice(after.done & ~state.done, there & ~stays))
         state = after
         there = (stays | step.fetched | step.resident) & graph.still_read(state.done)
-        total += step.excess
-    plan = place_sequence(problem, StepSequence(total, tuple(choices)), capacity, float("inf"))
-    if plan is None:
-        raise InputError("machine.memory_bytes", problem.machine.memory_bytes, "has no place for all buffers")
-    return plan
+    return choices
 
 
 def _ways_on(

@@ -179,6 +179,10 @@ class Memory(Spec):
         return self.read_fj is not None or self.write_fj is not None
 
 
+OF_THE_CORE = ("read_waits", "write_waits", "width_bytes", "read_fj", "write_fj")
+"""What is told of a memory because the core reads and writes values in it, without DRAM."""
+
+
 class Region(NamedTuple):
     """A memory that maps lie in: the elements of all of them are numbered one behind the other.
 
@@ -336,6 +340,10 @@ class OneMemory(Spec):
         if len(set(names)) < len(names):
             raise InputError("machine.memories", names, "has two memories of one name")
         for number, each in enumerate(self.memories):
+            for field in OF_THE_CORE if self.dram else ():
+                if told := getattr(each, field):
+                    limit = "is for machines without DRAM, whose core reads and writes values in memories"
+                    raise InputError(f"machine.memories[{number}].{field}", told, limit)
             for field in ("write_waits", "write_fj"):
                 if each.read_only and getattr(each, field):
                     limit = f"{each.name} is read_only"
@@ -370,9 +378,6 @@ class OneMemory(Spec):
             self._check_name(name)
         if len(set(names)) < len(names):
             raise InputError("machine.memory", list(names), "names a memory twice")
-        if self.dram:
-            limit = "names several memories, which is for machines without DRAM"
-            raise InputError("machine.memory", list(names), limit)
         total = sum(each.bytes for each in self.memories if each.name in names)
         if self.memory_bytes > total:
             limit = f"is more than {total:,}, which these have in all"
@@ -380,14 +385,14 @@ class OneMemory(Spec):
 
     @cached_property
     def regions(self) -> tuple[Region, ...]:
-        """The memories that maps lie in: one, but for those of a machine without DRAM that has several."""
+        """The memories that maps, weights and buffers lie in."""
         known = {each.name: each for each in self.memories}
         width = self.element_bytes
         if not isinstance(self.memory, tuple):
             first = next((each.name for each in self.memories if not each.read_only), "")
             name = self.memory or first
             own = known.get(name)
-            prices = AccessPrices(width=width) if own is None or self.dram else own.prices(width)
+            prices = AccessPrices(width=width) if own is None else own.prices(width)
             return (Region(name, 0, self.memory_bytes // width, prices),)
         every = [known[name] for name in self.memory]
         ends = [*accumulate((each.bytes // width for each in every), initial=0)]
@@ -436,7 +441,14 @@ class OneMemory(Spec):
     @property
     def capacity(self) -> int:
         """Elements that maps may take, in all memories together."""
-        return self.memory_bytes // self.element_bytes
+        return min(self.memory_bytes // self.element_bytes, self.regions[-1].end)
+
+    @property
+    def largest(self) -> int | None:
+        """Elements of the largest of several memories beside DRAM; None of a machine with another design."""
+        if not self.dram or len(self.regions) == 1:
+            return None
+        return max(region.elements for region in self.regions)
 
     @property
     def sum_elements(self) -> int:

@@ -54,16 +54,16 @@ class StepMeasures(Table):
 
 @measures
 class MemoryMeasures(Table):
-    """Of a memory, without DRAM: one that maps lie in, or flash.
+    """Of a memory: one that maps lie in, or flash.
 
     Of flash what is read are the weights of convolutions and products.
     """
 
     memory_bytes: Count
     """Up to the highest address that is used."""
-    read_bytes: Count
-    """That the core reads, of maps, line buffers and running values."""
-    written_bytes: Count
+    read_bytes: Count | None = None
+    """That the core reads, of maps, line buffers and running values; missing with DRAM."""
+    written_bytes: Count | None = None
     accesses: Count | None = None
     """In which these are read and written, each of them no wider than the memory."""
 
@@ -95,7 +95,7 @@ class ResidencyMeasures(Executed):
     flash_bytes: Count | None = None
     """Weights in flash, where they are read; missing where they are not there."""
     memories: dict[str, MemoryMeasures] | None = None
-    """Those that maps lie in, and flash, by name; missing with DRAM."""
+    """Those that maps lie in, and flash, by name; missing of one memory with DRAM."""
     executed_again: list[str] | None = None
     """Operations that are executed twice."""
     cycles: Count | None = None

@@ -30,6 +30,7 @@ from tilewright.residency.shapes.in_blocks import in_blocks, may_have_blocks
 from tilewright.residency.shapes.pareto_shapes import Limits, pareto_shapes
 from tilewright.residency.shapes.shape import Shape, buffer_sizes, step_buffers
 from tilewright.residency.shapes.strips import strip_widths
+from tilewright.residency.shapes.tiles import summed_channels
 from tilewright.residency.transitions import State, Transitions
 from tilewright.spec.coarsening import coarse_graph
 from tilewright.spec.errors import InputError
@@ -100,6 +101,8 @@ class Problem(Minimising):
             raise InputError("network.layers", len(graph.operations), "holds no operation")
         if self.machine.in_flash:
             self._check_flash()
+        if self.machine.largest is not None:
+            self._check_largest(self.machine.largest)
         if not self.machine.dram or all(map(self._fits_in_kernels, graph.numbers(graph.all & ~graph.begin))):
             return  # without DRAM it is the search that finds the least memory
         least, width = self.least_by_operation, self.machine.element_bytes
@@ -107,11 +110,48 @@ class Problem(Minimising):
         needed = least[number]
         if needed > self.machine.capacity:
             missing = needed * width - self.machine.memory_bytes
-            limit = (
-                f"operation {graph.operations[number].name} does not fit: {missing:,} bytes are missing; "
-                f"{needed * width:,} are the least with which the network runs"
-            )
+            least_bytes = f"{needed * width:,} are the least with which the network runs"
+            if self.machine.largest is not None:
+                least_bytes = f"{needed * width:,} are the least in all memories together"
+            name = graph.operations[number].name
+            limit = f"operation {name} does not fit: {missing:,} bytes are missing; {least_bytes}"
             raise InputError("machine.memory_bytes", self.machine.memory_bytes, limit)
+
+    def _check_largest(self, largest: int) -> None:
+        """Refuse operations that place something which none of several memories holds."""
+        width, graph = self.machine.element_bytes, self.graph
+        for operation in graph.numbers(graph.all & ~graph.begin):
+            if (needed := self._least_thing(operation)) > largest:
+                limit = (
+                    f"operation {operation.name} does not fit: something of {needed * width:,} bytes or more "
+                    f"must lie in one memory, and the largest has {largest * width:,}"
+                )
+                raise InputError("machine.memory", [each.name for each in self.machine.regions], limit)
+
+    def _least_thing(self, operation: Operation) -> int:
+        """Return what the largest thing that an operation places has at least; 0 where that is not known.
+
+        All buffers are least with a pixel, a column, an output and an input channel at a time, and line
+        buffers of what other operations of the step compute are no smaller than those of what is read.
+        """
+        group = self.groups[1 << operation.number]
+        if (
+            operation.state
+            or may_have_blocks(group)
+            or any(operation.number in each.operations for each in self.graph.attentions)
+        ):
+            return 0
+        shapes = [Shape("pixels", 1, 1), Shape("kernels", 1, 1)]
+        shapes += [Shape("pixels", 1, 1, columns=columns) for columns in strip_widths(group)[-1:]]
+        if group.running is not None:
+            shapes += [Shape(order, 1, 1, running=True) for order in ("pixels", "kernels")]
+            narrowest = strip_widths(group)[-1:]
+            shapes += [Shape("pixels", 1, 1, columns=columns, running=True) for columns in narrowest]
+        if summed_channels(self.graph, operation) > 0:
+            shapes += [Shape("tiles", 1, 1, columns=1, channels=1), Shape("channels", 1, 1, channels=1)]
+        return min(
+            max((buffer.size for buffer in step_buffers(group, shape, ())), default=0) for shape in shapes
+        )
 
     def _take_one_image(self) -> None:
         """Keep the network of one image, and how many there are."""
@@ -143,6 +183,9 @@ class Problem(Minimising):
                 raise InputError("objective.minimise", name, "counts traffic of memories without DRAM alone")
         if self.limits.inputs != "outside":
             raise InputError("limits.inputs", self.limits.inputs, "is for machines without DRAM")
+        if self.constraints and self.limits.frames != ONE and len(self.machine.regions) > 1:
+            limit = "is not searched for where weights stay for all frames in several memories"
+            raise InputError("constraints", str(self.constraints[0]), limit)
         if self.machine.in_flash:
             raise InputError("machine.dram", True, "must be false where weights are in flash")
 
@@ -291,8 +334,14 @@ class Problem(Minimising):
     def graph(self) -> Graph:
         """The operations and tensors."""
         every = range(len(self.network_graph.ops)) if self.machine.in_flash else ()
-        sums = self.machine.sum_elements
-        return Graph(self.network_graph, sums, tiles=self.limits.tiles, staying=every)
+        machine = self.machine
+        return Graph(
+            self.network_graph,
+            machine.sum_elements,
+            tiles=self.limits.tiles,
+            staying=every,
+            largest=machine.largest,
+        )
 
     @cached_property
     def groups(self) -> Groups:

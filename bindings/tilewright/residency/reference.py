@@ -16,6 +16,7 @@ from tilewright.residency.problem import Problem
 from tilewright.residency.reference_network import Network
 from tilewright.residency.reference_plans import decisions, plan, start
 from tilewright.residency.shapes import tiles
+from tilewright.residency.vocabulary import MEMORY_OF
 from tilewright.simulator.arithmetic.pixel_arithmetic import Work
 from tilewright.spec.constraints import Term
 from tilewright.spec.constraints.parts import terms
@@ -161,6 +162,7 @@ def data(problem: Problem) -> dict[str, Any]:
         "accesses": [operation.work.accesses for operation in operations],
         **_of_running_values(operations),
         "capacity": machine.capacity,
+        "memory_ends": [region.end for region in machine.regions],
         "element_bytes": machine.element_bytes,
         "sum_elements": machine.sum_elements,
         "cycle": prices.cycle,
@@ -345,8 +347,11 @@ _NEVER = {
 
 
 def term(problem: Problem, _formulation: Path, one: Term) -> str | None:
-    """Return a term of the vocabulary in MiniZinc; None without DRAM, for which the model is not."""
-    if not problem.machine.dram:
+    """Return a term of the vocabulary in MiniZinc; None where the model has none.
+
+    That is of machines without DRAM, and of which memory something lies in.
+    """
+    if not problem.machine.dram or one.word == MEMORY_OF:
         return None
     network = Network(problem)
     names = [str(each) for each in one.arguments]

@@ -99,7 +99,7 @@ def rows(problem: Problem, measures: ResidencyMeasures) -> Rows:
 
 
 def _memories(problem: Problem, measures: ResidencyMeasures) -> Rows:
-    """Return what is taken of each of several memories, and what the core reads and writes there."""
+    """Return what is taken of each of several memories, and without DRAM what is read and written there."""
     regions = problem.machine.regions
     if measures.memories is None or len(regions) == 1:
         return []
@@ -107,8 +107,10 @@ def _memories(problem: Problem, measures: ResidencyMeasures) -> Rows:
     for region, (name, each) in zip(regions, measures.memories.items(), strict=False):
         if each.memory_bytes:
             size = region.elements * problem.machine.element_bytes
-            accesses = f"the core reads {each.read_bytes:,} and writes {each.written_bytes:,}"
-            found.append((name, f"{each.memory_bytes:,} of {size:,} bytes; {accesses}"))
+            accesses = ""
+            if each.read_bytes is not None:
+                accesses = f"; the core reads {each.read_bytes:,} and writes {each.written_bytes:,}"
+            found.append((name, f"{each.memory_bytes:,} of {size:,} bytes{accesses}"))
     return found
 
 
@@ -174,6 +176,7 @@ def table(problem: Problem, measures: ResidencyMeasures) -> list[tuple[str, ...]
 def overview(problem: Problem, plan: Any, measures: ResidencyMeasures) -> Overview:
     """Return the table of steps, and traffic over memory where that can be had within some seconds."""
     plain = problem.limits.frames == ONE and problem.limits.executions == 1 and not problem.constraints
+    plain = plain and len(problem.machine.regions) == 1
     if not problem.machine.dram:
         front = _front(problem, measures)
     else:

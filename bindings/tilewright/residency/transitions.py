@@ -235,7 +235,7 @@ class Transitions:
         """
         outputs = list(self._places_of_outputs(group, done | group.mask, written_early))
         operands = group.replaceable_operands(done)
-        for fetched in subsets(group.read & ~there):
+        for fetched in subsets(group.read & ~there & ~self.graph.too_large):
             on_chip = there | fetched
             if self.size(on_chip) > self.capacity:
                 continue
@@ -270,6 +270,9 @@ class Transitions:
                 replacing = tensor == group.output and group.last.pixelwise
                 both = [(bit, bit)] if several or replacing or written_early else []
                 options.append([(bit, 0), (0, bit), *both])
+        for tensor, ways in zip(group.outputs, options, strict=True):
+            if self.graph.too_large >> tensor & 1:
+                ways[:] = [way for way in ways if not way[0]]
         for chosen in product(*options):
             yield sum(resident for resident, _ in chosen), sum(written for _, written in chosen)
 

@@ -202,7 +202,7 @@ class PlanView:
         return next(addresses[key] for addresses in there if key in addresses)
 
     def memory_of(self, tensor: str) -> str:
-        """Return the memory in which a tensor lies as a whole."""
+        """Return the memory in which a tensor lies as a whole, the first time."""
         nowhere, *names = memory_names(self.problem)
         key = self.graph.tensors[self.tensors[tensor]].key
         at = next((step.addresses[key] for step in self.plan.steps if key in step.addresses), None)
@@ -329,7 +329,7 @@ def _of_memories(problem: Problem, tensors: Names) -> list[Word]:
     return [
         Word(
             MEMORY_OF,
-            "memory in which a tensor lies as a whole, nowhere if it never does",
+            "memory in which a tensor lies as a whole the first time, nowhere if it never does",
             PlanView.memory_of,
             (tensors,),
             gives=Names("memories", names),

@@ -1,4 +1,7 @@
-"""A residency plan as a C project: steps, pass by pass, in a byte array of exactly the planned size."""
+"""A residency plan as a C project: steps, pass by pass, in a byte array of exactly the planned size.
+
+Of several memories each one that something lies in is such an array.
+"""
 
 from __future__ import annotations
 
@@ -34,9 +37,9 @@ from tilewright.codegen.project_files import (
 from tilewright.residency import Plan, Problem
 from tilewright.residency.decode_plan import decode_plan
 from tilewright.residency.derived_problems import problem_of_plan
-from tilewright.residency.evaluation import memory_taken
+from tilewright.residency.evaluation import taken_of_each
 from tilewright.residency.graph import Operation, Tensor
-from tilewright.residency.machine import ONE
+from tilewright.residency.machine import ONE, Region
 from tilewright.simulator.arithmetic.integer_operation import IntegerOperation
 from tilewright.spec.coarsening import PERMUTES
 from tilewright.spec.errors import InputError
@@ -210,7 +213,8 @@ class _Project:
         for step in self._steps:
             if step.sums is not None and isinstance(numbers, NetworkNumbers):
                 self._refuse_sums(self._first(step.operations[-1].operation))
-        self._elements = memory_taken(problem, plan, decode_plan(problem, plan))
+        tops = taken_of_each(problem, plan, decode_plan(problem, plan))
+        self._taken = {region: top for region, top in zip(problem.machine.regions, tops, strict=True) if top}
         tensors = enumerate(self._graph.tensors)
         given = [number for number, tensor in tensors if tensor.given and tensor.readers]
         stored = numbers.stored if isinstance(numbers, FloatNumbers) else ()
@@ -290,7 +294,7 @@ class _Project:
             {"machine.h": self._machine_text(), "network.c": self._network()},
             {
                 "title": title_of(self._title),
-                "memory": f"{self._elements * self._size:,}",
+                "memory": self._told_memory(),
                 "images": self._told_images(),
                 "inputs": self._listed(self._inputs),
                 "outputs": self._listed(self._outputs),
@@ -330,7 +334,7 @@ class _Project:
 
     def _machine_text(self) -> str:
         size = self._size
-        planned = self._elements * size
+        planned = sum(self._taken.values()) * size
         told = [
             f"The machine: {self._problem.machine.memory_bytes:,} bytes on chip, of which the plan takes "
             f"{planned:,}."
@@ -355,8 +359,7 @@ class _Project:
                 f"#define ELEMENT_BITS {8 * size}",
                 *self._types(),
                 "",
-                "/* The memory on chip, exactly as planned. */",
-                f"#define MEMORY_BYTES {planned}",
+                *self._memories(),
                 "",
                 f"#define IMAGES {self._numbers.images}",
                 f"#define LABELS {int(self._numbers.labels is not None)} /* whether classes are known */",
@@ -379,6 +382,47 @@ class _Project:
             ],
             'ON_CHIP(buffer) __attribute__((section(".on_chip." #buffer)))',
         )
+
+    def _named_memories(self) -> list[tuple[str, Region, int]]:
+        """Return what C calls the memories that something lies in, and how many elements each has."""
+        if len(self._problem.machine.regions) == 1:
+            return [("memory", self._problem.machine.regions[0], sum(self._taken.values()))]
+        found, names = list[tuple[str, Region, int]](), set[str]()
+        for region, top in self._taken.items():
+            name = identifier(region.name, names, "memory")
+            names.add(name)
+            found.append((name, region, top))
+        return found
+
+    def _memories(self) -> list[str]:
+        """Return the definitions of the memories, and of where an element is."""
+        found, size = self._named_memories(), self._size
+        every = " ".join(f"EACH({name}, {top * size})" for name, _, top in found)
+        every = "EACH(memory, MEMORY_BYTES)" if len(self._problem.machine.regions) == 1 else every
+        *others, last = [
+            f"{name} + ((at) - {region.begin}) * ELEMENT_BYTES"
+            if region.begin
+            else f"{name} + (at) * ELEMENT_BYTES"
+            for name, region, _ in found
+        ]
+        where = "".join(
+            f"(at) < {region.end} ? {one} : " for one, (_, region, _) in zip(others, found, strict=False)
+        )
+        which = "The memory" if len(found) == 1 else "All memories"
+        return [
+            f"/* {which} on chip, exactly as planned, and where an element is. */",
+            f"#define MEMORY_BYTES {sum(self._taken.values()) * size}",
+            f"#define MEMORIES(EACH) {every}",
+            f"#define CHIP(at) ({where}{last})",
+        ]
+
+    def _told_memory(self) -> str:
+        """Return how many bytes a plan takes."""
+        found = self._named_memories()
+        if len(found) == 1:
+            return f"one memory of {found[0][2] * self._size:,} bytes"
+        told = (f"{top * self._size:,} bytes of {safe_text(region.name)}" for _, region, top in found)
+        return f"{len(found)} memories: {', '.join(told)}"
 
     def _of_floats(self) -> list[FloatOperation]:
         return [each for each in self._numbers.operations.values() if isinstance(each, FloatOperation)]

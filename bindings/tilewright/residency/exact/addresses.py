@@ -15,7 +15,17 @@ import numpy as np
 from tilewright.core.branch_and_bound import share_of
 from tilewright.residency.exact.interchangeable import Exchanges, Stay
 from tilewright.residency.exact.wider_buffers import widen_buffers
-from tilewright.residency.placement import Item, Placed, find_addresses, peak_elements, placed_items, plan_of
+from tilewright.residency.machine import Region
+from tilewright.residency.placement import (
+    Item,
+    Placed,
+    Space,
+    find_addresses,
+    peak_elements,
+    placed_items,
+    plan_of,
+    spaces,
+)
 from tilewright.residency.plan import Plan
 from tilewright.residency.shapes.groups import Groups
 from tilewright.residency.transitions import StepChoice
@@ -59,7 +69,14 @@ class _AlikeItems(NamedTuple):
 
 
 class Addresses:
-    """Addresses for plans of a graph in one memory.
+    """Addresses for plans of a graph.
+
+    Parameters
+    ----------
+    capacity
+        Elements that may be taken, of all memories together.
+    regions
+        The memories, where there are several.
 
     Attributes
     ----------
@@ -69,13 +86,11 @@ class Addresses:
         For what of the last plan there were no addresses: from which step until before which.
     """
 
-    def __init__(self, groups: Groups, capacity: int) -> None:
+    def __init__(self, groups: Groups, capacity: int, regions: Sequence[Region] = ()) -> None:
         self.groups, self.capacity = groups, capacity
         self.failed: list[tuple[int, int]] = []
         self.exchanges = Exchanges(groups)
-        self._known: dict[PartKey, list[int] | None] = {}
-        self._given_up: set[PartKey] = set()
-        self._unplaced: dict[PartKey, tuple[int, list[tuple[int, int]]]] = {}
+        self._ways = [_InSpace(groups, self.exchanges, space) for space in spaces(regions, capacity)]
 
     def place(self, choices: Sequence[StepChoice], deadline: float, *, last: bool = True) -> Plan | None:
         """Return the plan of some steps, in few passes as far as that has addresses, or None.
@@ -85,6 +100,35 @@ class Addresses:
         last
             Whether much is tried, also for parts for which no addresses have been found before.
         """
+        for number, way in enumerate(self._ways):
+            until = share_of(deadline, 1 / (len(self._ways) - number))
+            plan = way.place(choices, until, last=last)
+            if plan is not None:
+                self.failed = []
+                return plan
+        self.failed = self._ways[0].failed
+        return None
+
+
+class _InSpace:
+    """Addresses for plans where things may lie in one way, all of them counted without what is left out.
+
+    Attributes
+    ----------
+    failed
+        As of `Addresses`.
+    """
+
+    def __init__(self, groups: Groups, exchanges: Exchanges, space: Space) -> None:
+        self.groups, self.exchanges, self.space = groups, exchanges, space
+        self.capacity, self.borders = space.capacity, space.borders
+        self.failed: list[tuple[int, int]] = []
+        self._known: dict[PartKey, list[int] | None] = {}
+        self._given_up: set[PartKey] = set()
+        self._unplaced: dict[PartKey, tuple[int, list[tuple[int, int]]]] = {}
+
+    def place(self, choices: Sequence[StepChoice], deadline: float, *, last: bool = True) -> Plan | None:
+        """Return the plan of some steps, or None: see `Addresses.place`."""
         self.failed, new = [], list(choices)
         items = placed_items(self.groups, choices)
         if peak_elements(items) > self.capacity:
@@ -101,7 +145,7 @@ class Addresses:
         """Return addresses for a part, if they are found soon."""
         key = _key(part)
         if key not in self._known:
-            offsets, _ = _place(part, [], self.capacity, PARAMS.orders_at_once * len(part), deadline)
+            offsets, _ = self._in_orders(part, [], PARAMS.orders_at_once * len(part), deadline)
             self._known[key] = None if self._has_unplaced(part, offsets) else offsets
         return self._known[key]
 
@@ -122,7 +166,7 @@ class Addresses:
             better = self._exchange(choices, part, alike, tries, deadline)
             if better is None and last:
                 until = share_of(deadline, PARAMS.share_as_they_are) if alike.pairs else deadline
-                found = find_addresses(part, self.capacity, until, exact=True)
+                found = find_addresses(part, self.capacity, until, exact=True, borders=self.borders)
                 if found is not None:
                     self._known[key], better = found, choices
                 elif alike.pairs:
@@ -140,7 +184,7 @@ class Addresses:
         self, choices: list[StepChoice], part: list[Item], alike: _AlikeItems, tries: int, deadline: float
     ) -> list[StepChoice] | None:
         """Return steps in which tensors that are alike have changed places so that all have addresses."""
-        offsets, ends = _place(part, alike.pairs, self.capacity, tries, deadline)
+        offsets, ends = self._in_orders(part, alike.pairs, tries, deadline)
         if self._has_unplaced(part, offsets):
             return None
         new = [item._replace(end=end) for item, end in zip(part, ends, strict=True)]
@@ -167,27 +211,34 @@ class Addresses:
             offsets = self._known[_key(part)]
             assert offsets is not None
             everything += zip(part, offsets, strict=True)
-        return plan_of(self.groups, *widen_buffers(self.groups, choices, everything, self.capacity))
+        new, placed = widen_buffers(self.groups, choices, everything, self.capacity, self.borders)
+        return plan_of(self.groups, new, [(item, self.space.address(at)) for item, at in placed])
 
+    def _in_orders(
+        self, part: Sequence[Item], pairs: Pairs, tries: int, deadline: float
+    ) -> tuple[list[int], list[int]]:
+        """Return addresses of items, -1 for those that have none, and their ends, which pairs may exchange.
 
-def _place(
-    part: Sequence[Item], pairs: Pairs, capacity: int, tries: int, deadline: float
-) -> tuple[list[int], list[int]]:
-    """Return addresses of items, -1 for those that have none, and their ends, which pairs may exchange.
+        Parameters
+        ----------
+        tries
+            Orders that are tried; for another number they are others.
+        """
+        from tilewright.addresses import order_search  # start-up time: numba
 
-    Parameters
-    ----------
-    tries
-        Orders that are tried; for another number they are others.
-    """
-    from tilewright.addresses import order_search  # start-up time: numba
-
-    begins, ends, sizes = (np.array([item[column] for item in part], dtype=np.int64) for column in range(3))
-    both = np.array(pairs, dtype=np.int64).reshape(-1, 3)
-    offsets, new = order_search.place_or_exchange(
-        begins, ends, sizes, both, capacity, tries, deadline, seed=tries
-    )
-    return offsets.tolist(), new.tolist()
+        begins, ends, sizes = (
+            np.array([item[column] for item in part], dtype=np.int64) for column in range(3)
+        )
+        both = np.array(pairs, dtype=np.int64).reshape(-1, 3)
+        offsets, new = order_search.place_or_exchange(
+            *(begins, ends, sizes, both),
+            self.capacity,
+            tries,
+            deadline,
+            seed=tries,
+            borders=self.borders,
+        )
+        return offsets.tolist(), new.tolist()
 
 
 def _parts(items: Sequence[Item], steps: int) -> Iterator[tuple[int, int]]:

@@ -7,7 +7,9 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 
 from tilewright.core.branch_and_bound import share_of
+from tilewright.residency.exact.residuals import PLACED_IN
 from tilewright.residency.graph import members
+from tilewright.residency.machine import Region, region_of, tops_of
 from tilewright.residency.placement import Item, place_steps, placed_items, plan_of
 from tilewright.residency.plan import Plan
 from tilewright.residency.problem import Problem
@@ -32,11 +34,11 @@ class Placing:
     Attributes
     ----------
     parts
-        What must hold, of ``address`` and ``memory`` alone.
+        What must hold, of ``address`` and ``memory`` alone, and of which memory it is.
     capacity
-        Elements of the memory.
+        Elements of the memory, or of several together.
     below
-        Elements that lie below it, of weights that stay.
+        Elements that lie below it, of weights that stay. Of several memories there are none.
     """
 
     problem: Problem
@@ -50,7 +52,8 @@ class Placing:
         self.items = placed_items(self.problem.groups, self.choices)
         owners = self._owners()
         open_ = {term for part in self.parts for term in terms(part)}
-        self.owner = {term: owners[term] for term in open_ if term.word == "address"}
+        self.owner = {term: owners[term] for term in open_ if term.word in ("address", PLACED_IN)}
+        self.regions = memories_of(self.problem) or (Region("", 0, self.capacity),)
         told = sorted(set(self.owner.values()))
         rest = sorted(set(range(len(self.items))) - set(told), key=lambda n: -self.items[n].size)
         self.order, self.told = [*told, *rest], len(told)
@@ -72,6 +75,7 @@ class Placing:
                     if each.begin <= number < each.end
                     and any(name == key and step <= number for step, name in each.names)
                 )
+                found.setdefault(Term(PLACED_IN, (graph.tensors[tensor].name,)), item)
                 for operation in groups[choice.group].operations:
                     found[Term("address", (graph.tensors[tensor].name, operation.name))] = item
             state = state.after(graph, choice)
@@ -101,31 +105,38 @@ class Placing:
             if any(at < high and low < at + item.size for low, high in beside):
                 continue
             self.at[number] = at
-            left = self._left(parts, place)
+            left = self._left(parts, place) if self._taken() <= self.capacity else None
             if left is not None and self._descend(place + 1, left):
                 return True
             self.at[number] = None
         return False
 
-    def _places(self, place: int, item: Item, beside: list[tuple[int, int]]) -> Iterator[int] | list[int]:
-        last = self.capacity - item.size
-        if place < self.told:
-            return iter(range(last + 1))
-        return [at for at in sorted({0, *(high for _, high in beside)}) if at <= last]
+    def _taken(self) -> int:
+        """Return what is taken of each memory up to the highest element, added up."""
+        placed = zip(self.items, self.at, strict=True)
+        return sum(tops_of(self.regions, ((int(at), item.size) for item, at in placed if at is not None)))
+
+    def _places(self, place: int, item: Item, beside: list[tuple[int, int]]) -> Iterator[int]:
+        for begin, end in ((region.begin, region.end) for region in self.regions):
+            last = end - item.size
+            if place < self.told:
+                yield from range(begin, last + 1)
+            else:
+                ends = (high for _, high in beside if begin <= high)
+                yield from (at for at in sorted({begin, *ends}) if at <= last)
 
     def _left(self, parts: tuple[Ground, ...], place: int) -> tuple[Ground, ...] | None:
         """Return what is left of constraints; None where it cannot hold."""
         width, ended = self.problem.machine.element_bytes, place >= len(self.order)
 
         def value(term: Term) -> Ground | None:
-            if term.word == "address":
+            if term.word in ("address", PLACED_IN):
                 at = self.at[self.owner[term]]
-                return None if at is None else Constant(at + self.below)
-            if not ended:
-                return None
-            placed = zip(self.items, self.at, strict=True)
-            top = max((int(at) + item.size for item, at in placed if at is not None), default=0)
-            return Constant((top + self.below) * width)
+                if at is None:
+                    return None
+                found = at + self.below if term.word == "address" else 2 + region_of(self.regions, at)
+                return Constant(found)
+            return Constant((self._taken() + self.below) * width) if ended else None
 
         if place >= self.told and not ended:
             return parts
@@ -139,8 +150,16 @@ class Placing:
         return tuple(found)
 
     def _range(self, term: Term) -> Range:
-        most = self.capacity + self.below
+        if term.word == PLACED_IN:
+            return 2, 1 + len(self.regions)
+        most = max(self.capacity, self.regions[-1].end) + self.below
         return (0, most) if term.word == "address" else (0, most * self.problem.machine.element_bytes)
+
+
+def memories_of(problem: Problem) -> tuple[Region, ...]:
+    """Return the memories beside DRAM, if there are several. Without DRAM addresses are sought in each."""
+    regions = problem.machine.regions
+    return regions if problem.machine.dram and len(regions) > 1 else ()
 
 
 def place_constrained(
@@ -153,5 +172,6 @@ def place_constrained(
 ) -> Plan | None:
     """Return the plan of some steps whose addresses keep what must hold, or None if none are found."""
     if not parts:
-        return place_steps(problem.groups, choices, capacity, deadline, exact=True)
+        regions = memories_of(problem)
+        return place_steps(problem.groups, choices, capacity, deadline, exact=True, regions=regions)
     return Placing(problem, choices, parts, capacity, below, share_of(deadline, PROOF_SHARE)).plan()

@@ -337,7 +337,8 @@ class Layers:
 
     def _spill(self, done: int, mask: int, node: Node, most: int, target: Layer) -> None:
         """Add the state in which all is in DRAM."""
-        step = self.options.spilled(mask, done)
+        room = self.steps.capacity - self._left_free[done] if done in self._left_free else None
+        step = self.options.spilled(mask, done, room)
         if step is None or node.excess + step.excess > most:
             return
         total = node.excess + step.excess

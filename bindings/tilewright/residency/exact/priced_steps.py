@@ -188,9 +188,9 @@ class PricedSteps:
 
     # Shapes --------------------------------------------------------------------------------------------
 
-    def _shapes(self, group: Group, tensors: TensorChoice) -> list[PricedShape]:
-        """Return the shapes that fit and are not worse than another."""
-        room = self.capacity - tensors.taken
+    def _shapes(self, group: Group, tensors: TensorChoice, capacity: int | None = None) -> list[PricedShape]:
+        """Return the shapes that fit into so many elements, or the memory, and are not worse than another."""
+        room = (self.capacity if capacity is None else capacity) - tensors.taken
 
         def best(*columns: int | None, keys: int = 1, parts: int = 0) -> ParetoShape | None:
             """Return what moves least in whole rows, or in strips: it costs least, whatever is counted.

@@ -25,12 +25,18 @@ from tilewright.core.branch_and_bound import (
     share_of,
 )
 from tilewright.residency.decode_plan import decode_plan
-from tilewright.residency.derived_problems import add_staying, residual_in, subset_sums, weights_of
-from tilewright.residency.exact.addresses import Addresses
+from tilewright.residency.derived_problems import (
+    add_staying,
+    residual_beside,
+    residual_in,
+    subset_sums,
+    weights_of,
+)
 from tilewright.residency.exact.labels import StepSequence
 from tilewright.residency.exact.traffic import (
     Answer,
     RoomierPlans,
+    addresses_in,
     layered_search,
     least_traffic,
     moved_by,
@@ -198,8 +204,11 @@ class _Search:
         self.incumbent.leave_from(needs.maps + loaded)
         if staying in self._tried:
             return
-        room = self.capacity - weights_of(self.graph, members(staying))
-        left = residual_in(self.problem, members(staying), room)
+        try:
+            left = residual_beside(self.problem, members(staying))
+        except InputError:  # weights fit by size, but not into several memories
+            return
+        room = left.machine.capacity
         plan = place_sequence(left, StepSequence(0, needs.choices(loading)), room, self._shares.until())
         if plan is not None:
             self._take(left, staying, plan)
@@ -209,12 +218,12 @@ class _Search:
         if staying in self._tried:
             return
         self._tried.add(staying)
-        room = self.capacity - weights_of(self.graph, members(staying))
         try:
-            left = residual_in(self.problem, members(staying), room)
+            left = residual_beside(self.problem, members(staying))
         except InputError:
             return
-        last, until, addresses = None, self._shares.until(), Addresses(left.groups, room)
+        room = left.machine.capacity
+        last, until, addresses = None, self._shares.until(), addresses_in(left, room)
         try:
             layers = layered_search(left, room, self.incumbent.value - 1, until)
             for last in layers.plans():

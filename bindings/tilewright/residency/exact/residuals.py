@@ -64,6 +64,9 @@ _NOT_CUT = Shape(ORDERS[0], 1, 1)
 OF_ADDRESSES = ("address", "memory")
 """Words that only addresses decide."""
 
+PLACED_IN = "memory that it is placed in first"
+"""With DRAM, what `MEMORY_OF` becomes of a tensor that is on chip as a whole in some step."""
+
 
 class Residuals:
     """What is left of constraints, each set of parts with a number.
@@ -131,8 +134,8 @@ class Residuals:
             return 0, 1
         if term.word == "order":
             return 1, len(ORDERS)
-        if term.word == MEMORY_OF:
-            return 1, len(memory_names(self.problem))
+        if term.word in (MEMORY_OF, PLACED_IN):
+            return 1 + (term.word == PLACED_IN), len(memory_names(self.problem))
         return ANY
 
     # What is known, when -------------------------------------------------------------------------------
@@ -146,8 +149,10 @@ class Residuals:
             if names[0] in self.tensors and names[1] in self.numbers:
                 return None
             return Constant(NOWHERE) if term.word == "address" else Constant(False)
-        if term.word in (MEMORY_OF, TRAFFIC_OF):
+        if term.word == TRAFFIC_OF:
             return None
+        if term.word == MEMORY_OF:
+            return None if names[0] in self.tensors else Constant(1)
         if term.word in OF_TENSOR:
             number = self.tensors.get(str(names[0]), -1)
             return Constant(False) if number < 0 or self.graph.tensors[number].given else None
@@ -187,10 +192,13 @@ class Residuals:
         word, mask = term.word, view.group.mask
         if word == "steps":
             return Constant(1) if last else arithmetic("+", [term, Constant(1)])
-        if word in SUMS or word == "memory":
+        if word in SUMS or word in ("memory", PLACED_IN):
             return None
         if word == MEMORY_OF:
             tensor = self.tensors[str(term.arguments[0])]
+            if self.problem.machine.dram:
+                placed = Term(PLACED_IN, term.arguments) if view.on_chip >> tensor & 1 else None
+                return Constant(1) if placed is None and last else placed
             decided = bool(mask << 1 >> tensor & 1) or last
             return Constant(1) if decided and not view.on_chip >> tensor & 1 else None
         here = [

@@ -61,8 +61,8 @@ def _of_one_frame(problem: Problem, plan: Plan, deadline: float) -> Plan:
     many = problem.limits.frames != ONE
     alike = residual_problem(problem, numbers) if many else problem_of_plan(problem, plan)
     below = weights_of(problem.graph, numbers)
-    if any(address >= below for address in plan.staying.values()):
-        return plan  # not below all else, as the search places them
+    if len(problem.machine.regions) > 1 or any(address >= below for address in plan.staying.values()):
+        return plan  # not below all else, as the search places them in one memory
     bare = replace(
         plan,
         steps=tuple(step.moved_up(-below) for step in plan.steps),

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import NamedTuple
 
 from tilewright.core.branch_and_bound import Incumbent, ignore, share_of
@@ -11,6 +11,7 @@ from tilewright.residency.decode_plan import decode_plan
 from tilewright.residency.evaluation import objective, violation
 from tilewright.residency.exact.constrained import search_constrained
 from tilewright.residency.exact.labels import LabelSearch, StepSequence
+from tilewright.residency.exact.packed_steps import PackedSteps
 from tilewright.residency.exact.priced_steps import PricedSteps, most_parts, units_of
 from tilewright.residency.exact.recompute import search_recompute
 from tilewright.residency.exact.resident_weights import search_resident_weights
@@ -28,7 +29,7 @@ from tilewright.residency.exact.without_dram import best_without_dram
 from tilewright.residency.machine import ONE
 from tilewright.residency.plan import Plan
 from tilewright.residency.problem import LIMITED, Problem
-from tilewright.spec.errors import OutOfTimeError
+from tilewright.spec.errors import InputError, OutOfTimeError
 
 
 @dataclass(frozen=True)
@@ -41,10 +42,14 @@ class CostParams:
         Share of the time in which a plan is looked for that moves least, to begin with.
     fineness
         At first plans are looked for that cost this part more than they must.
+    largest_share
+        Share of the time that is kept for plans in the largest of several memories, in case that of plans
+        with the least sum of sizes none has addresses.
     """
 
     first_share: float = 0.25
     fineness: int = 64
+    largest_share: float = 0.3
 
 
 PARAMS = CostParams()
@@ -66,6 +71,42 @@ def search_one_objective(
     """
     if not problem.machine.dram:
         return best_without_dram(problem, deadline, on_bound, on_plan)
+    if len(problem.machine.regions) == 1:
+        return _search_one_objective(problem, deadline, on_bound, on_plan, start)
+    until = share_of(deadline, 1 - PARAMS.largest_share)
+    answer = _search_one_objective(problem, until, on_bound, on_plan, start)
+    if answer.plan is not None or answer.impossible or problem.constraints:
+        return answer
+    if start is not None and objective(problem, start) <= answer.bound:
+        return answer
+    return answer._replace(plan=_plan_in_largest(problem, deadline))
+
+
+def _plan_in_largest(problem: Problem, deadline: float) -> Plan | None:
+    """Return the best plan that the largest of several memories holds, or None."""
+    machine = problem.machine
+    largest = max(machine.regions, key=lambda region: region.elements)
+    room = min(machine.capacity, largest.elements) * machine.element_bytes
+    try:
+        alone = problem.with_(machine={"memory": largest.name, "memory_bytes": room})
+    except InputError:
+        return None
+    found = _search_one_objective(alone, deadline, ignore, ignore).plan
+    if found is None:
+        return None
+    staying = {name: at + largest.begin for name, at in found.staying.items()}
+    plan = replace(found.moved_up(largest.begin), staying=staying)
+    return plan if violation(problem, plan) is None else None
+
+
+def _search_one_objective(
+    problem: Problem,
+    deadline: float,
+    on_bound: Callable[[int], None],
+    on_plan: Callable[[Plan], None],
+    start: Plan | None = None,
+) -> Answer:
+    """Return the plan that is best: see `search_one_objective`; bounds are those of one memory."""
     if problem.constraints:
         return search_constrained(problem, deadline, on_bound, on_plan, start)
     limits = problem.objective.limits
@@ -142,7 +183,7 @@ class _Search:
         self.problem = problem
         limited = tuple(problem.objective.limits)
         self.names = limited if problem.minimise == "memory" else (problem.minimise, *limited)
-        self.steps = PricedSteps(problem, capacity, self.names)
+        self.steps: PricedSteps = PricedSteps(problem, capacity, self.names)
 
     def labels(self, most: int | None, deadline: float, repeat: int = 1) -> LabelSearch:
         """Return a search for plans that cost no more than `most` of what is minimised."""
@@ -204,6 +245,8 @@ def least_cost(
         more *= 2
     plan = place_sequence(problem, found, problem.machine.capacity, deadline)
     if plan is None:
+        if len(problem.machine.regions) > 1:
+            search.steps = PackedSteps(problem, search.names)
         labels = search.labels(None, deadline, TRAFFIC_PARAMS.repeat)
         plan = first_placeable(problem, labels, deadline)
     if plan is not None:

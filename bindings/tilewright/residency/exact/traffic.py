@@ -13,11 +13,12 @@ from tilewright.residency.decode_plan import decode_plan
 from tilewright.residency.exact.addresses import Addresses
 from tilewright.residency.exact.labels import LabelSearch, StepSequence
 from tilewright.residency.exact.layers import Layers
+from tilewright.residency.exact.packed_steps import PackedSteps
 from tilewright.residency.exact.priced_steps import PricedSteps
 from tilewright.residency.placement import peak_elements, place_steps, placed_items
 from tilewright.residency.plan import Plan
 from tilewright.residency.problem import Problem
-from tilewright.residency.transitions import Transitions
+from tilewright.residency.transitions import StepChoice, Transitions
 from tilewright.spec.errors import InputError, OutOfTimeError
 
 
@@ -105,9 +106,14 @@ def moved_by(problem: Problem, plan: Plan) -> int:
     return sum(step.moved for step in decode_plan(problem, plan))
 
 
+def addresses_in(problem: Problem, capacity: int) -> Addresses:
+    """Return what finds addresses for plans that take so many elements of a problem's memories."""
+    return Addresses(problem.groups, capacity, problem.machine.regions)
+
+
 def place_sequence(problem: Problem, found: StepSequence, capacity: int, deadline: float) -> Plan | None:
     """Return the plan of some steps: in few passes if that has addresses, else with the least buffers."""
-    return Addresses(problem.groups, capacity).place(found.choices, deadline)
+    return addresses_in(problem, capacity).place(found.choices, deadline)
 
 
 # Least traffic ------------------------------------------------------------------------------------------
@@ -140,7 +146,7 @@ def least_traffic(
 
     if known == bound:
         return Answer(plan, bound * width)
-    addresses = Addresses(problem.groups, capacity)
+    addresses = addresses_in(problem, capacity)
     try:
         less = most if known is None else min(most, known - 1)
         layers = layered_search(problem, capacity, less, deadline, prove)
@@ -193,6 +199,10 @@ def search_placeable(
     best = addresses.place(last.choices, deadline) if few else None
     if best is not None:
         return best
+    if few and len(problem.machine.regions) > 1:
+        most = None if known is None else known - 1  # all by themselves, steps may move more than in one
+        search = LabelSearch(PackedSteps(problem), (most,), repeat=PARAMS.repeat, deadline=deadline)
+        return first_placeable(problem, search, deadline)
     another = roomier.search(last, limit, share_of(deadline, PARAMS.roomier_share))
     if another is not None:
         limit, best = another[0] - 1, another[1]
@@ -208,7 +218,12 @@ def first_placeable(problem: Problem, search: LabelSearch, deadline: float) -> P
     """Return the first plan of a search that has addresses, None if many have none."""
     with suppress(OutOfTimeError):
         for number, found in enumerate(search.paths()):
-            plan = place_steps(problem.groups, found.choices, problem.machine.capacity, deadline, exact=True)
+            machine = problem.machine
+            plan = place_steps(
+                *(problem.groups, found.choices, machine.capacity, deadline),
+                exact=True,
+                regions=machine.regions,
+            )
             if plan is not None or number > PARAMS.tried:
                 return plan
     return None
@@ -237,8 +252,10 @@ class RoomierPlans:
         """
         until, self.layers.deadline = self.layers.deadline, deadline
         another: StepSequence | None = found
+        tried = set[tuple[StepChoice, ...]]()
         try:
-            while another is not None:
+            while another is not None and another.choices not in tried:
+                tried.add(another.choices)
                 self._leave_more(another)
                 another = self._next(found.cost, most)
                 if another is not None:
@@ -326,8 +343,13 @@ def bisect_memory(
         pass
     if best is None:
         return Answer(None, low * width)
-    plan, capacity = None, high
+    plan, capacity, several = None, high, len(problem.machine.regions) > 1
     while plan is None and capacity <= top and time.monotonic() < deadline:
-        plan = place_sequence(problem, best, capacity, deadline) if place is None else place(best, capacity)
-        capacity += max(1, capacity // 100)
+        if place is not None:
+            plan = place(best, capacity)
+        else:
+            last = not several or capacity == top
+            plan = addresses_in(problem, capacity).place(best.choices, deadline, last=last)
+        more = capacity + max(1, capacity // 100)
+        capacity = min(top, more) if several and capacity < top else more
     return Answer(plan, low * width)

@@ -120,7 +120,7 @@ def traffic_curve(
     Raises
     ------
     InputError
-        For plans of many frames, and for operations that are executed twice.
+        For several memories, plans of many frames, and operations that are executed twice.
     """
     refuse_curve(problem)
     known = _Known(problem, deadline)
@@ -137,7 +137,7 @@ def traffic_curve(
 
 
 def refuse_curve(problem: Problem) -> None:
-    """Refuse constraints, many frames, and operations that are executed twice: these have no curve.
+    """Refuse constraints, several memories, many frames, and operations that are executed twice.
 
     Raises
     ------
@@ -150,6 +150,9 @@ def refuse_curve(problem: Problem) -> None:
     if not problem.machine.dram:
         limit = "has no curve of traffic over memory: maps are not moved"
         raise InputError("machine.dram", problem.machine.dram, limit)
+    if len(problem.machine.regions) > 1:
+        names = [region.name for region in problem.machine.regions]
+        raise InputError("machine.memory", names, "has no curve of traffic over memory, which is for one")
     if problem.limits.frames != ONE:
         limit = "has no curve of traffic over memory, which is for a single frame"
         raise InputError("limits.frames", problem.limits.frames, limit)

@@ -407,12 +407,20 @@ class TrafficSteps:
             known = self._least[key] = limit, least
         return known[1]
 
-    def spilled(self, mask: int, done: int) -> TrafficStep | None:
-        """Return the way to execute a group that leaves nothing on chip, with nothing on chip before."""
+    def spilled(self, mask: int, done: int, room: int | None = None) -> TrafficStep | None:
+        """Return the way to execute a group that leaves nothing on chip, with nothing on chip before.
+
+        Parameters
+        ----------
+        room
+            Elements of memory; by default all.
+        """
         group = self.steps.groups[mask]
         live = self.graph.still_read(done | mask)
         written = sum(1 << tensor for tensor in group.outputs) & (live | self.graph.leaving)
         shapes = self._shapes_of(group, 0, group.read, -1, self.limit)
+        if room is not None:
+            shapes = [shape for shape in shapes if shape.memory <= room]
         if not shapes:
             return None
         moved = {tensor: self.moved_beyond(group, tensor, done) for tensor in members(group.read | written)}
@@ -459,6 +467,15 @@ class TrafficSteps:
         self, group: Group, tensor: int, live: int, chip: int, dram: int, moved: MovedBeyond
     ) -> list[TensorOption]:
         """Return what may become of a tensor; one that is nowhere may be anywhere."""
+        every = self._every_option(group, tensor, live, chip, dram, moved)
+        if self.graph.too_large >> tensor & 1:
+            return [option for option in every if not option.fetched | option.resident]
+        return every
+
+    def _every_option(
+        self, group: Group, tensor: int, live: int, chip: int, dram: int, moved: MovedBeyond
+    ) -> list[TensorOption]:
+        """Return what may become of a tensor that some memory holds as a whole."""
         bit, later = 1 << tensor, self.later[tensor]
         stays = bool(live & bit)
         if not group.read & bit:

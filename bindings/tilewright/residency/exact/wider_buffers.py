@@ -30,7 +30,11 @@ FILLED_PERCENT = (100, 90, 75, 50)
 
 
 def widen_buffers(
-    groups: Groups, choices: Sequence[StepChoice], everything: Sequence[Placed], capacity: int
+    groups: Groups,
+    choices: Sequence[StepChoice],
+    everything: Sequence[Placed],
+    capacity: int,
+    borders: Sequence[int] = (),
 ) -> tuple[list[StepChoice], list[Placed]]:
     """Return the same steps in fewer passes, as far as buffers fit beside the tensors.
 
@@ -40,11 +44,15 @@ def widen_buffers(
     ----------
     everything
         All that the steps place, with addresses.
+    borders
+        Elements that nothing lies on both sides of.
     """
+    between = [(border, border) for border in borders]
     kept = [(item, at) for item, at in everything if kind_of(item.names[0][1]) == MAP]
     new, found = [], list(kept)
     for number, (choice, alive) in enumerate(_alive(groups, choices)):
-        gaps = _gaps([(at, at + item.size) for item, at in kept if item.begin <= number < item.end], capacity)
+        beside = [(at, at + item.size) for item, at in kept if item.begin <= number < item.end]
+        gaps = _gaps([*beside, *between], capacity)
         room = sum(end - begin for begin, end in gaps)
         own = [
             (item, at) for item, at in everything if item.begin == number and kind_of(item.names[0][1]) != MAP

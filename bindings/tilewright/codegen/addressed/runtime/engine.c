@@ -4,7 +4,8 @@
 #include VALUES /* floats.h or integers.h */
 
 /* All that is on chip, as large as the plan says. */
-ON_CHIP(memory) unsigned char memory[MEMORY_BYTES];
+#define DEFINED(name, bytes) ON_CHIP(name) unsigned char name[bytes];
+MEMORIES(DEFINED)
 
 /* A pass over a strip or tile, for some output and input channels: counters, no values. */
 typedef struct {
@@ -93,7 +94,7 @@ static long place(const run_t *r, int m, int y, int x, int channel, int first)
 
 static value_t element(long at)
 {
-    return element_of(memory, at);
+    return element_of(chip(at), 0);
 }
 
 /* The channel of an operation's input at which a part begins. */
@@ -237,12 +238,12 @@ static void load_weights(const run_t *r, const operation_t *o, range_t units)
         const long begin = MIN(units.begin * o->each, o->weight_count);
         const long end = MIN(units.end * o->each, o->weight_count);
         if (begin < end)
-            dma_load(memory + to * ELEMENT_BYTES, o->weights + begin * ELEMENT_BYTES, (end - begin) * ELEMENT_BYTES);
+            dma_load(chip(to), o->weights + begin * ELEMENT_BYTES, (end - begin) * ELEMENT_BYTES);
         return;
     }
     const long first = first_weight(r, o);
     for (int k = units.begin; k < units.end; k++)
-        dma_load(memory + (to + (k - units.begin) * row) * ELEMENT_BYTES, o->weights + (k * o->each + first) * ELEMENT_BYTES,
+        dma_load(chip(to + (k - units.begin) * row), o->weights + (k * o->each + first) * ELEMENT_BYTES,
                  row * ELEMENT_BYTES);
 }
 
@@ -267,7 +268,7 @@ static void move_pixels(const run_t *r, int m, range_t pixels, range_t channels,
         some = whole && map->apart == 1 ? MIN(some, (int)(map->pixels - slot(r, m, y, x))) : 1;
         const int each = map->apart == 1 ? count : 1;
         for (int c = channels.begin; c < channels.end; c += each) {
-            unsigned char *inside = memory + place(r, m, y, x, c, first) * ELEMENT_BYTES;
+            unsigned char *inside = chip(place(r, m, y, x, c, first));
             unsigned char *outside = t->dram + (((long)y * t->columns + x) * t->channels + c) * ELEMENT_BYTES;
             const long bytes = (long)some * each * ELEMENT_BYTES;
             if (saved)
@@ -386,7 +387,7 @@ static sum_t added(const work_t *w, int k, int y, int x, value_t *bias)
     *bias = has_bias ? bias_of(o, element(own)) : 0;
     sum_t sum = o->bias_within ? (sum_t)*bias : 0;
     if (r->inputs.begin)
-        sum += (sum_t)partial_of(memory, sum_at(w, k, y, x), sum_bits(o));
+        sum += (sum_t)partial_of(chip(sum_at(w, k, y, x)), 0, sum_bits(o));
     for (int p = 0; p < o->part_count; p++)
         sum += o->in_a_row ? connected(w, &o->parts[p], own + has_bias)
                            : windowed(w, &o->parts[p], group, own + has_bias, y, x);
@@ -710,12 +711,12 @@ static void load_weights_of_pixels(const run_t *r, const operation_t *o, range_t
     for (int k = units.begin; k < units.end; k++) {
         const unsigned char *from = o->weights + k * o->each * ELEMENT_BYTES;
         if (is_first(r) && o->has_bias)
-            dma_load(memory + to++ * ELEMENT_BYTES, from, ELEMENT_BYTES);
+            dma_load(chip(to++), from, ELEMENT_BYTES);
         for (int c = 0; c < depth; c++)
             for (int p = r->before[o->map], some; p < r->ends[o->map]; p += some) {
                 const long pixel = (long)(p / width) * t->columns + columns.begin + p % width;
                 some = side_by_side(r, o->map, p);
-                dma_load(memory + to * ELEMENT_BYTES, from + (o->has_bias + (long)c * plane + pixel) * ELEMENT_BYTES,
+                dma_load(chip(to), from + (o->has_bias + (long)c * plane + pixel) * ELEMENT_BYTES,
                          (long)some * ELEMENT_BYTES);
                 to += some;
             }
@@ -772,7 +773,7 @@ static void save_running(const run_t *r, const operation_t *o, range_t channels)
     const map_t *map = &r->step->maps[o->map];
     for (int c = channels.begin; c < channels.end; c++)
         dma_save(map->tensor->dram + (long)c * ELEMENT_BYTES,
-                 memory + place(r, o->map, 0, 0, c, map->whole ? 0 : first_running(r)) * ELEMENT_BYTES, ELEMENT_BYTES);
+                 chip(place(r, o->map, 0, 0, c, map->whole ? 0 : first_running(r))), ELEMENT_BYTES);
 }
 
 /* Add the pixels of a pass to some running values; with the last ones the output is there. */
@@ -784,7 +785,7 @@ static void add_pixels(const run_t *r, const operation_t *o, range_t channels)
         load_weights_of_pixels(r, o, channels);
     for (int k = channels.begin; k < channels.end; k++) {
         const long at = running_at(r, o, k);
-        value_t value = is_first(r) ? (o->kind == MAX_POOL ? LEAST : 0) : partial_of(memory, at, r->step->running);
+        value_t value = is_first(r) ? (o->kind == MAX_POOL ? LEAST : 0) : partial_of(chip(at), 0, r->step->running);
         if (o->kind == CONV) {
             value = connected_pixels(&work, k, value);
         } else {
@@ -793,12 +794,12 @@ static void add_pixels(const run_t *r, const operation_t *o, range_t channels)
             value = with_pixels(&work, value, from->parts, channel, 0);
         }
         if (!is_last(r)) {
-            put_partial(memory, at, r->step->running, value);
+            put_partial(chip(at), 0, r->step->running, value);
             continue;
         }
         if (o->kind == CONV)
             value = accumulated(o, (sum_t)value);
-        put_element(memory, place(r, o->map, 0, 0, k, map->whole ? 0 : first_running(r)), finished(o, value));
+        put_element(chip(place(r, o->map, 0, 0, k, map->whole ? 0 : first_running(r))), 0, finished(o, value));
     }
     if (map->written && is_last(r) && !r->step->doubled)
         save_running(r, o, channels);
@@ -838,9 +839,9 @@ static void compute_block(const run_t *r, const operation_t *o, range_t channels
         const int y = rows.begin + p / width, x = columns.begin + p % width;
         value_t bias;
         if (partial)
-            put_partial(memory, sum_at(&work, c, y, x), sum_bits(o), (value_t)added(&work, c, y, x, &bias));
+            put_partial(chip(sum_at(&work, c, y, x)), 0, sum_bits(o), (value_t)added(&work, c, y, x, &bias));
         else
-            put_element(memory, place(r, o->map, y, x, c, first), computed(&work, c, y, x));
+            put_element(chip(place(r, o->map, y, x, c, first)), 0, computed(&work, c, y, x));
     }
     if (map->written && !partial && !r->step->doubled)
         save(r, o->map, channels);
@@ -859,7 +860,7 @@ typedef struct {
 static void load_more(load_t *l, long at)
 {
     if (l->count && at != l->first + l->count) {
-        dma_load(memory + l->to * ELEMENT_BYTES, l->from + l->first * ELEMENT_BYTES, l->count * ELEMENT_BYTES);
+        dma_load(chip(l->to), l->from + l->first * ELEMENT_BYTES, l->count * ELEMENT_BYTES);
         l->to += l->count;
         l->count = 0;
     }
@@ -934,15 +935,15 @@ static void pass_scores(const run_t *r, const operation_t *o, const operation_t 
         value_t total = begins ? 0 : element(total_at) * less;
         for (int v = r->columns.begin; v < r->columns.end; v++) {
             const long at = sum_of(r, context, p, g, v);
-            put_element(memory, at, begins ? 0 : element(at) * less);
+            put_element(chip(at), 0, begins ? 0 : element(at) * less);
         }
         for (int k = r->terms.begin; k < r->terms.end; k++) {
             const value_t power = k < end ? exp(element(place(r, o->parts[0].map, y, x, g * keys + k, 0)) - most) : 0;
-            put_element(memory, place(r, o->map, y, x, g * keys + k, 0), power);
+            put_element(chip(place(r, o->map, y, x, g * keys + k, 0)), 0, power);
             total += power;
         }
-        put_element(memory, most_at, most);
-        put_element(memory, total_at, total);
+        put_element(chip(most_at), 0, most);
+        put_element(chip(total_at), 0, total);
     }
 }
 
@@ -961,7 +962,7 @@ static void save_results(const run_t *r, const operation_t *o, int p, int y, int
     for (int v = r->columns.begin; map->written && v < r->columns.end; v += each) {
         const long to = ((long)y * t->columns + x) * t->channels + group * o->columns + v;
         const long from = result_at(r, o, p, y, x, group, v);
-        dma_save(t->dram + to * ELEMENT_BYTES, memory + from * ELEMENT_BYTES, (long)each * ELEMENT_BYTES);
+        dma_save(t->dram + to * ELEMENT_BYTES, chip(from), (long)each * ELEMENT_BYTES);
     }
 }
 
@@ -974,7 +975,7 @@ static void add_terms(const run_t *r, const operation_t *o, int p, int y, int x)
         for (int v = r->columns.begin; v < r->columns.end; v++) {
             const long at = sum_of(r, o, p, g, v);
             const value_t sum = (begins ? 0 : element(at)) + products(&work, g, v, r->terms, 0, y, x);
-            put_element(memory, ends ? result_at(r, o, p, y, x, g, v) : at, ends ? finished(o, sum) : sum);
+            put_element(chip(ends ? result_at(r, o, p, y, x, g, v) : at), 0, ends ? finished(o, sum) : sum);
         }
         if (ends)
             save_results(r, o, p, y, x, g);
@@ -987,7 +988,7 @@ static void end_context(const run_t *r, const operation_t *o, int p, int y, int 
     for (int g = r->groups.begin; g < r->groups.end; g++) {
         const value_t total = element(sum_of(r, o, p, g, r->columns.end + 1));
         for (int v = r->columns.begin; v < r->columns.end; v++)
-            put_element(memory, result_at(r, o, p, y, x, g, v), finished(o, element(sum_of(r, o, p, g, v)) / total));
+            put_element(chip(result_at(r, o, p, y, x, g, v)), 0, finished(o, element(sum_of(r, o, p, g, v)) / total));
         save_results(r, o, p, y, x, g);
     }
 }
@@ -1095,7 +1096,7 @@ static void load_values(const operation_t *o, int direction, range_t values, int
     for (int j = values.begin; j < values.end; j++) {
         const long from = ((long)direction * o->hidden + j) * o->of_value + first;
         const long to = o->address + (j - values.begin) * o->of_value + first;
-        dma_load(memory + to * ELEMENT_BYTES, o->weights + from * ELEMENT_BYTES, count * ELEMENT_BYTES);
+        dma_load(chip(to), o->weights + from * ELEMENT_BYTES, count * ELEMENT_BYTES);
     }
 }
 
@@ -1165,7 +1166,7 @@ static void compute_gates(const work_t *w, const gates_t *g, int t)
             }
             if (!candidate || o->reset_after)
                 value = gate < smooth ? sigmoid(value) : tanh(value);
-            put_element(memory, gate_at(o, gate, j), value);
+            put_element(chip(gate_at(o, gate, j)), 0, value);
         }
 }
 
@@ -1174,7 +1175,7 @@ static void compute_candidates(const operation_t *o, const gates_t *g)
 {
     for (int j = g->values.begin; j < g->values.end; j++) {
         const value_t sum = element(gate_at(o, 2, j)) + of_state(o, g, 2, j, gate_at(o, 1, 0));
-        put_element(memory, gate_at(o, 2, j), tanh(sum));
+        put_element(chip(gate_at(o, 2, j)), 0, tanh(sum));
     }
 }
 
@@ -1185,7 +1186,7 @@ static void next_gates(const work_t *w, int direction, int t, int size)
     const int there = o->kept || o->stays, loaded = !there && size < o->hidden;
     for (int later = 0; later <= (read_later(o) > 0); later++) {
         for (int j = 0; later && j < o->hidden; j++)
-            put_element(memory, gate_at(o, 1, j), element(gate_at(o, 1, j)) * element(state_at(o, j)));
+            put_element(chip(gate_at(o, 1, j)), 0, element(gate_at(o, 1, j)) * element(state_at(o, j)));
         for (gates_t g = {{0, 0}, o->address}; g.values.begin < o->hidden; g.values.begin = g.values.end) {
             g.values.end = MIN(g.values.begin + size, o->hidden);
             if (there)
@@ -1212,10 +1213,10 @@ static void next_state(const work_t *w, int direction, int t, int size)
             value = (1 - first) * element(gate_at(o, 2, j)) + first * element(state_at(o, j));
         if (o->kind == LSTM) { /* gates: input, output, forget, candidate */
             const value_t cell = element(gate_at(o, 2, j)) * element(cell_at(o, j)) + first * element(gate_at(o, 3, j));
-            put_element(memory, cell_at(o, j), cell);
+            put_element(chip(cell_at(o, j)), 0, cell);
             value = element(gate_at(o, 1, j)) * tanh(cell);
         }
-        put_element(memory, state_at(o, j), value);
+        put_element(chip(state_at(o, j)), 0, value);
     }
 }
 
@@ -1229,7 +1230,7 @@ static void give_state(const run_t *r, const operation_t *o, int direction, int 
                                                       : ((long)t * o->directions + direction) * o->hidden + j;
         const long number = o->every ? place_in_time : (long)direction * o->hidden + j;
         const int c = (int)(number / pixels), p = (int)(number % pixels);
-        put_element(memory, place(r, o->map, p / width, p % width, c, 0), finished(o, element(state_at(o, j))));
+        put_element(chip(place(r, o->map, p / width, p % width, c, 0)), 0, finished(o, element(state_at(o, j))));
     }
 }
 
@@ -1245,7 +1246,7 @@ static void compute_states(const run_t *r, const operation_t *o)
             for (int later = 0; later <= (read_later(o) > 0); later++)
                 load_values(o, direction, all, later);
         for (int j = 0; j < (1 + (o->kind == LSTM)) * o->hidden; j++)
-            put_element(memory, state_at(o, j), 0);
+            put_element(chip(state_at(o, j)), 0, 0);
         for (int step = 0; step < o->steps; step++) {
             const int t = back ? o->steps - 1 - step : step;
             next_state(&work, direction, t, size);
@@ -1453,7 +1454,7 @@ static void run_doubled(run_t first)
 void load_staying(const staying_t *staying, int count)
 {
     for (int i = 0; i < count; i++)
-        dma_load(memory + staying[i].address * ELEMENT_BYTES, staying[i].weights, staying[i].count * ELEMENT_BYTES);
+        dma_load(chip(staying[i].address), staying[i].weights, staying[i].count * ELEMENT_BYTES);
 }
 
 void run_step(const step_t *step)
@@ -1463,12 +1464,12 @@ void run_step(const step_t *step)
         const map_t *map = &step->maps[m];
         const long bytes = (long)pixels_of(map->tensor) * map->tensor->channels * ELEMENT_BYTES;
         if (map->fetched == map->tensor->channels) {
-            dma_load(memory + map->address * ELEMENT_BYTES, map->tensor->dram, bytes);
+            dma_load(chip(map->address), map->tensor->dram, bytes);
             continue;
         }
         for (long p = 0; map->fetched && p < pixels_of(map->tensor); p++) { /* others are read by nobody */
             const long at = p * map->tensor->channels + map->from;
-            dma_load(memory + (map->address + at) * ELEMENT_BYTES, map->tensor->dram + at * ELEMENT_BYTES,
+            dma_load(chip(map->address + at), map->tensor->dram + at * ELEMENT_BYTES,
                      (long)map->fetched * ELEMENT_BYTES);
         }
     }

@@ -1,5 +1,5 @@
 /*
- * Steps of a plan, executed pass by pass in one memory on chip. Whole maps, line buffers, blocks and weights lie
+ * Steps of a plan, executed pass by pass in memory on chip. Whole maps, line buffers, blocks and weights lie
  * at the addresses that the plan gives them, which count elements.
  */
 #ifndef ENGINE_H
@@ -7,7 +7,7 @@
 
 #include <stdint.h>
 
-#include "machine.h" /* ELEMENT_BITS, value_t, sum_t, MEMORY_BYTES */
+#include "machine.h" /* ELEMENT_BITS, value_t, sum_t, MEMORIES, CHIP */
 #include "numbers.h"
 
 /* In DRAM: [rows][columns][channels]. */
@@ -182,8 +182,14 @@ typedef struct {
     long address, count;
 } staying_t;
 
-/* The memory on chip. */
-extern unsigned char memory[MEMORY_BYTES];
+/* All memory on chip, and where an element of it is. */
+#define DECLARED(name, bytes) extern unsigned char name[bytes];
+MEMORIES(DECLARED)
+
+static inline unsigned char *chip(long at)
+{
+    return CHIP(at);
+}
 
 void load_staying(const staying_t *staying, int count);
 

@@ -41,7 +41,8 @@ int main(void)
     finish(weights, "data/weights.bin");
     for (int i = 0; i < 4; i++)
         files[i] = opened(paths[i], i < 3 ? "rb" : "wb");
-    memset(memory, 0xa5, sizeof memory); /* what is on chip before is no zeros */
+#define CLEARED(name, bytes) memset(name, 0xa5, bytes); /* what is on chip before is no zeros */
+    MEMORIES(CLEARED)
     load_staying(staying, STAYING);
     const long long once = dma_counts.loaded_bytes;
     dma_counts.loaded_bytes = 0;
