@@ -22,6 +22,7 @@ from tilewright.residency.exact.ram_search import (
     undominated,
 )
 from tilewright.residency.problem import Problem
+from tilewright.residency.shapes.shape import has_blocks
 from tilewright.residency.transitions import StepChoice
 
 
@@ -57,7 +58,7 @@ class InOneOfMemories(WithoutDram):
         alone: bool = False,
     ) -> None:
         super().__init__(problem, deadline, first, most, alone=alone, capacity=capacity)
-        self.region = region
+        self.region, self.streams = region, self.memory_costs.may_copy(self.names)
 
     def ways(self, mask: int, done: int, left: int | None = None, where: Where = ()) -> list[Label]:
         """Return the ways to execute a group next that no other one beats."""
@@ -69,6 +70,7 @@ class InOneOfMemories(WithoutDram):
         """Return a way with the weights copied that are worth it."""
         check_deadline(self.deadline)
         inside = {(buffer.what, buffer.number) for buffer in way.buffers}
+        stay = has_blocks(self.groups[way.choice.group], way.choice.shape)  # or are streamed
         costs, copies = self.counted(way.spent), list[tuple[int, int, Costs]]()
         for thing in way.accesses:
             here, flash = self._costs_of(way, thing)
@@ -76,7 +78,7 @@ class InOneOfMemories(WithoutDram):
                 costs = _sum(costs, here)
                 continue
             costs, less = _sum(costs, flash), tuple(a - b for a, b in zip(here, flash, strict=True))
-            if min(less, default=0) < 0:
+            if min(less, default=0) < 0 and not stay:
                 copies.append((thing[1], self.graph.operations[thing[1]].copyable, less))
         found, room = [_Copies((way.memory, *costs))], self.steps.capacity
         for number, size, less in copies:
@@ -90,7 +92,7 @@ class InOneOfMemories(WithoutDram):
 
     def _costs_of(self, way: Way, thing: Thing) -> tuple[Costs, Costs]:
         """Return what accesses to a thing add to all costs in this memory, and in flash or the last one."""
-        every = {name: self.costs_of(name, thing, way.accesses[thing]) for name in self.placed}
+        every = {name: self.costs_of(name, way, thing) for name in self.placed}
         nothing = (0,) * (self.region + 1)
         told = [every.get(name, nothing) for name in self.names]
         return tuple(each[self.region] for each in told), tuple(each[-1] for each in told)

@@ -181,6 +181,8 @@ class WithoutDram:
         What is counted besides memory.
     placed
         What of these depends on what lies where.
+    streams
+        Whether weights may be copied block by block.
     places
         What must hold of where tensors lie. Where all memories are as one it may not.
     """
@@ -217,7 +219,7 @@ class WithoutDram:
         self._accessed = any(map(self.memory_costs.matter, counted))
         self.placed = self.memory_costs.placed(counted)
         # Where all memories are as one, weights that are copied whole take no memory, and are no worse.
-        self._streams = self.in_several and self.memory_costs.may_copy(self.names)
+        self.streams = self.in_several and self.memory_costs.may_copy(self.names)
         if undecided := [name for name in self.placed if name not in self.names]:
             reason = f"speaks of {undecided[0]}, which what lies where decides: it takes an upper limit"
             raise InputError("constraints", str(problem.constraints[0]), reason)
@@ -408,7 +410,7 @@ class WithoutDram:
             if not together and not tensors.streamed:
                 for kernels in range(1, most_kernels(group) + 1 if KERNELS in told else 2):
                     yield Shape("kernels", 1, kernels, running=area.is_running)
-                if self._streams and not area.is_running:
+                if self.streams and not area.is_running:
                     yield from self._streamed(group, told)
         passes: Iterable[int] = ()
         if PIXELS in told:
