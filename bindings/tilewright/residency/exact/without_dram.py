@@ -190,10 +190,12 @@ def front_in_one_memory(problem: Problem, deadline: float, over: str) -> list[Po
         capacity = min(regions[region].elements, asked.capacity)
         search = InOneOfMemories(problem, deadline, over, region=region, capacity=capacity)
         points += [Point(label, search) for label in search.front()]
-    found = list[Point]()
+    found, least = list[Point](), None
     for point in sorted(points, key=lambda point: point.label.costs[:2]):
-        if not found or point.label.costs[1] < found[-1].label.costs[1]:
+        cost = units_of(problem, over, point.label.costs[1])
+        if least is None or cost < least:  # parts of a cycle make no point
             found.append(point)
+            least = cost
     return found
 
 
