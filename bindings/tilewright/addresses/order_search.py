@@ -51,7 +51,7 @@ PARAMS = OrderSearchParams()
 
 
 class Items(NamedTuple):
-    """What is placed.
+    """What is placed, and behind it borders: items of no size, at their places all the time.
 
     Attributes
     ----------
@@ -62,9 +62,11 @@ class Items(NamedTuple):
         Two items of the same size, and a time: from that time on they may change their ends, if both are
         there just before one of them ends.
     firsts, others
-        The items that may be beside each one: ``others[firsts[item] : firsts[item + 1]]``.
+        The items that may be beside each one: ``others[firsts[item] : firsts[item + 1]]``, borders last.
     borders : shape (borders,)
-        Addresses that nothing lies on both sides of, in ascending order.
+        Addresses that nothing lies on both sides of.
+    placed
+        How many items are no borders.
     """
 
     begins: Ints
@@ -74,6 +76,7 @@ class Items(NamedTuple):
     firsts: Ints
     others: Ints
     borders: Ints
+    placed: int
 
 
 class Placing(NamedTuple):
@@ -86,8 +89,8 @@ class Placing(NamedTuple):
         Whether an item lies as high as it can.
     ends : shape (items,)
         Of items, some of which have changed theirs.
-    lows, tops : shape (items + borders,)
-        For working: what is taken beside an item, and borders, which take nothing.
+    lows, tops : shape (items,)
+        For working: what is taken beside an item.
     """
 
     order: Ints
@@ -156,7 +159,7 @@ def place_or_exchange(
         count = min(at_once, tries - tried)
         offsets, unplaced, own_ends = search_orders(items, orders, capacity, count, seed)
         if unplaced < fewest:
-            best, fewest = (offsets, own_ends), unplaced
+            best, fewest = (offsets[: len(sizes)], own_ends[: len(sizes)]), unplaced
         if not unplaced:
             break
         tried, seed = tried + count, seed + 1
@@ -176,8 +179,21 @@ def _items(begins: Ints, ends: Ints, sizes: Ints, pairs: Ints, borders: Ints) ->
             break
     beside = (begins[:, None] < latest) & (begins < latest[:, None])
     np.fill_diagonal(beside, val=False)
+    placed, number = len(sizes), len(borders)
+    beside = np.pad(beside, ((0, number), (0, number)))
+    beside[:placed, placed:] = True
     firsts = np.concatenate(([0], np.cumsum(beside.sum(axis=1)))).astype(np.int64)
-    return Items(begins, ends, sizes, pairs, firsts, np.nonzero(beside)[1].astype(np.int64), borders)
+    nothing = np.zeros(number, dtype=np.int64)
+    return Items(
+        np.concatenate((begins, nothing + begins.min(initial=0))),
+        np.concatenate((ends, nothing + latest.max(initial=1))),
+        np.concatenate((sizes, nothing)),
+        pairs,
+        firsts,
+        np.nonzero(beside)[1].astype(np.int64),
+        borders,
+        placed,
+    )
 
 
 # Compiled -----------------------------------------------------------------------------------------------
@@ -240,12 +256,6 @@ def lowest_gap(items: Items, placing: Placing, item: int, capacity: int, offsets
     For what lies high it is counted from the top of the memory.
     """
     begins, ends, lows, tops, beside = items.begins, placing.ends, placing.lows, placing.tops, 0
-    for border in items.borders:
-        lows[beside] = tops[beside] = border
-        beside += 1
-    if placing.high[item]:
-        for place in range(beside):
-            lows[beside - 1 - place] = tops[beside - 1 - place] = capacity - items.borders[place]
     for place in range(items.firsts[item], items.firsts[item + 1]):
         other = items.others[place]
         if offsets[other] < 0 or begins[other] >= ends[item] or begins[item] >= ends[other]:
@@ -357,7 +367,7 @@ def make_move(items: Items, placing: Placing, unplaced: Ints) -> Move:
         return Move(pair, 0, 0, False, min(position_of(order, one), position_of(order, other)))
     flipped = random_below(2) == 0
     # Before something that is in its way, or that something is placed elsewhere.
-    beside = items.firsts[item + 1] - items.firsts[item]
+    beside = items.firsts[item + 1] - items.firsts[item] - len(items.borders)
     if random_below(3) == 0 and beside > 0:
         item = items.others[items.firsts[item] + random_below(beside)]
     place = position_of(order, item)
@@ -398,9 +408,11 @@ def search_orders(items: Items, orders: Ints, capacity: int, tries: int, seed: i
         orders[0].copy(),
         np.zeros(count, np.bool_),
         items.ends.copy(),
-        np.zeros(count + len(items.borders), np.int64),
-        np.zeros(count + len(items.borders), np.int64),
+        np.zeros(count, np.int64),
+        np.zeros(count, np.int64),
     )
+    for place in range(len(items.borders)):
+        offsets[items.placed + place] = new[items.placed + place] = items.borders[place]
     best, fewest, best_ends = offsets.copy(), count + 1, placing.ends.copy()
     number, known, least, waited = 0, np.int64(-1), np.int64(NEVER), PATIENCE + 1
     n_unplaced = 0
