@@ -6,7 +6,7 @@ no other one beats in the memory that is taken and in all costs.
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import replace
 from typing import NamedTuple
 
@@ -38,26 +38,18 @@ class InOneOfMemories(WithoutDram):
 
     Parameters
     ----------
+    first
+        What counts besides memory; None for nothing but what is limited.
     region
         Number of the memory.
-    first, most, alone
-        As of `WithoutDram`.
     capacity
         Elements of it that may be taken.
     """
 
     def __init__(
-        self,
-        problem: Problem,
-        deadline: float,
-        first: str | None = None,
-        most: Mapping[str, int] | None = None,
-        *,
-        region: int,
-        capacity: int,
-        alone: bool = False,
+        self, problem: Problem, deadline: float, first: str | None, *, region: int, capacity: int
     ) -> None:
-        super().__init__(problem, deadline, first, most, alone=alone, capacity=capacity)
+        super().__init__(problem, deadline, first, capacity=capacity)
         self.region, self.streams = region, self.memory_costs.may_copy(self.names)
 
     def ways(self, mask: int, done: int, left: int | None = None, where: Where = ()) -> list[Label]:
