@@ -12,8 +12,8 @@ import pytest
 from conftest import examples, tells
 from residency_cases import NEVER, ignore
 
-from tilewright.residency import Plan, Problem, simulate, violation
-from tilewright.residency.decode_plan import decode_plan
+from tilewright.residency import Plan, Problem, memory_front, simulate, violation
+from tilewright.residency.decode_plan import DecodedStep, decode_plan
 from tilewright.residency.evaluation import costs_of
 from tilewright.residency.exact.without_dram import best_without_dram
 from tilewright.residency.graph import InvalidPlanError
@@ -164,15 +164,19 @@ def ways(problem: Problem) -> Iterator[tuple[Step, ...]]:
     return product(*every)
 
 
+def decoded_ways(problem: Problem) -> Iterator[list[DecodedStep]]:
+    """Return all of these that are valid."""
+    for steps in ways(problem):
+        try:
+            yield decode_plan(problem, Plan(steps))
+        except InvalidPlanError as error:
+            assert any(tells(str(error), told) for told in ("copied .. blocks", "memory .. needs"))
+
+
 def plans(problem: Problem) -> Iterator[Plan]:
     """Return all plans that are valid, with everything in each memory that it may lie in."""
     regions = problem.machine.regions
-    for steps in ways(problem):
-        try:
-            decoded = decode_plan(problem, Plan(steps))
-        except InvalidPlanError as error:
-            assert any(tells(str(error), told) for told in ("copied .. blocks", "memory .. needs"))
-            continue
+    for decoded in decoded_ways(problem):
         choices = [each.choice for each in decoded]
         items = placed_items(problem.groups, choices)
         for lies in product(range(len(regions)), repeat=len(items)):
@@ -236,6 +240,29 @@ def test_no_plan_with_any_blocks_in_any_memories_takes_fewer_cycles(seed: int) -
         assert report.violation is None and report.numeric, report.violation
         measures = report.measures
         assert (measures.cycles if minimised == "cycles" else measures.energy_fj) == claimed
+
+
+@pytest.mark.parametrize("seed", range(examples(100, 5)))
+def test_the_front_of_one_memory_has_plans_with_any_blocks(seed: int) -> None:
+    rng = random.Random(f"front {seed}")
+    layers, machine = convolutions(rng), machine_at_random(rng)
+    machine["memories"] = [machine["memories"][0] | {"bytes": 2**16}, machine["memories"][2]]
+    limits = {"inputs": rng.choice(["memory", "outside"]), "most_operations": 1, "tiles": False}
+    problem = in_two(layers, 1, machine=machine, limits=limits)
+    points = set()
+    for decoded in decoded_ways(problem):
+        memory = max(step.memory for step in decoded) * problem.machine.element_bytes
+        points.add((memory, problem.prices.cycles(sum(step.spent.time for step in decoded))))
+    expected = list[tuple[int, int]]()
+    for memory, cycles in sorted(points):
+        if not expected or cycles < expected[-1][1]:
+            expected.append((memory, cycles))
+    front = memory_front(problem, over="cycles")
+    assert [(each.memory_bytes, each.cycles) for each in front] == expected
+    for each in front:
+        report = simulate(problem, each.plan, numeric=True)
+        assert violation(problem, each.plan) is None and report.numeric
+        assert (report.measures.memory_bytes, report.measures.cycles) == (each.taken_bytes, each.cycles)
 
 
 def test_blocks_are_better_than_weights_in_flash_and_than_copies_of_all() -> None:
