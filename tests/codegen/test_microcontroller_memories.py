@@ -5,6 +5,7 @@ from __future__ import annotations
 import importlib.util
 import random
 import shutil
+import subprocess
 import sys
 from dataclasses import replace
 from pathlib import Path
@@ -66,6 +67,28 @@ def test_networks_in_two_memories_are_computed_as_litert_does(seed: int, tmp_pat
         if plan is not None:
             break
     project = Project(tmp_path / "project", path, problem, plan, seed)
+    project.is_right()
+
+
+def test_arrays_are_aligned_as_their_memories_ask(tmp_path: Path) -> None:
+    file, output = branches(0)
+    path = file.save(tmp_path / "network.tflite", output)
+    least = memory_front(problem_of(path))[-1].memory_bytes
+    problem = in_two(path, least // 2, 2 * least)
+    memories = [each.model_dump() for each in problem.machine.memories]
+    memories[0]["alignment_bytes"], memories[1]["alignment_bytes"] = 256, 1
+    problem = problem.with_(machine={"memories": memories})
+    plan = best(problem)
+    assert plan is not None
+    project = Project(tmp_path / "project", path, problem, plan)
+    command = ["gcc", "-c", "-ffp-contract=off", "-o", "network.o", "src/network.c"]
+    subprocess.run(command, cwd=project.folder, check=True, timeout=100)
+    told = subprocess.run(
+        ["readelf", "-S", "-W", "network.o"], cwd=project.folder, capture_output=True, text=True, check=True
+    ).stdout
+    words = [line.split() for line in told.splitlines()]
+    aligned = {word: row[-1] for row in words for word in row if word.startswith(".bss.network_")}
+    assert aligned[".bss.network_fast"] == "256" and int(aligned[".bss.network_slow"]) < 256
     project.is_right()
 
 

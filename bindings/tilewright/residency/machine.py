@@ -25,6 +25,9 @@ MAX_TRAFFIC = 2**50
 MAX_NAME = 200
 """Longest name of a memory."""
 
+ALIGNMENT = 16
+"""Bytes to whose multiples an array in a memory is aligned that asks for nothing else."""
+
 RAM, FLASH = "RAM", "flash"
 """What memories without names are called in results."""
 
@@ -154,10 +157,19 @@ class Memory(Spec):
         By default an access moves a value.
     read_fj, write_fj
         Femtojoules of an access.
+    alignment_bytes
+        To a multiple of which the array that C has there is aligned: a power of two.
     """
 
     table_name: ClassVar[str] = "memories"
-    later: ClassVar[tuple[str, ...]] = ("read_waits", "write_waits", "width_bytes", "read_fj", "write_fj")
+    later: ClassVar[tuple[str, ...]] = (
+        "read_waits",
+        "write_waits",
+        "width_bytes",
+        "read_fj",
+        "write_fj",
+        "alignment_bytes",
+    )
 
     name: MemoryName
     bytes: Bytes
@@ -167,6 +179,13 @@ class Memory(Spec):
     width_bytes: Annotated[int, Field(ge=1, le=1024)] | None = None
     read_fj: Femtojoules | None = None
     write_fj: Femtojoules | None = None
+    alignment_bytes: Annotated[int, Field(ge=1, le=4096)] = ALIGNMENT
+
+    def model_post_init(self, _context: object) -> None:
+        """Refuse an alignment that C has not."""
+        if self.alignment_bytes.bit_count() > 1:
+            limit = f"of {self.name} is no power of two"
+            raise InputError("machine.memories.alignment_bytes", self.alignment_bytes, limit)
 
     def prices(self, element_bytes: int) -> AccessPrices:
         """Return what an access takes, of values of so many bytes."""
@@ -194,12 +213,15 @@ class Region(NamedTuple):
         Its first element, and the one behind its last.
     prices
         What an access takes.
+    alignment
+        In bytes, of what C has there.
     """
 
     name: str
     begin: int
     end: int
     prices: AccessPrices = AccessPrices()
+    alignment: int = ALIGNMENT
 
     @property
     def elements(self) -> int:
@@ -392,12 +414,14 @@ class OneMemory(Spec):
             first = next((each.name for each in self.memories if not each.read_only), "")
             name = self.memory or first
             own = known.get(name)
-            prices = AccessPrices(width=width) if own is None else own.prices(width)
-            return (Region(name, 0, self.memory_bytes // width, prices),)
+            size = self.memory_bytes // width
+            if own is None:
+                return (Region(name, 0, size, AccessPrices(width=width)),)
+            return (Region(name, 0, size, own.prices(width), own.alignment_bytes),)
         every = [known[name] for name in self.memory]
         ends = [*accumulate((each.bytes // width for each in every), initial=0)]
         return tuple(
-            Region(each.name, begin, end, each.prices(width))
+            Region(each.name, begin, end, each.prices(width), each.alignment_bytes)
             for each, begin, end in zip(every, ends, ends[1:], strict=False)
         )
 

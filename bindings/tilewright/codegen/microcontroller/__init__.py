@@ -49,9 +49,6 @@ OTHERS = 65_536
 IMAGES = 2
 """Inputs that a project is run on."""
 
-ALIGNMENT = 16
-"""Bytes to whose multiples the arena is aligned."""
-
 
 def microcontroller_project(
     problem: Problem, plan: Plan, network: ExactNetwork, name: str, source: str, seed: int = 0
@@ -181,7 +178,7 @@ class _Project:
     def _sections_of_arenas(self) -> Iterator[str]:
         """Yield the macros that tell where arenas lie."""
         for each in self.arenas:
-            where = f'__attribute__((section("{each.section}"), aligned({ALIGNMENT})))'
+            where = f'__attribute__((section("{each.section}"), aligned({each.region.alignment})))'
             yield from (f"#ifndef NETWORK_{each.symbol}", f"#define NETWORK_{each.symbol} {where}", "#endif")
 
     def _scales(self) -> Iterator[str]:
