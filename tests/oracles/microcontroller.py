@@ -9,6 +9,7 @@ every line buffer holds. What an operation reads is told by the oracle of machin
 from __future__ import annotations
 
 from collections.abc import Iterator
+from fractions import Fraction
 from functools import cached_property
 from itertools import chain
 from math import ceil, prod
@@ -16,13 +17,17 @@ from typing import Any, NamedTuple
 
 from tests.oracles import Refused, TooLarge
 from tests.oracles.accesses import (
+    Prices,
     Region,
+    Touch,
     Touched,
     accesses,
+    copied_rows,
     copied_weights,
     flash,
     read_in_flash,
     regions,
+    streams,
     touched,
 )
 from tests.oracles.residency import Graph, Group, Names, Op, fewest
@@ -259,6 +264,12 @@ class Step:
         self.known: dict[Way, Executed] = {}
         self.looked: dict[tuple[int | None, bool], Touched] = {}
 
+    @property
+    def value(self) -> int:
+        """Elements of a running value: a maximum is as wide as what is read."""
+        greatest = self.last.kind == "pool" and self.last.table["op"] == "max"
+        return 1 if greatest else self.graph.sum_elements
+
     @cached_property
     def ways(self) -> list[Way]:
         """All ways that docs/microcontrollers.md has, but several pixels a pass."""
@@ -278,6 +289,12 @@ class Step:
         """Ways to compute some pixels a pass."""
         pixels = range(1, self.last.pixels + 1)
         return [Way("pixels", None, False, many, self.last.units, False) for many in pixels]
+
+    @cached_property
+    def blocks(self) -> list[Way]:
+        """Ways to copy the weights of some outputs at a time."""
+        found = [Way("kernels", None, False, 1, many, False) for many in range(4, self.last.shape[0], 4)]
+        return [way for way in found if streams(self, way)]
 
     def execute(self, way: Way) -> Executed:
         """Return what a way takes and does."""
@@ -439,14 +456,20 @@ class Problem:
         found = sum(how.read[t] for t in maps.outside) + self.graph.size(maps.written)
         return found + sum(self.graph.needed(t, done) for t in maps.fetched)
 
-    def cycles(self, maps: Memory, step: Step, way: Way, how: Executed, moved: int) -> float:
-        """Return the cycles that a core takes for a step, as docs/microcontrollers.md counts them."""
+    def cycles(self, maps: Memory, step: Step, way: Way, how: Executed, moved: int, blocks: int = 1) -> float:
+        """Return the cycles that a core takes for a step, as docs/microcontrollers.md counts them.
+
+        Parameters
+        ----------
+        blocks
+            In which the weights of a single operation are copied, one after the other.
+        """
         price, group = self.graph.machine.get("cycles_of"), step.group
         if price is None:
             return 0.0
         whole = maps.there | maps.fetched | maps.resident
         turns = [op.number + 1 for op in group.ops] + [t for t in group.sources if t in maps.outside]
-        found = moved * price["moved"] + sum(how.pixels[t] for t in turns) * price["pixel"]
+        found = moved * price["moved"] + blocks * sum(how.pixels[t] for t in turns) * price["pixel"]
         for op in group.ops:
             made, outputs = how.pixels[op.number + 1], op.shape[0]
             running = way.running and op is step.last
@@ -458,7 +481,9 @@ class Problem:
                     "output" if op.kind == "conv" else "product_output"
                 ]
                 if window > 1:
-                    found += window * made * price["place" if op.reads[0] in whole else "place_in_line"]
+                    found += (
+                        blocks * window * made * price["place" if op.reads[0] in whole else "place_in_line"]
+                    )
                 if op.table.get("groups", 1) > 1:
                     found += macs * price["depthwise_mac"]
                 else:
@@ -473,6 +498,33 @@ class Problem:
                 name = "softmax" if op.table.get("op") in ("softmax", "log_softmax") else "other"
                 found += many * price[name]
         return float(found)
+
+    def parts(self, maps: Memory, step: Step, way: Way, how: Executed, moved: int, blocks: int) -> Fraction:
+        """Return the cycles of a step to the part of one, by prices, or by rates without second buffers."""
+        graph = self.graph
+        if graph.machine.get("cycles_of"):
+            return Fraction(round(100 * self.cycles(maps, step, way, how, moved, blocks)), 100)
+        work, _ = self.work(step, way, how)
+        return Fraction(work + self.set_up(maps) + moved * graph.transfer, graph.cycle)
+
+    def work(self, step: Step, way: Way, how: Executed) -> tuple[int, int]:
+        """Return the parts of cycles in which the core computes by its rates, and accesses on chip."""
+        graph, work, touched = self.graph, 0, 0
+        for op in step.group.ops:
+            values = op.shape[0] * (1 if way.running and op is step.last else how.pixels[op.number + 1])
+            work += (op.macs * graph.mac + op.vector * graph.vector) * values
+            touched += op.touched * values
+        return work, touched
+
+    def set_up(self, maps: Memory) -> int:
+        """Return the parts of cycles in which the core sets up transfers: one of each tensor outside."""
+        return (len(maps.fetched) + len(maps.outside) + len(maps.written)) * self.graph.setup
+
+    def energy_by_rates(self, maps: Memory, step: Step, way: Way, how: Executed, moved: int) -> Fraction:
+        """Return the femtojoules of a step with one price for all memory on chip (docs/residency.md)."""
+        graph, (work, touched) = self.graph, self.work(step, way, how)
+        energy = graph.dram * moved + graph.local * (moved + touched)
+        return Fraction(energy + graph.core * (work + self.set_up(maps)), graph.femtojoule)
 
     def buffers(self, maps: Memory, step: Step, how: Executed) -> dict[str, int]:
         """Return the elements of all buffers of a step, by name."""
@@ -601,9 +653,10 @@ class Walk:
         self.problem, self.graph, self.done = problem, problem.graph, problem.first
         self.numbers = {self.graph.name(t): t for t in range(len(self.graph.shapes))}
         self.at: dict[int, int] = {}
-        self.memory = self.macs = self.read = self.written = 0
-        self.cycles = 0.0
-        self.regions, self.in_flash = regions(self.graph.machine), 0
+        self.memory = self.macs = self.read = self.written = self.in_flash = 0
+        self.prices = Prices(self.graph)
+        self.cycles = self.energy = 0
+        self.regions, self.flash = regions(self.graph.machine), flash(self.graph.machine)
         self.taken = dict.fromkeys(self.regions, 0)
         self.touched = dict.fromkeys(self.regions, (0, 0))
 
@@ -633,33 +686,46 @@ class Walk:
             raise Refused("in place")
         self.memory = max(self.memory, problem.memory(maps, step, how, place))
         self.macs += how.macs
-        self.cycles += problem.cycles(maps, step, way, how, problem.moved(self.done, maps, how))
+        moved = problem.moved(self.done, maps, how)
+        copied = self.copied(told, step, way)
+        rows = {op: copied_rows(step, way, op) for op in step.group.ops if op.number in copied}
+        blocks = max(map(len, rows.values()), default=1)
+        cycles, energy = self.prices.of_step(problem, maps, step, way, how, moved, blocks)
+        self.cycles += cycles
+        self.energy += energy
         self.read += sum(how.read[t] for t in maps.outside)
         self.read += sum(graph.needed(t, self.done) for t in maps.fetched)
         self.written += graph.size(maps.written)
-        copied = self.copied(told, step)
-        copies = {f"weights of {op.name}": copied_weights(op) for op in step.group.ops if op.number in copied}
+        copies = {f"weights of {op.name}": max(each) for op, each in rows.items()}
         buffers = problem.buffers(maps, step, how) | copies
         self.place(told["addresses"], maps, buffers, step.group.output, place)
         self.touch(told["addresses"], accesses(problem, self.done, maps, step, way, copied))
-        self.read_weights(read_in_flash(step, way, copied), sum(copies.values()))
+        self.read_weights(*read_in_flash(step, way, copied, self.flash), sum(map(sum, rows.values())))
         self.done |= mask
         self.at = {t: at for t, at in self.at.items() if graph.readers[t] - self.done}
 
-    def copied(self, told: Json, step: Step) -> Names:
+    def copied(self, told: Json, step: Step, way: Way) -> Names:
         """Return the operations whose weights are copied into RAM, by number."""
         names = told.get("copied", [])
         found = frozenset(op.number for op in step.group.ops if op.name in names and copied_weights(op))
-        if len(found) < len(names):
+        in_blocks = way.order == "kernels" and 1 < way.kernels < step.last.units
+        if len(found) < len(names) or (found and in_blocks and not streams(step, way)):
             raise Refused("copied")
         return found
 
-    def read_weights(self, read: int, copied: int) -> None:
-        """Count what is read in flash, how long the core waits for it, and what copies take beside."""
-        _, waits = flash(self.graph.machine)
+    def read_weights(self, read: int, accessed: int, copied: int) -> None:
+        """Count what is read in flash, what that costs, and what copies take beside."""
         self.in_flash += read
-        self.cycles += read * self.graph.width * waits / 100
-        self.cycles += copied * (self.graph.machine.get("cycles_of") or {"moved": 0})["moved"]
+        self.access(self.flash, accessed, 0)
+        cycles, energy = self.prices.of_copies(copied)
+        self.cycles += cycles
+        self.energy += energy
+
+    def access(self, memory: Region, read: int, written: int) -> None:
+        """Count what accesses to a memory cost."""
+        cycles, energy = self.prices.touched(memory, read, written)
+        self.cycles += cycles
+        self.energy += energy
 
     def way(self, told: Json, step: Step) -> Way:
         """Return the way that a plan tells."""
@@ -706,14 +772,14 @@ class Walk:
             raise Refused("memory")
         return found[0]
 
-    def touch(self, addresses: dict[str, int], touched: dict[str, tuple[int, int]]) -> None:
-        """Count what is read and written in each memory, and how long the core waits for it."""
+    def touch(self, addresses: dict[str, int], touched: dict[str, Touch]) -> None:
+        """Count what is read and written in each memory, and what it costs."""
         at = {self.graph.key(t): address for t, address in self.at.items()} | addresses
-        for name, (read, written) in touched.items():
-            region, width = self.region(at[name]), self.graph.width
-            before = self.touched[region]
-            self.touched[region] = before[0] + read * width, before[1] + written * width
-            self.cycles += (read * region.reading + written * region.writing) * width / 100
+        for name, touch in touched.items():
+            memory, width = self.region(at[name]), self.graph.width
+            before = self.touched[memory]
+            self.touched[memory] = before[0] + touch.read * width, before[1] + touch.written * width
+            self.access(memory, *memory.of_touch(touch, width))
 
 
 def whole_cycles(cycles: float) -> int:
@@ -728,13 +794,14 @@ def costs(instance: Json, plan: Json) -> dict[str, int]:
     -------
     dict
         ``memory``, the most bytes that are in RAM at a time; ``taken``, those up to the highest address;
-        ``macs``; ``cycles`` of a machine that has prices; bytes ``read`` and ``written`` outside.
+        ``macs``; ``cycles``; ``energy`` of memories that have prices; bytes ``read`` and ``written`` outside.
     """
     walk = walked(instance, plan)
     width = walk.graph.width
     taken = sum(walk.taken.values())
     found = {"memory": walk.memory, "taken": taken, "read": walk.read, "written": walk.written}
-    others = {"macs": walk.macs, "cycles": whole_cycles(walk.cycles)}
+    others = {"macs": walk.macs, "cycles": -(-walk.cycles // walk.prices.cycle)}
+    others["energy"] = -(-walk.energy // walk.prices.femtojoule)
     return {name: count * width for name, count in found.items()} | others
 
 
@@ -743,7 +810,7 @@ def memories(instance: Json, plan: Json) -> dict[str, tuple[int, int, int]]:
     walk = walked(instance, plan)
     width, weights = walk.graph.width, sum(op.weights for op in walk.graph.ops)
     found = {each.name: (walk.taken[each] * width, *walk.touched[each]) for each in walk.regions}
-    return found | {flash(instance["machine"])[0]: (weights * width, walk.in_flash * width, 0)}
+    return found | {walk.flash.name: (weights * width, walk.in_flash * width, 0)}
 
 
 def walked(instance: Json, plan: Json) -> Walk:

@@ -7,28 +7,95 @@ fit by its size; addresses are not looked for.
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
-from math import ceil
+from itertools import product
+from math import inf
 from typing import Any, NamedTuple
 
 from tests.oracles import TooLarge
-from tests.oracles.accesses import accesses, copied_weights, flash, read_in_flash, regions
-from tests.oracles.microcontroller import Memory, Problem, Step
-from tests.oracles.residency import subsets
+from tests.oracles.accesses import (
+    Prices,
+    Region,
+    Touch,
+    accesses,
+    copied_rows,
+    copied_weights,
+    flash,
+    read_in_flash,
+    regions,
+)
+from tests.oracles.microcontroller import Memory, Problem, Step, Way
+from tests.oracles.residency import Names, subsets
 
 Json = dict[str, Any]
 Done = frozenset[int]
 Where = tuple[tuple[int, int], ...]
 """Whole maps that are still to be read, each with the number of its memory."""
 
+Costs = tuple[int, ...]
+"""What is counted, each in parts (see `Counted`)."""
+
 MOST_ASSIGNMENTS = 400_000
 """Assignments of what a step has in RAM to memories that are looked at in one problem."""
 
+MOST_COMPARED = 3_000
+"""Costs of plans to one state, none of which is worse than another, in one problem."""
+
+
+class Counted:
+    """What plans are compared by.
+
+    Parameters
+    ----------
+    names
+        Of ``macs``, ``cycles``, ``energy``, ``traffic``, and ``traffic_of(NAME)`` for memories and flash.
+
+    Attributes
+    ----------
+    parts
+        In how many parts one of each is counted.
+    """
+
+    def __init__(self, problem: Problem, names: Iterable[str]) -> None:
+        self.names, self.graph, self.prices = tuple(names), problem.graph, Prices(problem.graph)
+        parts = {"cycles": self.prices.cycle, "energy": self.prices.femtojoule}
+        self.parts = tuple(parts.get(name, 1) for name in self.names)
+        self.flash = flash(self.graph.machine)
+
+    def fixed(self, macs: int, time_and_energy: tuple[int, int], moved: int) -> Costs:
+        """Return what is the same wherever something lies.
+
+        Parameters
+        ----------
+        time_and_energy
+            In parts.
+        moved
+            Elements that are read and written outside.
+        """
+        cycles, energy = time_and_energy
+        told = {"macs": macs, "cycles": cycles, "energy": energy, "traffic": moved * self.graph.width}
+        return tuple(told.get(name, 0) for name in self.names)
+
+    def touched(self, memory: Region, elements: int, read: int, written: int) -> Costs:
+        """Return what so many accesses to a memory cost, that move so many elements."""
+        cycles, energy = self.prices.touched(memory, read, written)
+        told = {"cycles": cycles, "energy": energy}
+        told[f"traffic_of({memory.name})"] = elements * self.graph.width
+        return tuple(told.get(name, 0) for name in self.names)
+
+    def copies_matter(self) -> bool:
+        """Whether less that is read in flash may be worth something."""
+        return any(self.touched(self.flash, 1, 1, 0))
+
+    def whole(self, costs: Costs) -> dict[str, int]:
+        """Return costs by name, a part of one as one."""
+        pairs = zip(self.names, costs, self.parts, strict=True)
+        return {name: -(-cost // parts) for name, cost, parts in pairs}
+
 
 class Spent(NamedTuple):
-    """What plans cost: multiply-accumulates, hundredths of cycles, the most elements in each memory."""
+    """What plans cost, and the most elements in each memory."""
 
-    macs: int
-    cycles: int
+    costs: Costs
     peaks: tuple[int, ...]
 
 
@@ -41,14 +108,13 @@ class Item(NamedTuple):
         Of a map; None of a buffer.
     size
         Elements.
-    read, written
-        Elements, in this step.
+    costs
+        What reading and writing it cost, by the number of the memory that it lies in.
     """
 
     tensor: int | None
     size: int
-    read: int
-    written: int
+    costs: tuple[Costs, ...]
 
 
 class Option(NamedTuple):
@@ -60,28 +126,31 @@ class Option(NamedTuple):
         The operand whose place the output takes; None if it takes none.
     items
         Maps and buffers, by name.
-    macs, cycles
-        Multiply-accumulates, and hundredths of cycles without waits.
+    costs
+        What is the same wherever they lie.
     """
 
     place: int | None
     items: dict[str, Item]
-    macs: int
-    cycles: int
+    costs: Costs
 
     def is_no_worse(self, other: Option) -> bool:
         """Whether it is as good as another one, wherever maps and buffers lie."""
-        none = Item(None, 0, 0, 0)
         return (
             self.place == other.place
-            and self.macs <= other.macs
-            and self.cycles <= other.cycles
+            and no_more(self.costs, other.costs)
             and all(
-                mine <= theirs
+                (theirs := other.items.get(name)) is not None
+                and item.size <= theirs.size
+                and all(map(no_more, item.costs, theirs.costs))
                 for name, item in self.items.items()
-                for mine, theirs in zip(item[1:], other.items.get(name, none)[1:], strict=True)
             )
         )
+
+
+def no_more(one: Costs, other: Costs) -> bool:
+    """Whether nothing costs more than in another place."""
+    return all(a <= b for a, b in zip(one, other, strict=True))
 
 
 class Search:
@@ -89,37 +158,48 @@ class Search:
 
     Parameters
     ----------
+    names
+        Costs that plans are compared by; see `Counted`.
+    most
+        Limits of some of them.
     peaks
         Whether plans that take less memory are told apart from others.
     """
 
-    def __init__(self, instance: Json, *, peaks: bool) -> None:
+    def __init__(
+        self, instance: Json, names: Iterable[str], most: dict[str, int] | None = None, *, peaks: bool = False
+    ) -> None:
         self.problem, self.regions = Problem(instance), regions(instance["machine"])
         self.graph, self.left = self.problem.graph, MOST_ASSIGNMENTS
+        self.counted = Counted(self.problem, names)
         limited = self.graph.room < self.regions[-1].end
-        self.peaks = peaks or limited
+        self.peaks, self.known = peaks or limited, dict[tuple[Done, Done], list[Option]]()
+        pairs = zip(self.counted.names, self.counted.parts, strict=True)
+        self.most = [(most or {}).get(name, inf) * parts for name, parts in pairs]
 
     def options(self, done: Done, step: Step) -> list[Option]:
         """Return the ways to execute a step, but those that others are as good as in everything."""
-        problem = self.problem
+        problem, prices = self.problem, self.counted.prices
         maps, places = problem.maps(done, step), problem.places(done, step)
         found: list[Option] = []
-        for way in [*step.ways, *step.passes]:
+        for way, copied in self.ways(step):
             if way.order == "kernels" and maps.outside:
                 continue
             how = step.execute(way)
-            cycles = problem.cycles(maps, step, way, how, problem.moved(done, maps, how))
-            for copied in self.copies(step):
-                copies = {
-                    f"weights of {op.name}": copied_weights(op)
-                    for op in step.group.ops
-                    if op.number in copied
-                }
-                touched = accesses(problem, done, maps, step, way, copied)
-                items = self.items(maps, problem.buffers(maps, step, how) | copies, touched)
-                fixed = self.weights_take(read_in_flash(step, way, copied), sum(copies.values()))
-                for place in [None, *sorted(places & how.places)]:
-                    found.append(Option(place, items, how.macs, round(100 * cycles) + fixed))
+            moved = problem.moved(done, maps, how)
+            rows = {op: copied_rows(step, way, op) for op in step.group.ops if op.number in copied}
+            blocks = max(map(len, rows.values()), default=1)
+            taken = prices.of_step(problem, maps, step, way, how, moved, blocks)
+            copies = {f"weights of {op.name}": max(each) for op, each in rows.items()}
+            touched = accesses(problem, done, maps, step, way, copied)
+            items = self.items(maps, problem.buffers(maps, step, how) | copies, touched)
+            of_copies = prices.of_copies(sum(map(sum, rows.values())))
+            costs = together(
+                self.counted.fixed(how.macs, (taken[0] + of_copies[0], taken[1] + of_copies[1]), moved),
+                self.in_flash(*read_in_flash(step, way, copied, self.counted.flash)),
+            )
+            for place in [None, *sorted(places & how.places)]:
+                found.append(Option(place, items, costs))
         kept: list[Option] = []
         for option in found:
             if not any(other.is_no_worse(option) for other in kept):
@@ -127,29 +207,35 @@ class Search:
                 kept.append(option)
         return kept
 
-    def copies(self, step: Step) -> Iterator[frozenset[int]]:
-        """Return the sets of operations whose weights may be copied, of which it makes a difference."""
-        _, waits = flash(self.graph.machine)
-        yield from map(
-            frozenset, subsets([op.number for op in step.group.ops if waits and copied_weights(op)])
-        )
+    def in_flash(self, values: int, accessed: int) -> Costs:
+        """Return what it costs to read some weights in flash in so many accesses."""
+        return self.counted.touched(self.counted.flash, values, accessed, 0)
 
-    def weights_take(self, read: int, copied: int) -> int:
-        """Return the hundredths of cycles of weights that are read in flash, and of copies."""
-        machine = self.graph.machine
-        moved = round(100 * machine["cycles_of"]["moved"]) if machine.get("cycles_of") else 0
-        return read * self.graph.width * flash(machine)[1] + copied * moved
+    def ways(self, step: Step) -> Iterator[tuple[Way, Names]]:
+        """Return the ways to execute a step, with operations whose weights are copied if that may matter."""
+        matter = self.counted.copies_matter()
+        weighty = [op.number for op in step.group.ops if matter and copied_weights(op)]
+        yield from product([*step.ways, *step.passes], map(frozenset, subsets(weighty)))
+        for way in step.blocks if matter else []:
+            yield way, frozenset(weighty)
 
-    def items(
-        self, maps: Memory, buffers: dict[str, int], touched: dict[str, tuple[int, int]]
-    ) -> dict[str, Item]:
+    def items(self, maps: Memory, buffers: dict[str, int], touched: dict[str, Touch]) -> dict[str, Item]:
         """Return what is in RAM during a step."""
-        graph, never = self.graph, (0, 0)
-        whole = {graph.key(t): t for t in maps.there | maps.fetched | maps.resident}
-        found = {key: Item(t, graph.sizes[t], *touched.get(key, never)) for key, t in whole.items()}
-        found |= {name: Item(None, size, *touched.get(name, never)) for name, size in buffers.items()}
-        assert touched.keys() <= found.keys()
-        return found
+        graph = self.graph
+        sizes = {graph.key(t): (t, graph.sizes[t]) for t in maps.there | maps.fetched | maps.resident}
+        all_sizes = sizes | {name: (None, size) for name, size in buffers.items()}
+        assert touched.keys() <= all_sizes.keys()
+        return {
+            name: Item(tensor, size, self.touched(touched.get(name, Touch(0, 0))))
+            for name, (tensor, size) in all_sizes.items()
+        }
+
+    def touched(self, touch: Touch) -> tuple[Costs, ...]:
+        """Return what it costs to read and write something, by the number of the memory it lies in."""
+        elements, width = touch.read + touch.written, self.graph.width
+        return tuple(
+            self.counted.touched(each, elements, *each.of_touch(touch, width)) for each in self.regions
+        )
 
     def assignments(self, option: Option, where: dict[int, int], output: int) -> Iterator[dict[str, int]]:
         """Return memories of all that is in RAM, such that it fits."""
@@ -181,12 +267,11 @@ class Search:
 
     def spent(self, option: Option, at: dict[str, int], output: str) -> Spent:
         """Return what a step costs whose maps and buffers lie in these memories."""
-        cycles, peaks = option.cycles, [0] * len(self.regions)
-        for name, (_, size, read, written) in option.items.items():
-            region, width = self.regions[at[name]], self.graph.width
-            cycles += (read * region.reading + written * region.writing) * width
-            peaks[at[name]] += 0 if option.place is not None and name == output else size
-        return Spent(option.macs, cycles, tuple(peaks) if self.peaks else ())
+        costs, peaks = option.costs, [0] * len(self.regions)
+        for name, item in option.items.items():
+            costs = together(costs, item.costs[at[name]])
+            peaks[at[name]] += 0 if option.place is not None and name == output else item.size
+        return Spent(costs, tuple(peaks) if self.peaks else ())
 
     def step(self, done: Done, where: dict[int, int], step: Step) -> Iterator[tuple[Where, Spent]]:
         """Return where maps are after a step, and what it costs."""
@@ -208,11 +293,11 @@ class Search:
         return self.known[key]
 
     def front(self) -> list[Spent]:
-        """Return what plans cost, but those that others are as good as in everything."""
-        self.known: dict[tuple[Done, Done], list[Option]] = {}
-        every, nothing = frozenset(range(len(self.graph.ops))), Spent(0, 0, (0,) * len(self.regions))
+        """Return what plans within the limits cost, but those that others are as good as in everything."""
+        every, nothing = frozenset(range(len(self.graph.ops))), (0,) * len(self.counted.names)
+        peaks = (0,) * len(self.regions) if self.peaks else ()
         layers: list[dict[tuple[Done, Where], list[Spent]]] = [{} for _ in range(len(every) + 1)]
-        layers[len(self.problem.first)][self.problem.first, ()] = [nothing if self.peaks else Spent(0, 0, ())]
+        layers[len(self.problem.first)][self.problem.first, ()] = [Spent(nothing, peaks)]
         for layer in layers[:-1]:
             for (done, where), paths in layer.items():
                 for step in self.problem.next(done):
@@ -231,26 +316,28 @@ class Search:
     @staticmethod
     def joined(a: Spent, b: Spent) -> Spent:
         """Return what two parts of a plan cost together."""
-        return Spent(a.macs + b.macs, a.cycles + b.cycles, tuple(map(max, a.peaks, b.peaks)))
+        return Spent(together(a.costs, b.costs), tuple(map(max, a.peaks, b.peaks)))
 
     def fits(self, spent: Spent) -> bool:
-        """Whether all memories together are not fuller than they may be."""
-        return sum(spent.peaks) <= self.graph.room
+        """Whether limits are kept, and all memories together are not fuller than they may be."""
+        within = all(cost <= most for cost, most in zip(spent.costs, self.most, strict=True))
+        return within and sum(spent.peaks) <= self.graph.room
+
+
+def together(one: Costs, other: Costs) -> Costs:
+    """Return what two things cost."""
+    return tuple(a + b for a, b in zip(one, other, strict=True))
 
 
 def undominated(costs: Iterable[Spent]) -> list[Spent]:
     """Return the costs that no other is as good as in everything, without doublets."""
     found: list[Spent] = []
     for cost in sorted(set(costs)):
-        if not any(is_no_worse(other, cost) for other in found):
+        if not any(no_more(other.costs + other.peaks, cost.costs + cost.peaks) for other in found):
             found.append(cost)
+    if len(found) > MOST_COMPARED:
+        raise TooLarge
     return found
-
-
-def is_no_worse(one: Spent, other: Spent) -> bool:
-    """Whether something costs no more than something else, in nothing."""
-    pairs = zip((one.macs, one.cycles, *one.peaks), (other.macs, other.cycles, *other.peaks), strict=True)
-    return all(a <= b for a, b in pairs)
 
 
 class Least(NamedTuple):
@@ -263,17 +350,50 @@ class Least(NamedTuple):
 
 def front(instance: Json) -> list[tuple[int, int]]:
     """Return multiply-accumulates and cycles of all plans that fit, but those that are worse."""
-    return [(each.macs, ceil(each.cycles / 100)) for each in Search(instance, peaks=False).front()]
+    search = Search(instance, ["macs", "cycles"])
+    found = [search.counted.whole(each.costs) for each in search.front()]
+    return [(each["macs"], each["cycles"]) for each in found]
 
 
 def least(instance: Json) -> Least | None:
     """Return the least of each cost; None if no plan fits."""
-    search = Search(instance, peaks=True)
+    search = Search(instance, ["macs", "cycles"], peaks=True)
     found = search.front()
     if not found:
         return None
+    costs = [search.counted.whole(each.costs) for each in found]
     return Least(
-        min(each.macs for each in found),
-        ceil(min(each.cycles for each in found) / 100),
+        min(each["macs"] for each in costs),
+        min(each["cycles"] for each in costs),
         min(sum(each.peaks) for each in found) * search.graph.width,
     )
+
+
+def limits(objective: Json) -> dict[str, int]:
+    """Return the limits of an objective, by the name of what is limited."""
+    found = {f"traffic_of({name})": most for name, most in (objective.get("most_traffic_of") or {}).items()}
+    for name in ("macs", "cycles", "energy", "traffic"):
+        if objective.get(f"most_{name}") is not None:
+            found[name] = objective[f"most_{name}"]
+    return found
+
+
+def best(instance: Json) -> dict[str, int] | None:
+    """Return the least of what is minimised, one after the other, within the limits; None if no plan fits.
+
+    Of a list, each is the least of the plans that have the least of all before it. Memory is what lies in
+    each one at most, added up, whether or not that has addresses.
+    """
+    objective = instance["objective"]
+    minimised, most = objective["minimise"], limits(objective)
+    names = [minimised] if isinstance(minimised, str) else [*minimised]
+    counted = [name for name in dict.fromkeys([*names, *most]) if name != "memory"]
+    search = Search(instance, counted, most, peaks="memory" in names)
+    width = search.graph.width
+    found = [
+        search.counted.whole(each.costs) | {"memory": sum(each.peaks) * width} for each in search.front()
+    ]
+    for name in names:
+        least_of_all = min((each[name] for each in found), default=0)
+        found = [each for each in found if each[name] == least_of_all]
+    return {name: found[0][name] for name in names} if found else None
