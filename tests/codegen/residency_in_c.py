@@ -24,7 +24,12 @@ from tilewright.core import catalogue
 from tilewright.core.context import RunContext
 from tilewright.residency import Plan, Problem, Step, simulate, violation
 from tilewright.residency.decode_plan import StepDecoder, decode_plan
-from tilewright.residency.derived_problems import add_staying, residual_problem, with_copies_of
+from tilewright.residency.derived_problems import (
+    add_staying,
+    problem_of_plan,
+    residual_problem,
+    with_copies_of,
+)
 from tilewright.residency.evaluation import memory_taken
 from tilewright.residency.graph import InvalidPlanError, members
 from tilewright.residency.placement import find_addresses, placed_items
@@ -309,6 +314,31 @@ def assert_any_is_right(random: Random, folder: Path, names: Sequence[str] = ())
         plan = found(problem, random.choice(METHODS))
     seed = random.getrandbits(32)
     assert_right(folder, problem, plan, seed, *SANITIZED, names=shown[:2])
+
+
+def assert_any_is_right_in_memories(random: Random, folder: Path) -> None:
+    """A random plan of which each thing lies in one of several memories is executed right."""
+    problem = any_problem(random, [])
+    plan = any_plan(random, problem)
+    count = random.choice([2, 3])
+    names = [f"ram {place}" for place in range(count)]
+    memories = [{"name": name, "bytes": AMPLE} for name in names]
+    several = problem.with_(
+        machine={"memory": tuple(names), "memories": memories, "memory_bytes": count * AMPLE}
+    )
+    elements = several.machine.regions[0].end
+    items = placed_items(
+        problem_of_plan(problem, plan).groups, [step.choice for step in decode_plan(problem, plan)]
+    )
+    at = [dict(step.addresses) for step in plan.steps]
+    for item in items:
+        further = random.randrange(count) * elements
+        for number, name in item.names:
+            at[number][name] += further
+    steps = (replace(step, addresses=each) for step, each in zip(plan.steps, at, strict=True))
+    staying = {name: element + random.randrange(count) * elements for name, element in plan.staying.items()}
+    plan = replace(plan, steps=tuple(steps), staying=staying)
+    assert_right(folder, several, plan, random.getrandbits(32), *SANITIZED)
 
 
 def assert_given_is_right(random: Random, folder: Path) -> None:

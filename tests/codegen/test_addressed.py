@@ -20,6 +20,7 @@ from tests.codegen.residency_in_c import (
     Built,
     any_plan,
     assert_any_is_right,
+    assert_any_is_right_in_memories,
     assert_given_is_right,
     assert_right,
     found,
@@ -71,6 +72,12 @@ def small(**machine: Any) -> Problem:
 @pytest.mark.parametrize("seed", range(200 if THOROUGH else 1))
 def test_any_plan_computes_what_the_network_does(seed: int, tmp_path: Path) -> None:
     assert_any_is_right(Random(seed), tmp_path)
+
+
+@needs_compiler
+@pytest.mark.parametrize("seed", range(60 if THOROUGH else 1))
+def test_any_plan_in_several_memories_computes_what_the_network_does(seed: int, tmp_path: Path) -> None:
+    assert_any_is_right_in_memories(Random(f"memories {seed}"), tmp_path)
 
 
 @needs_compiler
