@@ -37,14 +37,21 @@ SOFTMAX_READS = 3
 
 
 class Accesses(NamedTuple):
-    """Values that are read and written."""
+    """Elements that are read and written, one value after the other.
+
+    Attributes
+    ----------
+    each
+        Elements of a value: of running values more than one.
+    """
 
     reads: int = 0
     writes: int = 0
+    each: int = 1
 
     def plus(self, reads: int = 0, writes: int = 0) -> Accesses:
         """Return more of them."""
-        return Accesses(self.reads + reads, self.writes + writes)
+        return self._replace(reads=self.reads + reads, writes=self.writes + writes)
 
 
 class Moved(NamedTuple):
@@ -77,9 +84,9 @@ def accesses_of_step(
     """
     found: dict[Thing, Accesses] = {}
 
-    def count(thing: Thing | None, reads: int = 0, writes: int = 0) -> None:
+    def count(thing: Thing | None, reads: int = 0, writes: int = 0, each: int = 1) -> None:
         if thing is not None:
-            found[thing] = found.get(thing, Accesses()).plus(reads, writes)
+            found[thing] = found.get(thing, Accesses(each=each)).plus(reads, writes)
 
     def lies(tensor: int) -> Thing | None:
         if tensor in whole:
@@ -104,7 +111,8 @@ def accesses_of_step(
                 added = pixels_of(group, shape, reading.tensor)
                 channels = _channels(access, tensors[reading.tensor].channels)
                 count(lies(reading.tensor), reads=added * channels * _repeats(operation))
-            count(("block", group.output), reads=added * sums, writes=added * sums)
+            value = operation.running.value
+            count(("block", group.output), reads=added * sums, writes=added * sums, each=value)
             count(lies(group.output), writes=output.size)
             continue
         for access, reading in operation.every_reading:

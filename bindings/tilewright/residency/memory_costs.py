@@ -19,7 +19,7 @@ class Touched(NamedTuple):
     Attributes
     ----------
     read, written
-        Values.
+        Elements.
     reading, writing
         Accesses in which this is done.
     """
@@ -47,7 +47,7 @@ class MemoryCosts:
 
     def __init__(self, machine: OneMemory, prices: Prices) -> None:
         self.names, self.regions = machine.names_of_memories, range(len(machine.regions))
-        self._width = machine.element_bytes
+        self._width, self._sum = machine.element_bytes, machine.sum_elements
         self._of = (*(region.prices for region in machine.regions), machine.flash_prices)
         self._moved = 0 if prices.core_time is None else prices.core_time.prices["moved"]
         parts, finer = prices.cycle, prices.femtojoule
@@ -59,10 +59,16 @@ class MemoryCosts:
         """Return what an access takes."""
         return self._of[memory]
 
-    def values(self, memory: int, reads: int, writes: int) -> Touched:
-        """Return what it is to read and write values one by one in a memory, by its number."""
-        each = self._of[memory].accesses(self._width)
-        return Touched(reads, writes, reads * each, writes * each)
+    def values(self, memory: int, reads: int, writes: int, each: int = 1) -> Touched:
+        """Return what it is to read and write elements value by value in a memory, by its number.
+
+        Parameters
+        ----------
+        each
+            Elements of a value.
+        """
+        accesses = self._of[memory].accesses(each * self._width)
+        return Touched(reads, writes, reads // each * accesses, writes // each * accesses)
 
     def rows_read(self, memory: int, rows: Sequence[int]) -> Touched:
         """Return what it is to read rows of values that lie side by side, one after the other."""
@@ -127,10 +133,15 @@ class MemoryCosts:
 
     def is_best(self, name: str, region: int) -> bool:
         """Whether nothing costs less of an objective in another memory that maps lie in."""
-        reading, writing = self._of_values(name, region)
+        own = self._of_values(name, region)
         every = [self._of_values(name, other) for other in self.regions]
-        return reading == min(each for each, _ in every) and writing == min(each for _, each in every)
+        return all(cost == min(others) for cost, others in zip(own, zip(*every, strict=True), strict=True))
 
-    def _of_values(self, name: str, region: int) -> tuple[int, int]:
-        read, written = self.values(region, 1, 0), self.values(region, 0, 1)
-        return self.cost(name, region, read), self.cost(name, region, written)
+    def _of_values(self, name: str, region: int) -> tuple[int, ...]:
+        """Return what values, and running values, that are read and written add to an objective."""
+        touched = [
+            self.values(region, read * each, (1 - read) * each, each)
+            for each in {1, self._sum}
+            for read in (0, 1)
+        ]
+        return tuple(self.cost(name, region, each) for each in touched)

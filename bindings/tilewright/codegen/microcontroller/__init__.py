@@ -178,7 +178,8 @@ class _Project:
     def _sections_of_arenas(self) -> Iterator[str]:
         """Yield the macros that tell where arenas lie."""
         for each in self.arenas:
-            where = f'__attribute__((section("{each.section}"), aligned({max(each.region.alignment, self.bytes)})))'
+            alignment = max(each.region.alignment, self.bytes)
+            where = f'__attribute__((section("{each.section}"), aligned({alignment})))'
             yield from (f"#ifndef NETWORK_{each.symbol}", f"#define NETWORK_{each.symbol} {where}", "#endif")
 
     def _scales(self) -> Iterator[str]:
