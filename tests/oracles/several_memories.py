@@ -369,6 +369,13 @@ def least(instance: Json) -> Least | None:
     )
 
 
+def front_of_memory(instance: Json, over: str) -> list[tuple[int, int]]:
+    """Return bytes of all memories together, and another cost, of all plans that fit, without worse ones."""
+    search = Search(instance, [over], peaks=True)
+    width = search.graph.width
+    return [(sum(each.peaks) * width, search.counted.whole(each.costs)[over]) for each in search.front()]
+
+
 def limits(objective: Json) -> dict[str, int]:
     """Return the limits of an objective, by the name of what is limited."""
     found = {f"traffic_of({name})": most for name, most in (objective.get("most_traffic_of") or {}).items()}

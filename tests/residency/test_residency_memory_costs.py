@@ -6,13 +6,13 @@ import json
 import random
 from collections.abc import Sequence
 from dataclasses import replace
-from itertools import pairwise
-from math import prod
+from itertools import accumulate, pairwise
+from math import inf, prod
 from typing import Any
 
 import pytest
 from conftest import examples
-from test_residency_several_memories import LARGE, NAMES, WAITS, prices, spread
+from test_residency_several_memories import LARGE, NAMES, WAITS, prices, random_plan, spread
 from test_residency_without_dram import FLASH, problem_in_flash
 from test_residency_without_dram_oracle import network_of_windows
 from tests.fuzz import networks
@@ -143,17 +143,21 @@ def walked(told: Json, plan: Any) -> dict[str, int]:
     return found | {f"traffic_of({name})": read + written for name, (_, read, written) in each}
 
 
-def limited(rng: random.Random, told: Json, minimised: str, name: str) -> Json:
-    """Return a limit of a cost that lies between its least and what the best plan has of it, or below."""
-    names = [each for each in (minimised, name) if each != "memory"]
-    search = several_memories.Search(told, names)
-    points = [search.counted.whole(each.costs)[name] for each in search.front()]
+def limited(rng: random.Random, told: Json, minimised: str, names: list[str]) -> Json:
+    """Return limits of costs that a plan has which no other is as good as in all of these, or less by one."""
+    search = several_memories.Search(told, [name for name in (minimised, *names) if name != "memory"])
+    points = [search.counted.whole(each.costs) for each in search.front()]
     if not points:
         return {}
-    most = max(0, rng.choice(points) - rng.choice([0, 0, 1]))
-    if "(" not in name:
-        return {f"most_{name}": max(1, most)}
-    return {"most_traffic_of": {name.removeprefix("traffic_of(").removesuffix(")"): most}}
+    point, found = rng.choice(points), dict[str, Any]()
+    for name in names:
+        most = max(0, point[name] - rng.choice([0, 0, 0, 1]))
+        if "(" in name:
+            memory_name = name.removeprefix("traffic_of(").removesuffix(")")
+            found.setdefault("most_traffic_of", {})[memory_name] = most
+        else:
+            found[f"most_{name}"] = max(1, most)
+    return found
 
 
 def posed(rng: random.Random, problem: Problem, first: Sequence[str] = ()) -> tuple[Problem, Json]:
@@ -166,17 +170,21 @@ def posed(rng: random.Random, problem: Problem, first: Sequence[str] = ()) -> tu
     """
     told, names = problem.model_dump(mode="json"), names_of_costs(problem)
     minimised = rng.choice([name for name in names if not first or name in first])
-    chosen = [minimised, rng.choice([name for name in names if name != minimised])]
-    objective: Json = {"minimise": minimised if rng.random() < 0.8 else chosen}
-    if objective["minimise"] == minimised and chosen[1] != "memory" and rng.random() < 0.6:
-        objective |= limited(rng, told, minimised, chosen[1])
+    others = rng.sample([name for name in names if name != minimised], 2)
+    several = [minimised, *others[: rng.choice([1, 1, 2])]]
+    objective: Json = {"minimise": minimised if rng.random() < 0.8 else several}
+    if objective["minimise"] == minimised and rng.random() < 0.7:
+        within = [name for name in others[: rng.choice([1, 1, 2])] if name != "memory"]
+        objective |= limited(rng, told, minimised, within)
     told |= {"objective": objective}
-    of_memories = objective.get("most_traffic_of") or {}
-    if of_memories and rng.random() < 0.4:
-        ((name, most),) = of_memories.items()
-        alone = problem.with_(objective={"minimise": minimised})
-        return alone.where(f"traffic_of({name}) <= {most}"), told
+    if rng.random() < 0.4 and (says := said(several_memories.limits(objective))):
+        return problem.with_(objective={"minimise": minimised}).where(*says), told
     return problem.with_(objective=objective), told
+
+
+def said(limits: dict[str, int]) -> list[str]:
+    """Return limits in words of constraints."""
+    return [f"{name} <= {most}" for name, most in limits.items()]
 
 
 def compared(problem: Problem, told: Json) -> None:
@@ -226,6 +234,34 @@ def test_the_best_of_all_plans_that_copy_weights_block_by_block(seed: int) -> No
         pytest.skip("too large for the oracle")
 
 
+def some_memories(rng: random.Random, whole: Problem) -> tuple[Problem, list[int]]:
+    """Return the problem in up to three memories, each larger than all it needs, and where they begin."""
+    sizes = [(name, LARGE) for name in NAMES[: rng.randint(1, 3)]]
+    memories = [memory(rng, *each, priced=True) for each in sizes]
+    in_flash = memory(rng, "flash", FLASH["bytes"], priced=True, read_only=True)
+    starts = [number * (LARGE // whole.machine.element_bytes) for number in range(len(sizes))]
+    return in_memories(rng, whole, [*memories, in_flash]), starts
+
+
+@pytest.mark.parametrize("seed", range(examples(600, 20)))
+def test_what_plans_cost_in_memories_with_prices(seed: int) -> None:
+    rng = random.Random(f"prices of accesses {seed}")
+    found = None
+    while found is None:
+        found = random_plan(rng)
+    problem, starts = some_memories(rng, found[0])
+    weighty = [op.name for op in problem.graph.operations if op.op.spec.kind in ("conv", "fc")]
+    plan = spread(rng, found[1], starts, dict.fromkeys(weighty, rng.choice([0, 0.5, 0.9])))
+    assert violation(problem, plan) is None
+    try:
+        expected = walked(problem.model_dump(mode="json"), plan)
+    except TooLarge:
+        pytest.skip("the oracle does not tell of such operations")
+    names, costs = names_of_costs(problem), costs_of(problem, plan)
+    shown = problem.model_dump_json(), plan.to_json()
+    assert {name: costs[name] for name in names} == {name: expected[name] for name in names}, shown
+
+
 def in_blocks(rng: random.Random, step: Step, outputs: int, at: int) -> Step:
     """Return a step that computes, and often copies weights, block by block, which may not be allowed.
 
@@ -250,11 +286,7 @@ def test_what_blocks_of_weights_read_and_write_in_memories(seed: int) -> None:
         limits = {"inputs": rng.choice(["outside", "memory", "memory"]), "most_operations": 1}
         found = in_one_memory(rng, networks.read_inside(rng, layers), limits)
     whole, width = found[0], found[0].machine.element_bytes
-    sizes = [(name, LARGE) for name in NAMES[: rng.randint(1, 3)]]
-    memories = [memory(rng, *each, priced=True) for each in sizes]
-    in_flash = memory(rng, "flash", FLASH["bytes"], priced=True, read_only=True)
-    problem = in_memories(rng, whole, [*memories, in_flash])
-    starts = [number * (LARGE // width) for number in range(len(sizes))]
+    problem, starts = some_memories(rng, whole)
     plan = spread(rng, rng.choice(memory_front(whole)).plan, starts, {})
     outputs = {each["name"]: each.get("kernels", each["input"][0]) for each in layers}
     copies = [rng.choice(starts) + LARGE // width // 2 for _ in plan.steps]
@@ -273,6 +305,39 @@ def test_what_blocks_of_weights_read_and_write_in_memories(seed: int) -> None:
     if refused is None:
         names, costs = names_of_costs(problem), costs_of(problem, plan)
         assert {name: costs[name] for name in names} == {name: expected[name] for name in names}, shown
+
+
+def front_of_each_memory(told: Json, over: str) -> list[tuple[int, int]]:
+    """Return bytes, and another cost, of all plans that one of the memories holds, without worse ones."""
+    points, machine = list[tuple[int, int]](), told["machine"]
+    for each in machine["memories"]:
+        if not each["read_only"]:
+            alone = machine | {"memory": [each["name"]], "memory_bytes": each["bytes"]}
+            points += several_memories.front_of_memory(told | {"machine": alone}, over)
+    points.sort()
+    least = [inf, *accumulate((cost for _, cost in points), min)]
+    return [point for point, before in zip(points, least, strict=False) if point[1] < before]
+
+
+@pytest.mark.parametrize("seed", range(examples(300, 12)))
+def test_fronts_of_memory_are_those_of_all_plans(seed: int) -> None:
+    rng = random.Random(f"fronts {seed}")
+    problem = rng.choice([random_problem, random_problem_of_blocks])(rng)
+    told, over = problem.model_dump(mode="json"), rng.choice(["cycles", "cycles", "macs"])
+    memories = told["machine"]["memories"]
+    for each in memories[:-1]:
+        each["bytes"] *= rng.choice([1, 2, 8])
+    told["machine"]["memory_bytes"] = sum(each["bytes"] for each in memories[:-1])
+    problem = Problem.model_validate(told)
+    try:
+        expected = front_of_each_memory(told, over)
+    except TooLarge:
+        pytest.skip("too large for the oracle")
+    corners = memory_front(problem, over=over)
+    found = [(each.memory_bytes, each.cycles if over == "cycles" else each.macs) for each in corners]
+    assert found == expected, problem.model_dump_json()
+    for corner in corners:
+        assert walked(told, corner.plan)[over] == (corner.cycles if over == "cycles" else corner.macs)
 
 
 def by_hand(size: int, width: int, kernels: int, inputs: str) -> Json:
