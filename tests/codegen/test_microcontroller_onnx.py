@@ -10,6 +10,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 from conftest import examples
+from tests.codegen.test_microcontroller_memories import in_blocks
 from tests.importing.onnx_integers_at_random import Array, by_onnxruntime, some_operators
 from tests.importing.test_exact_onnx import FORMS, IN_FLOATS, executed_operators, quantised
 
@@ -97,6 +98,25 @@ def test_random_networks_are_computed_as_onnxruntime_does(seed: int, tmp_path: P
             continue
         assert same or executed_operators(path) & {*IN_FLOATS, "QLinearSigmoid", "Tanh", "Elu"}
         is_right(tmp_path / str(place), problem, corner.plan)
+        return
+
+
+@pytest.mark.parametrize("seed", range(examples(100, 2)))
+def test_weights_are_copied_block_by_block_as_onnxruntime_has_them(seed: int, tmp_path: Path) -> None:
+    rng, place, streamed = random.Random(seed), 0, 0
+    while True:
+        file, last = some_operators(*FORMS[seed % 4], 1000 * seed + place)
+        path, place = file.save(tmp_path / f"{place}.onnx", last), place + 1
+        try:
+            problem, plan, streamed = in_blocks(rng, problem_of(path))
+            if not streamed:
+                continue
+            same = project(tmp_path / str(place), path, problem, plan, seed)
+        except InputError as error:
+            assert any(told in str(error) for told in ("there is no C", "are part of no operation"))
+            continue
+        assert same or executed_operators(path) & {*IN_FLOATS, "QLinearSigmoid", "Tanh", "Elu"}
+        is_right(tmp_path / str(place), problem, plan)
         return
 
 
