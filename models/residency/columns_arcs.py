@@ -20,7 +20,7 @@ from typing import Any
 from ortools.sat.python import cp_model
 
 from tilewright.residency import Plan, Problem
-from tilewright.residency.enumerated_steps import Columns, places_of, why_not_listed
+from tilewright.residency.enumerated_steps import Columns, places_of, why_not_in_a_model
 from tilewright.residency.graph import members
 from tilewright.spec.errors import InputError
 
@@ -34,7 +34,7 @@ def why_not(problem: Problem) -> str | None:
     """Say why the model does not take a problem, or None."""
     if problem.limits.executions != 1:
         return f"limits.executions = {problem.limits.executions}: the model executes operations once"
-    return why_not_listed(problem)
+    return why_not_in_a_model(problem)
 
 
 def suits(problem: Problem) -> bool:

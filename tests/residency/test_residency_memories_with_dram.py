@@ -23,7 +23,7 @@ from tilewright.residency.decode_plan import decode_plan
 from tilewright.residency.evaluation import taken_of_each
 from tilewright.residency.vocabulary import PlanView
 from tilewright.run.solve import solve
-from tilewright.spec.errors import InputError, SolverMissingError
+from tilewright.spec.errors import InputError, SolverMissingError, TilewrightError
 
 Json = dict[str, Any]
 Where = dict[str, str]
@@ -342,3 +342,14 @@ def test_what_is_not_done_in_several_memories_is_refused() -> None:
     flash = {"name": "flash", "bytes": 40, "read_only": True}
     with pytest.raises(InputError, match="flash"):
         Problem.model_validate(base | {"machine": {"memories": [*memories, flash]}})
+
+
+def test_models_that_count_sizes_alone_are_for_one_memory() -> None:
+    layers = [{"name": "a", "input": [2, 4, 4], "kernels": 2, "kernel": [1, 1]}]
+    problem = Problem.model_validate(
+        {"network": {"layers": layers}, "machine": {"memories": memories_of(40, 30)}}
+    )
+    with pytest.raises(TilewrightError, match="might cross borders"):
+        solve(problem, "columns_intervals@highs")
+    result = solve(problem, "columns_in_turn", confirm=False)
+    assert (result.status, result.objective) == ("optimal", objective(problem, solved(problem).plan))

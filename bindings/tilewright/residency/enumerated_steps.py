@@ -112,8 +112,8 @@ def why_not(problem: Problem) -> str | None:
 
 
 def why_not_certain(problem: Problem) -> str | None:
-    """Say why the steps of a problem are not listed, or costs of plans not told apart by solvers, or None."""
-    if (many := why_not_listed(problem)) is not None or problem.minimise not in FIELDS:
+    """Say why no solver has the steps of a problem, or does not tell costs of plans apart, or None."""
+    if (many := why_not_in_a_model(problem)) is not None or problem.minimise not in FIELDS:
         return many
     once = problem if problem.limits.executions == 1 else with_copies_of(problem, {})
     known, (parts, _) = known_plan(once), parts_of(problem)
@@ -121,6 +121,15 @@ def why_not_certain(problem: Problem) -> str | None:
         beyond = known.beyond // parts
         return f"a known plan costs {beyond:,} beyond the least, {CERTAIN:,} can be told apart"
     return None
+
+
+def why_not_in_a_model(problem: Problem) -> str | None:
+    """Say why a solver that is told nothing of addresses does not choose among steps, or None."""
+    if problem.machine.dram and len(problem.machine.regions) > 1:
+        return (
+            "machine.memory names several memories: the model counts sizes, and its plans might cross borders"
+        )
+    return why_not_listed(problem)
 
 
 def why_not_listed(problem: Problem) -> str | None:
@@ -495,13 +504,15 @@ class Columns:
         priced = self.priced(sum(1 << number for number in staying))
         assert priced is not None
         groups, capacity = priced.steps.groups, priced.capacity if most is None else most
-        for region in () if self.problem.machine.dram else self.problem.machine.regions:
+        machine = self.problem.machine
+        for region in () if machine.dram else machine.regions:
             plan = place_steps(groups, choices, min(capacity, region.elements), exact=True)
             if plan is not None:
                 return plan.moved_up(region.begin)
-        if self.problem.machine.dram:
-            left = beside(self.problem, staying) if staying else None
-            regions = (self.problem.machine if left is None else left.machine).regions
+        if machine.dram:
+            several = len(machine.regions) > 1
+            left = beside(self.problem, staying) if several and staying else None
+            regions = (machine if left is None else left.machine).regions
             plan = place_steps(groups, choices, capacity, exact=True, regions=regions)
             if plan is not None:
                 return add_staying(self.problem, staying, plan)
