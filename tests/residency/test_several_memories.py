@@ -306,6 +306,8 @@ def test_nothing_lies_in_two_memories() -> None:
         ),
         ([], {"memory": ["ram", "ram"]}, "memory .. names a memory twice"),
         ([], {"memory": ["ram", "slow"], "memory_bytes": 301}, "memory_bytes = 301 .. more than 300"),
+        ([], {"memory_bytes": 101}, "memory_bytes = 101 .. more than 100, which ram has .. names others"),
+        ([], {"memory": "slow", "memory_bytes": 201}, "memory_bytes = 201 .. more than 200, which slow has"),
         (
             [{"name": "odd", "bytes": 9, "write_waits": 0.5}],
             {"dram": True},

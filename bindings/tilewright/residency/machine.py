@@ -345,8 +345,8 @@ class OneMemory(Spec):
         self._check_memories()
         if isinstance(self.memory, tuple):
             self._check_several(self.memory)
-        elif self.memories and self.memory is not None:
-            self._check_name(self.memory)
+        else:
+            self._check_one(self.memory)
         if not self.dram and not self.in_flash:
             limit = "is for machines with weights in flash: a memory of `memories` that is read_only"
             raise InputError("machine.dram", self.dram, limit)
@@ -386,6 +386,16 @@ class OneMemory(Spec):
                 if getattr(each, field) is None:
                     limit = f"must be told of {each.name}, as the energy of other accesses is"
                     raise InputError(f"machine.memories[{number}].{field}", None, limit)
+
+    def _check_one(self, name: str | None) -> None:
+        """Refuse a memory that maps may not lie in, or more of it than there is."""
+        if self.memories and name is not None:
+            self._check_name(name)
+        writable = [each for each in self.memories if not each.read_only]
+        own = next((each for each in writable if name in (None, each.name)), None)
+        if own is not None and self.memory_bytes > own.bytes:
+            limit = f"is more than {own.bytes:,}, which {own.name} has; machine.memory names others"
+            raise InputError("machine.memory_bytes", self.memory_bytes, limit)
 
     def _check_name(self, name: str) -> None:
         """Refuse a name of no memory that maps may lie in."""
