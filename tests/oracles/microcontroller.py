@@ -659,6 +659,7 @@ class Walk:
         self.regions, self.flash = regions(self.graph.machine), flash(self.graph.machine)
         self.taken = dict.fromkeys(self.regions, 0)
         self.touched = dict.fromkeys(self.regions, (0, 0))
+        self.accessed = dict.fromkeys([*self.regions, self.flash], 0)
 
     def step(self, told: Json) -> None:
         """Execute a step."""
@@ -723,6 +724,7 @@ class Walk:
 
     def access(self, memory: Region, read: int, written: int) -> None:
         """Count what accesses to a memory cost."""
+        self.accessed[memory] += read + written
         cycles, energy = self.prices.touched(memory, read, written)
         self.cycles += cycles
         self.energy += energy
@@ -811,6 +813,11 @@ def memories(instance: Json, plan: Json) -> dict[str, tuple[int, int, int]]:
     width, weights = walk.graph.width, sum(op.weights for op in walk.graph.ops)
     found = {each.name: (walk.taken[each] * width, *walk.touched[each]) for each in walk.regions}
     return found | {walk.flash.name: (weights * width, walk.in_flash * width, 0)}
+
+
+def accesses_of_memories(instance: Json, plan: Json) -> dict[str, int]:
+    """Return the accesses of each memory, and of flash."""
+    return {memory.name: count for memory, count in walked(instance, plan).accessed.items()}
 
 
 def walked(instance: Json, plan: Json) -> Walk:

@@ -19,7 +19,7 @@ from tests.fuzz import networks
 from tests.oracles import Refused, TooLarge, microcontroller, several_memories
 
 import tilewright as tw
-from tilewright.residency import Plan, Problem, memory_front, violation
+from tilewright.residency import Plan, Problem, memory_front, simulate, violation
 from tilewright.residency.evaluation import costs_of
 from tilewright.residency.machine import CoreCycles
 from tilewright.residency.plan import Step
@@ -235,6 +235,19 @@ def test_the_best_of_all_plans_that_copy_weights_block_by_block(seed: int) -> No
         pytest.skip("too large for the oracle")
 
 
+def costs_what_the_oracle_says(problem: Problem, plan: Plan, expected: dict[str, int]) -> None:
+    """Compare what a plan costs, in closed forms and simulated, and how often memories are accessed."""
+    told, steps = problem.model_dump(mode="json"), json.loads(json.dumps(plan.to_json()))
+    names, costs = names_of_costs(problem), costs_of(problem, plan)
+    shown = problem.model_dump_json(), steps
+    assert {name: costs[name] for name in names} == {name: expected[name] for name in names}, shown
+    measures = simulate(problem, plan).measures
+    assert (measures.cycles, measures.energy_fj) == (expected["cycles"], expected["energy"]), shown
+    assert measures.memories is not None
+    accessed = {name: each.accesses for name, each in measures.memories.items()}
+    assert accessed == microcontroller.accesses_of_memories(told, steps), shown
+
+
 def some_memories(rng: random.Random, whole: Problem) -> tuple[Problem, list[int]]:
     """Return the problem in up to three memories, each larger than all it needs, and where they begin."""
     sizes = [(name, LARGE) for name in NAMES[: rng.randint(1, 3)]]
@@ -258,9 +271,7 @@ def test_what_plans_cost_in_memories_with_prices(seed: int) -> None:
         expected = walked(problem.model_dump(mode="json"), plan)
     except TooLarge:
         pytest.skip("the oracle does not tell of such operations")
-    names, costs = names_of_costs(problem), costs_of(problem, plan)
-    shown = problem.model_dump_json(), plan.to_json()
-    assert {name: costs[name] for name in names} == {name: expected[name] for name in names}, shown
+    costs_what_the_oracle_says(problem, plan, expected)
 
 
 def in_blocks(rng: random.Random, step: Step, outputs: int, at: int) -> Step:
@@ -304,8 +315,7 @@ def test_what_blocks_of_weights_read_and_write_in_memories(seed: int) -> None:
         refused = str(error)
     assert (violation(problem, plan) is None) == (refused is None), (refused, shown)
     if refused is None:
-        names, costs = names_of_costs(problem), costs_of(problem, plan)
-        assert {name: costs[name] for name in names} == {name: expected[name] for name in names}, shown
+        costs_what_the_oracle_says(problem, plan, expected)
 
 
 def front_of_each_memory(told: Json, over: str) -> list[tuple[int, int]]:
