@@ -45,6 +45,8 @@ def solve(problem: Problem, search: RunContext) -> Outcome:
             more = None if problem.machine.dram else enough_memory(problem, search.deadline)
             return Outcome("infeasible", bound=more)
         last = stage
+        if not proven:
+            search.on_unproven()
     else:
         start = _by_rules(problem, search)
         if start is not None and time.monotonic() > search.deadline:

@@ -134,11 +134,11 @@ def test_an_input_stays_until_it_is_read_last() -> None:
 @pytest.mark.parametrize(
     ("changes", "told"),
     [
-        ({"memories": [{"name": "ram", "bytes": 9}], "dram": False}, "dram .. weights in flash"),
+        ({"memories": [{"name": "ram", "bytes": 4096}], "dram": False}, "dram .. weights in flash"),
         ({"memory": "flash"}, "memory .. names no memory that can be written .. ram"),
         ({"memories": [{"name": "ram", "bytes": 9}] * 2}, "memories .. two memories of one name"),
         (
-            {"memories": [FLASH | {"bytes": 700}, {"name": "r", "bytes": 99}]},
+            {"memories": [FLASH | {"bytes": 700}, {"name": "r", "bytes": 4096}]},
             "700 .. 1,092 .. 392 are missing",
         ),
         ({"double_buffering": True}, "double_buffering .. machines with DRAM"),

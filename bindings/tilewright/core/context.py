@@ -54,6 +54,9 @@ class RunContext:
     on_plan, on_bound
         Called with every better plan and every better proven bound, as soon as it is known. A bound may come
         with a sentence on what proves it.
+    on_unproven
+        Called before plans are told of a list of objectives of which one before the last is not proven: then
+        none is optimal, whatever the bound of the last one is.
     on_failure
         Called with a sentence when one of several heuristics fails.
     on_phase
@@ -73,6 +76,7 @@ class RunContext:
     remember: bool | str = False
     on_plan: Callable[[Any], None] = _ignore
     on_bound: Callable[..., None] = _ignore
+    on_unproven: Callable[[], None] = _ignore
     on_failure: Callable[[str], None] = _ignore
     on_phase: Callable[..., None] = _ignore
     improve: Callable[..., Any] = _no_models

@@ -31,6 +31,8 @@ def solve_in_turn(problem: Any, context: RunContext, solve: Callable[[Any, RunCo
             return replace(outcome, status="infeasible" if impossible else "unknown", bound=None)
         least[name] = room.objective(stage, outcome.plan)
         proven &= outcome.status == "optimal"
+    if not proven:
+        context.on_unproven()
     outcome = solved(problem.stage(least), context)
     if proven:
         return outcome

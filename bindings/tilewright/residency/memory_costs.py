@@ -121,15 +121,18 @@ class MemoryCosts:
         return any(self.cost(name, len(self.regions), self.values(-1, 1, 0)) for name in names)
 
     def placed(self, names: Sequence[str]) -> tuple[str, ...]:
-        """Return which of some objectives are of memories, or depend on what lies where and is copied."""
+        """Return to which of some objectives accesses add, if any of them is of memories or depends on these.
+
+        It depends on these if it matters what lies where, or what is copied.
+        """
         copies = self.may_copy(names)
-        return tuple(
-            name
-            for name in names
-            if memory_in(name) is not None
-            or len({self._of_values(name, region) for region in self.regions}) > 1
-            or (copies and (name in ("cycles", "energy") or self.matter(name)))
-        )
+        if not copies and all(memory_in(name) is None and self._is_same_anywhere(name) for name in names):
+            return ()
+        moved = ("cycles", "energy") if copies else ()
+        return tuple(name for name in names if name in moved or self.matter(name))
+
+    def _is_same_anywhere(self, name: str) -> bool:
+        return len({self._of_values(name, region) for region in self.regions}) == 1
 
     def is_best(self, name: str, region: int) -> bool:
         """Whether nothing costs less of an objective in another memory that maps lie in."""

@@ -47,7 +47,7 @@ def confirm_claim(run: Run, method: str | Method, own: Bound) -> None:
             run.let_clock_stand(again.stood)
         denial = f"{other} finds a plan of {found.objective}"
         if not claim.denied(found.objective):
-            least = found.bound
+            least = None if found.open else found.bound
             if found.infeasible if claim.bound is None else least is not None and least >= claim.bound:
                 run.confirmed_by = other
                 incumbent.accept_claim(claim)

@@ -37,7 +37,13 @@ class Claim:
 
 
 class Incumbent:
-    """The best valid plan and the best bound so far, with their history."""
+    """The best valid plan and the best bound so far, with their history.
+
+    Attributes
+    ----------
+    open
+        Whether an objective of a list before the last is not proven, so that no plan is optimal.
+    """
 
     def __init__(
         self, room: Room[Any, Any], problem: Any, started: float, on_plan: Callable[[Any, int], None] | None
@@ -49,6 +55,7 @@ class Incumbent:
         self.bound_by: str | None = None
         self.grounds: str | None = None
         self.violation: str | None = None
+        self.open = False
         self.infeasible = False
         self.infeasible_by: str | None = None
         self.untrusted: Claim | None = None
@@ -91,6 +98,10 @@ class Incumbent:
                 said = "the problem infeasible" if word.bound is None else f"{word.bound} a bound"
                 raise Disagreement(f"{word.by} calls {said}, but {self.denial}")
 
+    def leave_open(self) -> None:
+        """Have no plan be optimal, as an objective of a list before the last is not proven."""
+        self.open = True
+
     def raise_bound(self, bound: int, by: str, grounds: str | None = None) -> None:
         """Take a proven bound if it is better."""
         if self.bound is None or bound > self.bound:
@@ -124,8 +135,9 @@ class Incumbent:
 
     @property
     def optimal(self) -> bool:
-        """Whether plan and bound meet."""
-        return self.objective is not None and self.bound is not None and self.objective <= self.bound
+        """Whether plan and bound meet, and objectives before the last are proven."""
+        met = self.objective is not None and self.bound is not None and self.objective <= self.bound
+        return met and not self.open
 
     def let_clock_stand(self, seconds: float) -> None:
         """Let the last seconds count for nothing: what was found in them was found when they began."""

@@ -453,6 +453,7 @@ class Run:
             remember=self.options.remember,
             on_plan=lambda plan: self.incumbent.offer(plan, proven=proven),
             on_bound=lambda bound, grounds=None: self._proved(method, bound, grounds),
+            on_unproven=self.incumbent.leave_open,
             on_failure=self.failures.append,
             on_phase=lambda phase, at=None: self.phases.tell("here", phase, at),
         )
@@ -468,6 +469,8 @@ class Run:
         if kind == "plan":
             plan = self.room.plan_type.from_json(event["plan"])
             incumbent.offer(plan, proven=proves(self.room.name, method))
+        elif kind == "unproven":
+            incumbent.leave_open()
         elif kind == "bound":
             self._proved(method, event["bound"], event["grounds"])
         elif kind == "phase":
@@ -508,6 +511,8 @@ class Run:
         self.warm_start = outcome.warm_start or self.warm_start
         if outcome.bound is not None:
             self._proved(method, outcome.bound)
+        if outcome.status == "optimal":
+            self.incumbent.open = False
         if outcome.status == "infeasible":
             if self.incumbent.plan is not None and not self._is_narrow(method):
                 raise Disagreement(f"{method} calls a problem infeasible that has a valid plan")

@@ -110,6 +110,7 @@ def _run(job: dict[str, Any], events: IO[str]) -> Any:
         remember=job["remember"],
         on_plan=lambda plan: _send(events, event="plan", plan=plan.to_json()),
         on_bound=lambda bound, grounds=None: _send(events, event="bound", bound=bound, grounds=grounds),
+        on_unproven=lambda: _send(events, event="unproven"),
         on_failure=lambda message: _send(events, event="failure", message=message),
         on_phase=lambda phase, at=None: _send(
             events, event="phase", phase=phase, at=time.monotonic() if at is None else at
