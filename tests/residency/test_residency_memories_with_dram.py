@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import random
+import tomllib
 from collections.abc import Callable, Iterator
 from contextlib import suppress
 from dataclasses import replace
@@ -11,16 +12,17 @@ from itertools import pairwise
 from typing import Any, NamedTuple
 
 import pytest
-from conftest import examples, tells
+from conftest import ROOT, examples, nightly, tells
 from residency_cases import ignore, random_problem, survives
 from tests.fuzz.campaigns import residency_problems
 from tests.oracles import TooLarge, residency
 
 from tilewright.core import catalogue
 from tilewright.core.context import Outcome, RunContext
-from tilewright.residency import Problem, objective, reference, simulate, traffic_curve, violation
+from tilewright.residency import Problem, objective, reference, simulate, summary, traffic_curve, violation
 from tilewright.residency.decode_plan import decode_plan
 from tilewright.residency.evaluation import taken_of_each
+from tilewright.residency.plot import plot
 from tilewright.residency.vocabulary import PlanView
 from tilewright.run.solve import solve
 from tilewright.spec.errors import InputError, SolverMissingError, TilewrightError
@@ -353,3 +355,44 @@ def test_models_that_count_sizes_alone_are_for_one_memory() -> None:
         solve(problem, "columns_intervals@highs")
     result = solve(problem, "columns_in_turn", confirm=False)
     assert (result.status, result.objective) == ("optimal", objective(problem, solved(problem).plan))
+
+
+def test_tables_and_pictures_tell_the_memories() -> None:
+    layers = [{"name": name, "input": [2, 4, 4], "kernels": 2, "kernel": [1, 1]} for name in "ab"]
+    problem = Problem.model_validate(
+        {"network": {"layers": layers}, "machine": {"memories": memories_of(8, 10)}}
+    )
+    plan = solved(problem).plan
+    report = simulate(problem, plan)
+    taken = [each.memory_bytes for each in report.measures.memories.values()]
+    assert all(taken)
+    told = dict(summary.rows(problem, report.measures))
+    assert [told[f"ram{place}"] for place in (0, 1)] == [f"{taken[0]} of 8 bytes", f"{taken[1]} of 10 bytes"]
+    header, first, *_ = summary.table(problem, report.measures)
+    step = next(iter(report.measures.steps_of_plan.values()))
+    held = {name: sum(each.values()) for name, each in step.memories.items()}
+    assert {name: int(first[header.index(f"in {name}")]) for name in held} == held
+    axes = plot(problem, plan, report)
+    assert {"ram0", "ram1"} <= {text.get_text() for text in axes.texts}
+
+
+@nightly
+@pytest.mark.parametrize(
+    ("sizes", "moved", "bound"),
+    [
+        ((32_768,), 87_892, 87_892),
+        ((16_384, 16_384), 87_892, 87_892),
+        ((4_096, 28_672), 87_892, 87_892),
+        ((10_923, 10_923, 10_922), 87_892, 87_892),
+        ((8_192,) * 4, 113_556, 87_892),
+        ((24_576,), 104_276, 104_276),
+        ((12_288, 12_288), 104_276, 104_276),
+        ((4_096, 20_480), 104_276, 104_276),
+        ((8_192,) * 3, 113_556, 104_276),
+    ],
+)
+def test_the_table_of_the_page_holds(sizes: tuple[int, ...], moved: int, bound: int) -> None:
+    network = tomllib.loads((ROOT / "instances" / "networks" / "resnet8.toml").read_text("utf-8"))
+    problem = Problem.model_validate({"network": network, "machine": {"memories": memories_of(*sizes)}})
+    result = solve(problem, "states", time_limit=120)
+    assert (result.objective, result.bound) == (moved, bound)

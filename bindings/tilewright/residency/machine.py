@@ -139,7 +139,7 @@ class AccessPrices(NamedTuple):
 
 
 class Memory(Spec):
-    """One of a micro-controller's memories.
+    """A memory on chip, or a micro-controller's flash.
 
     Attributes
     ----------
@@ -285,7 +285,7 @@ class OneMemory(Spec):
         one, or those, that maps lie in; by default all that can be written, or where `memory_bytes` is told
         the first of them.
     memories
-        All that there are, where weights are in flash: those that are read only.
+        All that there are beside DRAM. Without it weights are in flash: those that are read only.
     dram
         Whether there is memory behind it. Without it maps stay on chip until they are no longer needed.
     cycles_of
