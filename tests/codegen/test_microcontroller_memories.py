@@ -210,7 +210,7 @@ def test_the_bus_carries_what_the_plan_reads_and_writes_in_each_memory(
     steps = decode_plan(problem, plan)
     for place, name in enumerate(("ARENA_FAST", "ARENA_SLOW")):
         reads, writes = (
-            sum(getattr(step.accesses[place], each) for step in steps) for each in ("reads", "writes")
+            sum(getattr(step.touched[place], each) for step in steps) for each in ("read", "written")
         )
         assert printed[f"{name} read"].split()[0] == str(reads)
         assert printed[f"{name} written"].split()[0] == str(writes)
