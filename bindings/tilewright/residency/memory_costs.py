@@ -140,6 +140,15 @@ class MemoryCosts:
         every = [self._of_values(name, other) for other in self.regions]
         return all(cost == min(others) for cost, others in zip(own, zip(*every, strict=True), strict=True))
 
+    def is_best_for_copies(self, name: str, region: int) -> bool:
+        """Whether the same holds of copies, too: rows take fewer accesses to a wider memory."""
+        own = self.cost(name, region, Touched(written=1, writing=1))
+        return self.is_best(name, region) and (
+            own == 0
+            or memory_in(name) is not None
+            or all(self._of[region].width >= self._of[other].width for other in self.regions)
+        )
+
     def _of_values(self, name: str, region: int) -> tuple[int, ...]:
         """Return what values, and running values, that are read and written add to an objective."""
         touched = [

@@ -65,6 +65,9 @@ def best_without_dram(
         if not labels:
             search = _search(problem, deadline, first)
             labels = search.labels()
+        if not labels and name == "memory":  # there may be plans in several memories
+            search = WithoutDram(problem, deadline, first)
+            labels = search.labels()
     except OutOfTimeError:
         return Answer(simple, bound)
     if not labels:
@@ -87,10 +90,19 @@ def best_without_dram(
 
 
 def _search(problem: Problem, deadline: float, first: str | None) -> WithoutDram:
-    """Return the search of all plans, or of several memories that of plans if they were one."""
-    search, capacity = WithoutDram(problem, deadline, first), asked_by(problem).capacity
-    if problem.minimise == "memory" and search.placed and len(problem.machine.regions) == 1:
-        return InOneOfMemories(problem, deadline, first, region=0, capacity=capacity)
+    """Return the search of all plans, or of several memories that of plans if they were one.
+
+    Where all that may be taken fits into a memory in which nothing costs more than in others, plans in that
+    one are as good as any. So it is where memory is minimised, if there are any plans in it.
+    """
+    search, asked = WithoutDram(problem, deadline, first), asked_by(problem)
+    if not search.placed or asked.places:
+        return search
+    for number, region in enumerate(problem.machine.regions):
+        enough = problem.minimise == "memory" or asked.capacity <= region.elements
+        if enough and all(search.memory_costs.is_best_for_copies(name, number) for name in search.placed):
+            capacity = min(asked.capacity, region.elements)
+            return InOneOfMemories(problem, deadline, first, region=number, capacity=capacity)
     return search
 
 
