@@ -15,7 +15,7 @@ from tests.residency.test_residency_without_dram import FLASH, problem_in_flash
 
 from tilewright.residency import Plan, Problem, memory_front, simulate, violation
 from tilewright.residency.evaluation import costs_of
-from tilewright.residency.exact.several_memories import Placed, best_layouts, least_layout
+from tilewright.residency.exact.layouts import Placed, best_layouts, least_layout
 from tilewright.residency.exact.without_dram import best_without_dram
 from tilewright.residency.machine import CoreCycles
 from tilewright.residency.vocabulary import PlanView

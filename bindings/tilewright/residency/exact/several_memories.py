@@ -12,51 +12,24 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import replace
-from itertools import permutations, product
-from operator import mul
-from typing import NamedTuple
+from itertools import product
 
 from tilewright.core.branch_and_bound import check_deadline
 from tilewright.residency.core_accesses import WEIGHTS, Thing
 from tilewright.residency.decode_plan import decode_plan
 from tilewright.residency.evaluation import taken_of_each, violation
+from tilewright.residency.exact.layouts import ANYTHING, Placed, best_layouts, least_layout
 from tilewright.residency.exact.priced_steps import units_of
 from tilewright.residency.exact.ram_search import MORE, Costs, Label, Way, Where, WithoutDram
 from tilewright.residency.exact.residuals import OF_ADDRESSES
 from tilewright.residency.exact.traffic import Answer
 from tilewright.residency.graph import members
-from tilewright.residency.placement import Item, find_addresses, placed_items, plan_of
+from tilewright.residency.machine import Region
+from tilewright.residency.placement import Item, find_addresses, placed_items, plan_of, spaces
 from tilewright.residency.plan import MAP, Plan
 from tilewright.residency.problem import Problem
 from tilewright.residency.shapes.shape import Buffer, has_blocks
 from tilewright.spec.errors import InputError, OutOfTimeError
-
-ANYTHING = 2**62
-"""More than any plan costs."""
-
-SCALE = 1024
-"""Parts of a cost in which prices of memory are told."""
-
-PRICED = 10
-"""How often the prices of all memories are set anew."""
-
-MOST_ORDERED = 4
-"""Memories that are filled in any order, where memory is to be little."""
-
-
-class Placed(NamedTuple):
-    """A buffer, or weights that may be copied, and what accesses to it cost.
-
-    Attributes
-    ----------
-    costs
-        Of each cost that depends on where things lie, that in each memory; what may also lie nowhere, as
-        weights stay in flash, has one for that behind them.
-    """
-
-    thing: Thing
-    size: int
-    costs: tuple[tuple[int, ...], ...]
 
 
 class InSeveralMemories(WithoutDram):
@@ -261,189 +234,6 @@ def least_of_others(costs: Costs, others: Sequence[Costs], place: int | None) ->
     return most
 
 
-def least_layout(
-    sizes: Sequence[int], costs: Sequence[Sequence[int]], rooms: Sequence[int], most: int
-) -> list[int] | None:
-    """Return a memory for each of some items, so that these cost the least; None if none fit.
-
-    What lies in none has the number behind that of the last memory.
-
-    Parameters
-    ----------
-    costs
-        Of each item in each memory, and behind them in none if that may be.
-    rooms
-        What may be taken of each memory.
-    most
-        What they may cost.
-    """
-    nowhere = len(rooms)
-    if min(rooms) < 0:
-        return None
-    # A price on the elements of each memory makes a bound of what items cost that are still to be placed.
-    prices = room_prices(sizes, costs, rooms)
-    priced = [
-        [
-            SCALE * cost + (0 if region == nowhere else prices[region] * size)
-            for region, cost in enumerate(each)
-        ]
-        for size, each in zip(sizes, costs, strict=True)
-    ]
-    # What differs most between memories is decided first, and of the rest what is large.
-    order = sorted(range(len(sizes)), key=lambda n: (min(priced[n]) - max(priced[n]), -sizes[n]))
-    least, taken = [0], [0]
-    for number in reversed(order):
-        least.append(least[-1] + min(priced[number]))
-        taken.append(taken[-1] + (sizes[number] if len(costs[number]) == nowhere else 0))
-    least.reverse()
-    taken.reverse()
-    best: list[int] | None = None
-    chosen = [0] * len(sizes)
-    seen: dict[tuple[int, ...], int] = {}
-
-    def descend(place: int, left: tuple[int, ...], cost: int) -> None:
-        nonlocal best, most
-        bound = SCALE * cost + least[place] - sum(map(mul, prices, left))
-        if bound > SCALE * most or cost > most or taken[place] > sum(left):
-            return
-        if place == len(order):
-            best, most = list(chosen), cost - 1
-            return
-        state = place, *left
-        if seen.get(state, ANYTHING) <= cost:
-            return
-        seen[state] = cost
-        number = order[place]
-        size, each = sizes[number], costs[number]
-        for region in sorted(range(len(each)), key=priced[number].__getitem__):
-            chosen[number] = region
-            if region == nowhere:
-                descend(place + 1, left, cost + each[region])
-            elif size <= left[region]:
-                after = (*left[:region], left[region] - size, *left[region + 1 :])
-                descend(place + 1, after, cost + each[region])
-
-    descend(0, tuple(rooms), 0)
-    return best
-
-
-def room_prices(sizes: Sequence[int], costs: Sequence[Sequence[int]], rooms: Sequence[int]) -> list[int]:
-    """Return a price of an element of each memory, in parts of costs, at which little more is asked of it.
-
-    Any prices make a valid bound: what items cost and take at these prices at least, less what the memories
-    have to give. These ones are raised, memory by memory, until no more is asked of it than there is.
-    """
-    prices = [0] * len(rooms)
-    for _ in range(PRICED):
-        before = list(prices)
-        for region, room in enumerate(rooms):
-            leaving = []  # the price at which each item would rather lie elsewhere
-            for size, each in zip(sizes, costs, strict=True):
-                others = [
-                    SCALE * cost + (prices[other] * size if other < len(rooms) else 0)
-                    for other, cost in enumerate(each)
-                    if other != region
-                ]
-                if size and others:
-                    leaving.append(((min(others) - SCALE * each[region]) // size, size))
-            asked = sum(size for price, size in leaving if price >= 0)
-            prices[region] = 0
-            for price, size in sorted(leaving):
-                if price < 0:
-                    continue
-                if asked <= room:
-                    break
-                asked -= size
-                prices[region] = price
-        if prices == before:
-            break
-    return prices
-
-
-class _Layout(NamedTuple):
-    """Memories of the first items of some, with what is left of each, and what they cost."""
-
-    left: tuple[int, ...]
-    costs: tuple[int, ...]
-    before: _Layout | None = None
-    region: int = 0
-
-    def beats(self, other: _Layout) -> bool:
-        """Whether it leaves as much of each memory, and costs as little."""
-        left = zip(self.left, other.left, strict=True)
-        costs = zip(self.costs, other.costs, strict=True)
-        return all(one >= two for one, two in left) and all(one <= two for one, two in costs)
-
-
-def best_layouts(
-    items: Sequence[Placed],
-    rooms: Sequence[int],
-    nothing: tuple[int, ...],
-    worth: Callable[[Sequence[int]], bool],
-    deadline: float = float("inf"),
-) -> Iterator[tuple[list[int], tuple[int, ...]]]:
-    """Return memories for all of some items, with what they cost, that no others beat in all costs.
-
-    Parameters
-    ----------
-    nothing
-        What no items cost: a zero for each cost.
-    worth
-        Whether what costs at least so much may be of use.
-
-    Raises
-    ------
-    OutOfTimeError
-        When the deadline passes before all are found.
-    """
-    if not items:
-        if min(rooms) >= 0 and worth(nothing):
-            yield [], nothing
-        return
-    nowhere = len(rooms)
-    # What differs most between memories is decided first, and of the rest what is large.
-    order = sorted(items, key=lambda item: (sum(min(each) - max(each) for each in item.costs), -item.size))
-    least, needed = [[*nothing]], [0]
-    for item in reversed(order):
-        least.append([more + min(each) for more, each in zip(least[-1], item.costs, strict=True)])
-        needed.append(needed[-1] + item.size)
-    least.reverse()
-    needed.reverse()
-    found = [_Layout(tuple(rooms), nothing)] if min(rooms) >= 0 else []
-    for place, item in enumerate(order):
-        check_deadline(deadline)
-        later, rest = list[_Layout](), least[place + 1]
-        for layout in found:
-            for region in range(len(item.costs[0])):
-                left = list(layout.left)
-                if region < nowhere:
-                    left[region] -= item.size
-                    if left[region] < 0:
-                        continue
-                costs = tuple(one + each[region] for one, each in zip(layout.costs, item.costs, strict=True))
-                if worth([one + more for one, more in zip(costs, rest, strict=True)]):
-                    # More room than all the others need is of no use.
-                    there = tuple(min(each, needed[place + 1]) for each in left)
-                    later.append(_Layout(there, costs, layout, region))
-        found = _unbeaten(later)
-    for layout in found:
-        lies, at = list[int](), layout
-        while at.before is not None:
-            lies.append(at.region)
-            at = at.before
-        of_item = {item.thing: region for item, region in zip(order, reversed(lies), strict=True)}
-        yield [of_item[item.thing] for item in items], layout.costs
-
-
-def _unbeaten(layouts: list[_Layout]) -> list[_Layout]:
-    """Return those that no other one beats."""
-    found: list[_Layout] = []
-    for layout in sorted(layouts, key=lambda each: (each.costs, tuple(-one for one in each.left))):
-        if not any(other.beats(layout) for other in found):
-            found.append(layout)
-    return found
-
-
 # Plans --------------------------------------------------------------------------------------------------
 
 
@@ -522,7 +312,7 @@ def best_in_several(
     plan = placed_in_several(search, best, deadline)
     if plan is not None and violation(problem, plan) is None:
         return Answer(plan, bound)
-    for rooms in _smaller_rooms(whole, machine.capacity):
+    for rooms in _smaller_rooms(machine.regions, machine.capacity):
         plan, _ = _in_rooms(problem, deadline, first, rooms)
         if plan is not None:
             return Answer(plan, bound)
@@ -535,7 +325,7 @@ def _least_memory(problem: Problem, deadline: float, first: str | None, least: L
     needed, more, bound = least.costs[0], 0, least.costs[0] * width
     fits = False
     while True:
-        for rooms in _shares(whole, needed):
+        for rooms in _shares(problem.machine.regions, needed):
             plan, fits = _in_rooms(problem, deadline, first, rooms)
             if plan is not None:
                 return Answer(_in_less(problem, deadline, first, plan, least.costs[0]), bound)
@@ -590,24 +380,17 @@ def _whole(problem: Problem) -> list[int]:
     return [region.elements for region in problem.machine.regions]
 
 
-def _shares(whole: Sequence[int], needed: int) -> Iterator[tuple[int, ...]]:
+def _shares(regions: Sequence[Region], needed: int) -> Iterator[tuple[int, ...]]:
     """Yield ways to take so much of all memories: each fills some of them, one after the other."""
-    found = set()
-    for order in (
-        permutations(range(len(whole)), len(whole)) if len(whole) <= MOST_ORDERED else [range(len(whole))]
-    ):
-        rooms, left = [0] * len(whole), needed
-        for region in order:
-            rooms[region] = min(left, whole[region])
-            left -= rooms[region]
-        if tuple(rooms) not in found:
-            found.add(tuple(rooms))
-            yield tuple(rooms)
+    for space in spaces(regions, needed):
+        taken = dict(space.rooms)
+        yield tuple(taken.get(region.begin, 0) for region in regions)
 
 
-def _smaller_rooms(whole: Sequence[int], most: int) -> Iterator[tuple[int, ...]]:
+def _smaller_rooms(regions: Sequence[Region], most: int) -> Iterator[tuple[int, ...]]:
     """Yield rooms in which addresses may be found where they are not in all that there is."""
     parts = 1
     while parts < MORE:
         parts *= 2
-        yield from _shares([each - each * parts // (2 * MORE) for each in whole], min(most, sum(whole)))
+        smaller = [each._replace(end=each.end - each.elements * parts // (2 * MORE)) for each in regions]
+        yield from _shares(smaller, min(most, sum(each.elements for each in smaller)))
