@@ -13,6 +13,7 @@ import time
 from tilewright.core import catalogue
 from tilewright.core.context import Outcome, RunContext
 from tilewright.residency import Plan, Problem, best_bound, objective, violation
+from tilewright.residency.exact.ram_search import honours as honours_without_dram
 from tilewright.residency.exact.ties import break_ties
 from tilewright.residency.exact.time_and_energy import search_one_objective, stages
 from tilewright.residency.exact.without_dram import enough_memory
@@ -22,9 +23,9 @@ from tilewright.spec.errors import OutOfTimeError
 IN_PROCESS = True
 
 
-def honours(_problem: Problem, _part: Ground) -> bool:
+def honours(problem: Problem, part: Ground) -> bool:
     """Whether the method honours what must hold: a search that tells plans apart as constraints do."""
-    return True
+    return problem.machine.dram or honours_without_dram(problem, part)
 
 
 def solve(problem: Problem, search: RunContext) -> Outcome:

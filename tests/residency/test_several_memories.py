@@ -325,10 +325,23 @@ def test_nothing_lies_in_two_memories() -> None:
         ),
         ([{"name": "odd", "bytes": 9, "read_waits": -1.0}], {}, "read_waits = -1.0"),
         ([{"name": "odd", "bytes": 9, "width_bytes": 0}], {}, "width_bytes = 0"),
+        ([{"name": "odd\nname", "bytes": 9}], {}, "machine.memories[2].name .. must be printable"),
+        ([{"name": "odd", "bytes": 9, "alignment_bytes": 24}], {}, "alignment_bytes = 24 .. power of two"),
+        ([{"name": "odd", "bytes": 9, "alignment_bytes": 8}], {"dram": True}, "machines without DRAM"),
         (
             [{"name": "odd", "bytes": 9, "read_fj": 5, "write_fj": 5}],
             {},
+            "machine.energy.core_fj_per_cycle: must be told where memories have prices",
+        ),
+        (
+            [{"name": "odd", "bytes": 9, "read_fj": 5, "write_fj": 5}],
+            {"energy": ENERGY},
             "machine.memories[0].read_fj: must be told of ram",
+        ),
+        (
+            [{"name": "odd", "bytes": 9, "read_fj": 5, "write_fj": 5}],
+            {"energy": {**ENERGY, "local_fj_per_access": 5}},
+            "machine.energy.local_fj_per_access .. counts for nothing",
         ),
         (
             [{**FLASH, "name": "rom", "width_bytes": 4}],
@@ -350,7 +363,10 @@ def test_memories_that_cannot_be_are_refused(
     ("objective", "told"),
     [
         ({"minimise": "traffic_of(ram2)"}, "traffic_of(ram2) .. ram2 is no memory .. first, second, flash"),
-        ({"most_traffic_of": {"ram2": 9}}, "traffic_of(ram2) .. there are first, second, flash"),
+        (
+            {"most_traffic_of": {"ram2": 9}},
+            "objective.most_traffic_of.ram2 .. there are first, second, flash",
+        ),
         ({"most_traffic_of": {"first": -1}}, "most_traffic_of.first = -1"),
         (
             {"minimise": "traffic_of(first)", "most_traffic_of": {"first": 9}},
@@ -367,13 +383,40 @@ def test_objectives_of_memories_that_cannot_be_are_refused(objective: dict[str, 
     assert tells(str(error.value), told)
 
 
+@pytest.mark.parametrize("limited", ["first", "second"])
+def test_a_front_has_plans_in_each_memory_whose_traffic_is_not_limited(limited: str) -> None:
+    memories = {"name": "first", "bytes": MAP_A + MAP_B}, {"name": "second", "bytes": MAP_A + MAP_B + 1}
+    free = parse(table(*memories)).problem
+    points = [(each.memory_bytes, each.macs) for each in memory_front(free)]
+    within = free.with_(objective={"most_traffic_of": {limited: 0}})
+    front = memory_front(within)
+    assert points and [(each.memory_bytes, each.macs) for each in front] == points
+    assert all(costs_of(within, each.plan)[f"traffic_of({limited})"] == 0 for each in front)
+
+
+def test_a_second_memory_leaves_the_least_memory_within_a_limit_proven() -> None:
+    rooms = {"name": "first", "bytes": MAP_A + MAP_B}, {"name": "second", "bytes": 2 * (MAP_A + MAP_B)}
+    objective = {"minimise": "memory", "most_traffic_of": {"flash": 100_000}}
+    found = [
+        best_without_dram(parse({**table(*memories), "objective": objective}).problem, NEVER, ignore, ignore)
+        for memories in (rooms[1:], rooms)
+    ]
+    assert found[0].plan is not None and found[1].plan is not None
+    assert found[0].bound == found[1].bound
+
+
 def test_traffic_of_a_memory_takes_upper_limits() -> None:
     given = table({"name": "first", "bytes": MAP_B}, {"name": "second", "bytes": MAP_A + 100})
     given["objective"] = {"minimise": "macs"}
     given["constraints"] = [{"say": "traffic_of(first) >= 5"}]
     with pytest.raises(InputError) as error:
         best_without_dram(parse(given).problem, NEVER, ignore, ignore)
-    assert tells(str(error.value), "constraints .. speaks of traffic_of, which takes an upper limit")
+    assert tells(str(error.value), "constraints[0] .. speaks of traffic_of, which takes an upper limit")
+    given["constraints"].insert(0, {"say": "macs >= 5"})
+    with pytest.raises(InputError) as error:
+        solve(parse(given), "states", time_limit=20)
+    assert tells(str(error.value), "constraints[1] .. traffic_of(first) >= 5 .. states cannot honour it")
+    assert solve(parse(given), time_limit=20).status == "optimal"  # what is best without them keeps them
 
 
 def test_constraints_on_addresses_are_for_plans_that_one_memory_holds() -> None:

@@ -351,8 +351,12 @@ class OneMemory(Spec):
             limit = "is for machines with weights in flash: a memory of `memories` that is read_only"
             raise InputError("machine.dram", self.dram, limit)
         if self.cycles_of is not None and (self.dram or self.element_bytes > 1):
-            limit = "is of C with a byte a value, for machines without DRAM"
+            limit = "is of C with a byte a value (element_bytes = 1), for machines without DRAM"
             raise InputError("machine.cycles_of", "told", limit)
+        names = self.names_of_memories
+        if not self.dram and len(set(names)) < len(names):
+            limit = f"has two memories that results call {names[-1]}"
+            raise InputError("machine.memories", list(names), limit)
         if self.has_energy:
             self._check_energy()
 
@@ -362,10 +366,15 @@ class OneMemory(Spec):
         if len(set(names)) < len(names):
             raise InputError("machine.memories", names, "has two memories of one name")
         for number, each in enumerate(self.memories):
+            if not each.name.isprintable():
+                raise InputError(f"machine.memories[{number}].name", each.name, "must be printable")
             for field in OF_THE_CORE if self.dram else ():
                 if told := getattr(each, field):
                     limit = "is for machines without DRAM, whose core reads and writes values in memories"
                     raise InputError(f"machine.memories[{number}].{field}", told, limit)
+            if self.dram and each.alignment_bytes != ALIGNMENT:
+                field, limit = f"machine.memories[{number}].alignment_bytes", "is for machines without DRAM"
+                raise InputError(field, each.alignment_bytes, limit)
             for field in ("write_waits", "write_fj"):
                 if each.read_only and getattr(each, field):
                     limit = f"{each.name} is read_only"
@@ -377,7 +386,16 @@ class OneMemory(Spec):
                 raise InputError(f"machine.memories.{field}", sorted(flash, key=str), limit)
 
     def _check_energy(self) -> None:
-        """Refuse energy of some memories alone, of those that are used."""
+        """Refuse energy of some memories alone, of those that are used, and without that of the core."""
+        told = set[str]() if self.energy is None else self.energy.model_fields_set
+        for field in ("core_fj_per_cycle", "dram_fj_per_access"):
+            if field not in told:
+                limit = "must be told where memories have prices"
+                raise InputError(f"machine.energy.{field}", None, limit)
+        assert self.energy is not None
+        if (local := self.energy.local_fj_per_access) != Energy().local_fj_per_access:
+            limit = "counts for nothing where memories have prices"
+            raise InputError("machine.energy.local_fj_per_access", local, limit)
         used = {region.name for region in self.regions}
         for number, each in enumerate(self.memories):
             if each.name not in used and not each.read_only:

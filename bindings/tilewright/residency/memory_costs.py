@@ -55,9 +55,9 @@ class MemoryCosts:
         self._energy = [(each.read_fj * finer, each.write_fj * finer) for each in self._of]
         self._core = prices.core_energy if machine.has_energy else 0
 
-    def prices_of(self, memory: int) -> AccessPrices:
-        """Return what an access takes."""
-        return self._of[memory]
+    def prices_of(self, memory: int, names: Sequence[str]) -> tuple[AccessPrices, tuple[int, ...]]:
+        """Return what an access takes, and adds to objectives."""
+        return self._of[memory], tuple(self.cost(name, memory, Touched(1, 1, 1, 1)) for name in names)
 
     def values(self, memory: int, reads: int, writes: int, each: int = 1) -> Touched:
         """Return what it is to read and write elements value by value in a memory, by its number.

@@ -180,12 +180,12 @@ class Problem(Minimising):
             raise InputError("objective.minimise", self.objective.minimise, "counts macs without DRAM alone")
         for name in (*self.objective.names, *self.objective.limits):
             if memory_in(name) is not None:
-                raise InputError("objective.minimise", name, "counts traffic of memories without DRAM alone")
+                raise InputError(self._field_of(name), name, "counts traffic of memories without DRAM alone")
         if self.limits.inputs != "outside":
             raise InputError("limits.inputs", self.limits.inputs, "is for machines without DRAM")
         if self.constraints and self.limits.frames != ONE and len(self.machine.regions) > 1:
             limit = "is not searched for where weights stay for all frames in several memories"
-            raise InputError("constraints", str(self.constraints[0]), limit)
+            raise self.refusal_of((), limit)
         if self.machine.in_flash:
             raise InputError("machine.dram", True, "must be false where weights are in flash")
 
@@ -202,15 +202,14 @@ class Problem(Minimising):
             memory = memory_in(name)
             if memory is not None and memory not in self.machine.names_of_memories:
                 there = ", ".join(self.machine.names_of_memories)
-                raise InputError("objective", name, f"{memory} is no memory that is used; there are {there}")
+                limit = f"{memory} is no memory that is used; there are {there}"
+                raise InputError(self._field_of(name), name, limit)
         # Rates and prices that are not told are those of a DSP, which say nothing of a micro-controller.
         counted &= {"cycles", "energy"}
         if self.machine.cycles_of is not None:
             if "energy" in counted and not self.machine.has_energy:
                 limit = "of a memory must be told where energy is counted and cycles_of is"
                 raise InputError("machine.memories.read_fj", None, limit)
-            if "energy" in counted and self.machine.energy is None:
-                raise InputError("machine.energy", None, "must be told where energy is counted without DRAM")
             if recurrent := [op.name for op in self.graph.operations if op.state]:
                 raise InputError(
                     "machine.cycles_of", "told", f"has no price of a recurrent layer: {recurrent[0]}"
@@ -219,8 +218,14 @@ class Problem(Minimising):
         needed = ["macs_per_cycle", "bus_elements_per_cycle", "dma_setup_cycles"] if counted else []
         for field in [*needed, *(["energy"] if "energy" in counted else [])]:
             if getattr(self.machine, field) is None:
-                limit = f"must be told where {' and '.join(sorted(counted))} are counted without DRAM"
+                verb = "are" if len(counted) > 1 or "cycles" in counted else "is"
+                limit = f"must be told where {' and '.join(sorted(counted))} {verb} counted without DRAM"
                 raise InputError(f"machine.{field}", None, limit)
+
+    def _field_of(self, name: str) -> str:
+        """Return the field that has an objective: which is minimised, or limited."""
+        field = "minimise" if name in self.objective.names else most_of(name)
+        return f"objective.{field}"
 
     def _check_flash(self) -> None:
         """Refuse weights that flash does not hold."""

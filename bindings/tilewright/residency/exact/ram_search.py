@@ -50,7 +50,6 @@ from tilewright.residency.shapes.strips import least_line, strip_widths
 from tilewright.residency.transitions import StepChoice, TensorChoice, Transitions
 from tilewright.residency.vocabulary import MEMORY_OF, TRAFFIC_OF, StepView
 from tilewright.spec.constraints.parts import Ground, conjuncts, terms
-from tilewright.spec.errors import InputError
 
 Costs = tuple[int, ...]
 """The memory that is needed, then what counts besides."""
@@ -161,6 +160,15 @@ def asked_by(problem: Problem) -> Asked:
     return Asked(limits, capacity, tuple(part for part in parts if part not in places), places)
 
 
+def honours(problem: Problem, part: Ground) -> bool:
+    """Whether the search takes what must hold: of what lies where only upper limits of costs."""
+    _, others = limits_in([part])
+    words = {term.word for each in others for term in terms(each)}
+    totals = [name for name in TOTALS if name in words]
+    names = [*problem.objective.names, *asked_by(problem).most, *totals]
+    return TRAFFIC_OF not in words and not set(totals) & {*problem.memory_costs.placed(names)}
+
+
 class WithoutDram:
     """The search for the plans of a problem that no other one beats.
 
@@ -222,10 +230,10 @@ class WithoutDram:
         self.streams = self.in_several and self.memory_costs.may_copy(self.names)
         if undecided := [name for name in self.placed if name not in self.names]:
             reason = f"speaks of {undecided[0]}, which what lies where decides: it takes an upper limit"
-            raise InputError("constraints", str(problem.constraints[0]), reason)
+            raise problem.refusal_of(undecided, reason)
         if TRAFFIC_OF in self.residuals.words:
             reason = f"speaks of {TRAFFIC_OF}, which takes an upper limit"
-            raise InputError("constraints", str(problem.constraints[0]), reason)
+            raise problem.refusal_of((TRAFFIC_OF,), reason)
 
     # What is on chip -----------------------------------------------------------------------------------
 

@@ -29,7 +29,7 @@ from tilewright.residency.placement import Item, find_addresses, placed_items, p
 from tilewright.residency.plan import MAP, Plan
 from tilewright.residency.problem import Problem
 from tilewright.residency.shapes.shape import Buffer, has_blocks
-from tilewright.spec.errors import InputError, OutOfTimeError
+from tilewright.spec.errors import OutOfTimeError
 
 
 class InSeveralMemories(WithoutDram):
@@ -58,7 +58,7 @@ class InSeveralMemories(WithoutDram):
         super().__init__(problem, deadline, first, most, alone=alone, capacity=sum(rooms))
         if words := [word for word in OF_ADDRESSES if word in self.residuals.words]:
             limit = f"speaks of {words[0]}, which is for maps in one memory: machine.memory names it"
-            raise InputError("constraints", str(problem.constraints[0]), limit)
+            raise problem.refusal_of(words, limit)
         self.rooms = tuple(rooms)
         self._places = [self.names.index(name) for name in self.placed]
         self._ways: dict[tuple[int, int, int], list[Way]] = {}

@@ -16,6 +16,7 @@ from tilewright.residency.exact.traffic import Answer
 from tilewright.residency.machine import Region
 from tilewright.residency.plan import Plan
 from tilewright.residency.problem import MOST_ELEMENTS, Problem
+from tilewright.residency.vocabulary import MEMORY_OF
 from tilewright.spec.errors import InputError, OutOfTimeError
 
 
@@ -98,7 +99,8 @@ def _search(problem: Problem, deadline: float, first: str | None) -> WithoutDram
     search, asked = WithoutDram(problem, deadline, first), asked_by(problem)
     if not search.placed or asked.places:
         return search
-    for number, region in enumerate(problem.machine.regions):
+    largest = sorted(enumerate(problem.machine.regions), key=lambda each: -each[1].elements)
+    for number, region in largest:
         enough = problem.minimise == "memory" or asked.capacity <= region.elements
         if enough and all(search.memory_costs.is_best_for_copies(name, number) for name in search.placed):
             capacity = min(asked.capacity, region.elements)
@@ -193,12 +195,13 @@ def front_in_one_memory(problem: Problem, deadline: float, over: str) -> list[Po
     asked = asked_by(problem)
     if asked.places:
         limit = "speaks of memories, which is not for fronts: they are of plans in one memory"
-        raise InputError("constraints", str(problem.constraints[0]), limit)
+        raise problem.refusal_of((MEMORY_OF,), limit)
     regions, costs = problem.machine.regions, problem.memory_costs
     points = list[Point]()
-    # Of memories in which accesses cost the same the largest one has all the plans.
+    # Of memories in which all that counts costs the same the largest one has all the plans.
+    names = WithoutDram(problem, deadline, over).names
     largest = sorted(costs.regions, key=lambda region: -regions[region].elements)
-    for region in {costs.prices_of(region): region for region in reversed(largest)}.values():
+    for region in {costs.prices_of(region, names): region for region in reversed(largest)}.values():
         capacity = min(regions[region].elements, asked.capacity)
         search = InOneOfMemories(problem, deadline, over, region=region, capacity=capacity)
         points += [Point(label, search) for label in search.front()]

@@ -34,7 +34,7 @@ def confirm_claim(run: Run, method: str | Method, own: Bound) -> None:
         found = Incumbent(run.room, incumbent.problem, time.monotonic(), None)
         found.raise_bound(own.value, str(own))
         again = Run(found, run.quiet_options)
-        again.deadline = min(run.deadline, time.monotonic() + seconds)
+        again.deadline = again.latest = min(run.deadline, time.monotonic() + seconds)
         try:
             with run.in_phase("confirming"):
                 again.phase([other], incumbent.plan)

@@ -43,6 +43,8 @@ class Incumbent:
     ----------
     open
         Whether an objective of a list before the last is not proven, so that no plan is optimal.
+    in_turn
+        Whether a method has proven all objectives of the list.
     """
 
     def __init__(
@@ -55,7 +57,7 @@ class Incumbent:
         self.bound_by: str | None = None
         self.grounds: str | None = None
         self.violation: str | None = None
-        self.open = False
+        self.open = self.in_turn = False
         self.infeasible = False
         self.infeasible_by: str | None = None
         self.untrusted: Claim | None = None
@@ -99,8 +101,12 @@ class Incumbent:
                 raise Disagreement(f"{word.by} calls {said}, but {self.denial}")
 
     def leave_open(self) -> None:
-        """Have no plan be optimal, as an objective of a list before the last is not proven."""
-        self.open = True
+        """Have no plan be optimal, as an objective of a list before the last is not proven by any method."""
+        self.open = not self.in_turn
+
+    def prove_in_turn(self) -> None:
+        """Take it that all objectives of a list are proven."""
+        self.open, self.in_turn = False, True
 
     def raise_bound(self, bound: int, by: str, grounds: str | None = None) -> None:
         """Take a proven bound if it is better."""

@@ -48,7 +48,7 @@ def _search_without(run: Run, share: float) -> dict[str, Any] | None:
     found.infeasible = own.impossible is not None
     again = Run(found, run.quiet_options)
     again.part_bounds, again.simulation_seconds = own.parts, run.simulation_seconds
-    again.deadline = began + share * (run.deadline - began)
+    again.deadline = again.latest = began + share * (run.deadline - began)
     try:
         with run.in_phase("relaxing"):
             run_portfolio(again, incumbent.plan or "auto")

@@ -512,7 +512,7 @@ class Run:
         if outcome.bound is not None:
             self._proved(method, outcome.bound)
         if outcome.status == "optimal":
-            self.incumbent.open = False
+            self.incumbent.prove_in_turn()
         if outcome.status == "infeasible":
             if self.incumbent.plan is not None and not self._is_narrow(method):
                 raise Disagreement(f"{method} calls a problem infeasible that has a valid plan")

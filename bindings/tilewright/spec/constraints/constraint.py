@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import importlib
 import importlib.util
+from collections.abc import Collection
 from dataclasses import dataclass
 from functools import cached_property
 from typing import TYPE_CHECKING, Annotated, Any, ClassVar, Self
@@ -127,6 +128,13 @@ class Constrained(Spec):
         if wrong:
             raise wrong[0] if len(wrong) == 1 else InputErrors(wrong)
         return tuple(found)
+
+    def refusal_of(self, words: Collection[str], reason: str) -> InputError:
+        """Return the refusal of the first constraint that has one of some words, or of the first one."""
+        every = zip(self.constraints, self.grounded, strict=True)
+        has = [any(term.word in words for term in terms(part)) for _, part in every]
+        number = has.index(True) if True in has else 0
+        return InputError(f"constraints[{number}].say", self.constraints[number].say, reason)
 
     @cached_property
     def must_hold(self) -> tuple[Ground, ...]:
