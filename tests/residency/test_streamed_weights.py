@@ -211,7 +211,8 @@ def machine_at_random(rng: random.Random) -> dict[str, Any]:
         memory["write_fj"] = rng.randint(0, 30)
     memories[2] |= {"read_only": True}
     prices: dict[str, Any] = {name: rng.choice([0, 0.25, 1, 3]) for name in CoreCycles.model_fields}
-    machine = {"memories": memories, "cycles_of": prices, "energy": {"core_fj_per_cycle": rng.choice([0, 5])}}
+    energy = {"core_fj_per_cycle": rng.choice([0, 5]), "dram_fj_per_access": 80}
+    machine = {"memories": memories, "cycles_of": prices, "energy": energy}
     if rng.random() < 0.3:
         rates = "bus_elements_per_cycle", "macs_per_cycle", "dma_setup_cycles"
         machine |= {"cycles_of": None, "element_bytes": 2, **{name: rng.randint(1, 4) for name in rates}}
