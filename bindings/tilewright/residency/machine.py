@@ -154,7 +154,7 @@ class Memory(Spec):
         are of weights; what instructions wait there is in all other prices.
     width_bytes
         That an access moves at most: a value of more takes several, and a row that is copied one for so many.
-        By default an access moves a value.
+        By default that is ``element_bytes``.
     read_fj, write_fj
         Femtojoules of an access.
     alignment_bytes
@@ -497,7 +497,7 @@ class OneMemory(Spec):
 
     @property
     def largest(self) -> int | None:
-        """Elements of the largest of several memories beside DRAM; None of a machine with another design."""
+        """Elements of the largest of several memories beside DRAM; None of all other machines."""
         if not self.dram or len(self.regions) == 1:
             return None
         return max(region.elements for region in self.regions)

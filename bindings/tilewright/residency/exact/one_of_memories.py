@@ -83,7 +83,10 @@ class InOneOfMemories(WithoutDram):
         return [Label(each.costs, None, self._choice(way, each.copied), way.left) for each in found]
 
     def _costs_of(self, way: Way, thing: Thing) -> tuple[Costs, Costs]:
-        """Return what accesses to a thing add to all costs in this memory, and in flash or the last one."""
+        """Return what accesses to a thing add to all costs in this memory, and if it stays in flash.
+
+        The second is told of weights alone.
+        """
         every = {name: self.costs_of(name, way, thing) for name in self.placed}
         nothing = (0,) * (self.region + 1)
         told = [every.get(name, nothing) for name in self.names]
