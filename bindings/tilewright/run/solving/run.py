@@ -511,7 +511,7 @@ class Run:
         self.warm_start = outcome.warm_start or self.warm_start
         if outcome.bound is not None:
             self._proved(method, outcome.bound)
-        if outcome.status == "optimal":
+        if outcome.status == "optimal" and is_trusted(self.room.name, method):
             self.incumbent.prove_in_turn()
         if outcome.status == "infeasible":
             if self.incumbent.plan is not None and not self._is_narrow(method):
