@@ -13,7 +13,7 @@ from conftest import examples, tells
 from residency_cases import NEVER, ignore, random_network
 from tests.residency.test_residency_without_dram import FLASH, problem_in_flash
 
-from tilewright.residency import Plan, Problem, memory_front, simulate, violation
+from tilewright.residency import Plan, Problem, memory_front, plot, simulate, violation
 from tilewright.residency.evaluation import costs_of
 from tilewright.residency.exact.layouts import Placed, best_layouts, least_layout
 from tilewright.residency.exact.without_dram import best_without_dram
@@ -392,6 +392,18 @@ def test_a_front_has_plans_in_each_memory_whose_traffic_is_not_limited(limited: 
     front = memory_front(within)
     assert points and [(each.memory_bytes, each.macs) for each in front] == points
     assert all(costs_of(within, each.plan)[f"traffic_of({limited})"] == 0 for each in front)
+
+
+def test_what_lies_in_a_later_memory_alone_is_drawn() -> None:
+    memories = {"name": "first", "bytes": 50}, {"name": "second", "bytes": MAP_A + MAP_B}
+    problem = parse(table(*memories)).problem
+    plan = memory_front(problem)[0].plan
+    axes = plot.plot(problem, plan, simulate(problem, plan))
+    low, high = axes.get_ylim()
+    assert axes.patches
+    for box in axes.patches:
+        assert low <= box.get_y() and box.get_y() + box.get_height() <= high
+    assert "second" in [text.get_text() for text in axes.texts]
 
 
 def test_a_second_memory_leaves_the_least_memory_within_a_limit_proven() -> None:

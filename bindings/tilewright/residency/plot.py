@@ -136,7 +136,7 @@ def _memory(axes: Axes, problem: Problem, plan: Plan, inches: float) -> None:
     regions = problem.machine.regions
     tops = tops_of(regions, [(address, item.size) for item, address in everything])
     several = sum(map(bool, tops)) > 1
-    if several:  # one on the other, each as far as it is taken
+    if len(regions) > 1:  # one on the other, each as far as it is taken
         bases = [*accumulate(tops, initial=0)]
         lower = [base - region.begin for base, region in zip(bases, regions, strict=False)]
         everything = [(item, address + lower[region_of(regions, address)]) for item, address in everything]
